@@ -1,0 +1,1 @@
+"""Planners: pure functions (state, settings, rng) -> proposals, one file for each algorithm. No clock, no I/O."""

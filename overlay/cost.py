@@ -1,0 +1,99 @@
+"""The one cost by which all algorithms are compared: paper 000, Eq. 1-2, per second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.configuration import Configuration, Link
+from overlay.delivery_sets import DeliverySets
+from overlay.inventory import Inventory
+
+
+@dataclass(frozen=True)
+class CostBreakdown:
+    """Cost per second of an overlay and how much of it each link and each broker causes."""
+
+    links_per_s: Mapping[Link, float]
+    brokers_per_s: Mapping[str, float]
+    link_notifications_per_s: Mapping[Link, float]
+
+    @property
+    def total_per_s(self) -> float:
+        """The sum over all links and brokers."""
+        return sum(self.links_per_s.values()) + sum(self.brokers_per_s.values())
+
+
+def overlay_cost(configuration: Configuration, inventory: Inventory, sets: DeliverySets) -> CostBreakdown:
+    """Return what distributing the notifications of ``sets`` over the tree costs per second.
+
+    A notification costs c of each link and p of each broker of its delivery tree, the smallest subtree that holds
+    V(n); a notification wanted only at its publisher's broker costs p there once. Source: paper 000, Eq. 1-2. Cost
+    O(brokers * columns).
+    """
+    if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:
+        raise ValueError("configuration, inventory and delivery sets must be over the same brokers")
+    crossing = link_crossings(configuration, sets)
+    at_broker = sets.words.copy()
+    span_s = max(sets.span_s, 1e-9)
+    links_per_s: dict[Link, float] = {}
+    notifications_per_s: dict[Link, float] = {}
+    for pair in configuration.links:
+        words = crossing[pair]
+        per_s = float(np.bitwise_count(words).sum()) / span_s
+        notifications_per_s[pair] = per_s
+        links_per_s[pair] = per_s * inventory.cost_of_link(*pair)
+        for end in pair:
+            at_broker[inventory.index[end]] |= words
+    counts = np.bitwise_count(at_broker).sum(axis=1, dtype=np.int64) / span_s
+    brokers_per_s = {
+        broker: float(counts[position] * inventory.processing_cost[position])
+        for position, broker in enumerate(configuration.brokers)
+    }
+    return CostBreakdown(links_per_s, brokers_per_s, notifications_per_s)
+
+
+def link_crossings(configuration: Configuration, sets: DeliverySets) -> dict[Link, NDArray[np.uint64]]:
+    """Return, for each link, the bits of the notifications whose delivery tree has it, shape (columns,).
+
+    A link is crossed by the notifications that both of its sides want: below[v] & above[v] when the tree hangs from
+    any broker.
+    """
+    root = configuration.brokers[0]
+    row = {broker: position for position, broker in enumerate(configuration.brokers)}
+    parents = configuration.parents_from(root)
+    top_down = list(parents)
+    below = sets.words.copy()
+    for broker in reversed(top_down):
+        below[row[parents[broker]]] |= below[row[broker]]
+    children: dict[str, list[str]] = {}
+    for broker in top_down:
+        children.setdefault(parents[broker], []).append(broker)
+    above = np.zeros_like(sets.words)
+    for parent in [root, *top_down]:
+        _spread_above(row[parent], [row[child] for child in children.get(parent, [])], sets.words, below, above)
+    return {
+        (min(broker, parent), max(broker, parent)): below[row[broker]] & above[row[broker]]
+        for broker, parent in parents.items()
+    }
+
+
+def _spread_above(
+    parent: int,
+    children: list[int],
+    words: NDArray[np.uint64],
+    below: NDArray[np.uint64],
+    above: NDArray[np.uint64],
+) -> None:
+    """Give each child the bits wanted anywhere outside its own subtree, by prefix and suffix ORs of its siblings."""
+    prefix = words[parent] | above[parent]
+    for child in children:
+        above[child] |= prefix
+        prefix = prefix | below[child]
+    suffix = np.zeros_like(words[parent])
+    for child in reversed(children):
+        above[child] |= suffix
+        suffix = suffix | below[child]

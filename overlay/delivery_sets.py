@@ -1,0 +1,73 @@
+"""Delivery sets V(n) as bits, and common interest counted from them.
+
+A column of 64 bits is one block of one publisher; row i has a bit for each of its notifications that broker i
+published or delivered. Everything the planners and the cost need is popcounts over these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class DeliverySets:
+    """V(n) for every notification of a span of time.
+
+    ``words`` has shape (brokers, columns), uint64; ``columns[c]`` names (publisher, block); ``span_s`` is the length
+    of the span in seconds.
+    """
+
+    brokers: tuple[str, ...]
+    columns: tuple[tuple[str, int], ...]
+    words: NDArray[np.uint64]
+    span_s: float
+
+    @classmethod
+    def of(cls, brokers: Sequence[str], masks: Mapping[tuple[str, str, int], int], span_s: float) -> DeliverySets:
+        """Build from ``(broker, publisher, block) -> mask`` (signed or unsigned 64 bits). Brokers are sorted."""
+        ordered = tuple(sorted(brokers))
+        row = {broker: position for position, broker in enumerate(ordered)}
+        columns = tuple(sorted({(publisher, block) for _, publisher, block in masks}))
+        column = {name: position for position, name in enumerate(columns)}
+        words = np.zeros((len(ordered), len(columns)), dtype=np.uint64)
+        for (broker, publisher, block), mask in masks.items():
+            words[row[broker], column[publisher, block]] |= np.uint64(mask & 0xFFFF_FFFF_FFFF_FFFF)
+        return cls(ordered, columns, words, span_s)
+
+    @classmethod
+    def joined(cls, parts: Iterable[DeliverySets]) -> DeliverySets:
+        """Return the union of spans over the same brokers; a notification is counted once. Raise ValueError if none."""
+        spans = list(parts)
+        if not spans:
+            raise ValueError("no span to join: at least one window is needed")
+        names = sorted({name for span in spans for name in span.columns})
+        column = {name: position for position, name in enumerate(names)}
+        words = np.zeros((len(spans[0].brokers), len(names)), dtype=np.uint64)
+        for span in spans:
+            if span.brokers != spans[0].brokers:
+                raise ValueError("spans over different brokers cannot be joined")
+            if span.columns:
+                words[:, [column[name] for name in span.columns]] |= span.words
+        return cls(spans[0].brokers, tuple(names), words, sum(span.span_s for span in spans))
+
+    @property
+    def notification_count(self) -> int:
+        """How many notifications have been published or delivered anywhere in the span."""
+        return int(np.bitwise_count(np.bitwise_or.reduce(self.words, axis=0)).sum()) if self.columns else 0
+
+    def interest(self) -> NDArray[np.int64]:
+        """Return I_ij for all pairs, shape (brokers, brokers): notifications common to i and j; I_ii on the diagonal.
+
+        Source: paper 000, section 4.1. Cost O(brokers^2 * columns / 8) with 64 notifications a column.
+        """
+        count = len(self.brokers)
+        common = np.zeros((count, count), dtype=np.int64)
+        for position in range(count):
+            shared = np.bitwise_count(self.words[position] & self.words[position:]).sum(axis=1, dtype=np.int64)
+            common[position, position:] = shared
+            common[position:, position] = shared
+        return common

@@ -1,0 +1,88 @@
+"""Inventory: which brokers there are and what links and processing would cost. Known before anything runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.configuration import Configuration, NotATreeError
+
+
+class InventoryError(ValueError):
+    """The inventory is not usable; the message says which value is wrong."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inventory:
+    """Brokers, their processing cost p and the cost c of every potential link.
+
+    ``brokers`` is sorted; ``processing_cost`` (n,) and ``link_cost`` (n, n, symmetric, diagonal 0) follow its order.
+    Costs are per notification in one common unit; the demo takes milliseconds of one-way delay and of service.
+    ``degree_max`` caps the links of a broker. ``bootstrap`` is the overlay of epoch 0.
+    """
+
+    brokers: tuple[str, ...]
+    processing_cost: NDArray[np.float64]
+    link_cost: NDArray[np.float64]
+    degree_max: int
+    bootstrap: Configuration
+
+    def __post_init__(self) -> None:
+        count = len(self.brokers)
+        if count < 2 or self.brokers != tuple(sorted(set(self.brokers))):
+            raise InventoryError(f"brokers must be at least 2, unique and sorted, got {count}")
+        if self.processing_cost.shape != (count,) or self.link_cost.shape != (count, count):
+            raise InventoryError(
+                f"{count} brokers need costs of shape ({count},) and ({count}, {count}), "
+                f"got {self.processing_cost.shape} and {self.link_cost.shape}"
+            )
+        if not (np.isfinite(self.link_cost).all() and np.isfinite(self.processing_cost).all()):
+            raise InventoryError("a cost is not a finite number")
+        if (self.link_cost < 0).any() or (self.processing_cost < 0).any():
+            raise InventoryError("a cost is negative, costs are at least 0")
+        if not np.allclose(self.link_cost, self.link_cost.T):
+            raise InventoryError("link_cost is not symmetric: a link costs the same both ways")
+        if self.bootstrap.brokers != self.brokers:
+            raise InventoryError("the bootstrap overlay is over other brokers than the inventory")
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Each broker's position in ``brokers``."""
+        return {broker: position for position, broker in enumerate(self.brokers)}
+
+    def cost_of_link(self, broker: str, peer: str) -> float:
+        """Return c of the link between two brokers, per notification."""
+        return float(self.link_cost[self.index[broker], self.index[peer]])
+
+    def save(self, path: Path) -> None:
+        """Write the inventory as JSON."""
+        document = {
+            "brokers": self.brokers,
+            "processing_cost": self.processing_cost.tolist(),
+            "link_cost": self.link_cost.tolist(),
+            "degree_max": self.degree_max,
+            "links": self.bootstrap.links,
+        }
+        path.write_text(json.dumps(document), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Inventory:
+        """Read an inventory from JSON; raise InventoryError naming the file and what is wrong with it."""
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            brokers: Sequence[str] = document["brokers"]
+            return cls(
+                tuple(brokers),
+                np.asarray(document["processing_cost"], dtype=np.float64),
+                np.asarray(document["link_cost"], dtype=np.float64),
+                int(document["degree_max"]),
+                Configuration.of(0, brokers, [(a, b) for a, b in document["links"]]),
+            )
+        except (OSError, KeyError, TypeError, ValueError, NotATreeError) as error:
+            raise InventoryError(f"{path} is not an inventory: {error}") from error

@@ -1,0 +1,1 @@
+"""Telemetry in, commands applied: the edge of the overlay. Imports neither streaming nor controller."""

@@ -1,0 +1,75 @@
+"""Bytes <-> records: Avro bodies in Confluent framing, the only place that imports fastavro's reader and writer.
+
+Written is ``00`` + 4-byte big-endian schema id + body. Read are that and the single-object encoding ``C3 01`` +
+8-byte fingerprint + body, of every version of the record's schema.
+"""
+
+import io
+import struct
+from typing import TypeVar
+
+import msgspec
+from fastavro import schemaless_reader, schemaless_writer
+
+from schemas.registry import Schema, latest_schema, schema_by_fingerprint, schema_by_id
+
+CONFLUENT_MAGIC = b"\x00"
+SINGLE_OBJECT_MAGIC = b"\xc3\x01"
+CONFLUENT_HEADER_BYTES = 5
+SINGLE_OBJECT_HEADER_BYTES = 10
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class UndecodableRecordError(ValueError):
+    """The bytes are not a record of the type asked for; the message says why."""
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """Return the record in Confluent framing with the newest schema of its type."""
+    schema = latest_schema(type(record).__name__)
+    buffer = io.BytesIO()
+    buffer.write(CONFLUENT_MAGIC)
+    buffer.write(struct.pack(">I", schema.schema_id))
+    schemaless_writer(buffer, schema.parsed, msgspec.to_builtins(record, builtin_types=(bytes,)))
+    return buffer.getvalue()
+
+
+def decode(value: bytes | None, record_type: type[Record]) -> Record:
+    """Return the record that the bytes hold, read as the newest version of its schema.
+
+    Raises UndecodableRecordError when the bytes are empty, framed by neither form, name an unknown schema or one of
+    another record, or are cut.
+    """
+    if not value:
+        raise UndecodableRecordError(f"the record is empty, a {record_type.__name__} was expected")
+    writer, header_bytes = _writer_schema(value)
+    if writer.record != record_type.__name__:
+        raise UndecodableRecordError(
+            f"schema id {writer.schema_id} is a {writer.record}, a {record_type.__name__} was expected here"
+        )
+    try:
+        body = io.BytesIO(value[header_bytes:])
+        datum = schemaless_reader(body, writer.parsed, latest_schema(writer.record).parsed)
+        if body.tell() != len(value) - header_bytes:
+            trailing = len(value) - header_bytes - body.tell()
+            raise UndecodableRecordError(f"{trailing} bytes follow the {writer.record}: is the record cut wrongly?")
+        return msgspec.convert(datum, record_type)
+    except UndecodableRecordError:
+        raise
+    except Exception as error:  # fastavro raises many types on bad bytes; the reason goes to the dead letter.
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise UndecodableRecordError(
+            f"the body is not a {writer.record} of schema {writer.schema_id}: {reason}"
+        ) from error
+
+
+def _writer_schema(value: bytes) -> tuple[Schema, int]:
+    try:
+        if value[:1] == CONFLUENT_MAGIC and len(value) >= CONFLUENT_HEADER_BYTES:
+            return schema_by_id(struct.unpack(">I", value[1:5])[0]), CONFLUENT_HEADER_BYTES
+        if value[:2] == SINGLE_OBJECT_MAGIC and len(value) >= SINGLE_OBJECT_HEADER_BYTES:
+            return schema_by_fingerprint(value[2:10]), SINGLE_OBJECT_HEADER_BYTES
+    except KeyError as error:
+        raise UndecodableRecordError(str(error.args[0])) from error
+    raise UndecodableRecordError(f"the record starts with {value[:2].hex()}, expected 00 (Confluent) or c301 (Avro)")

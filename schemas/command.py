@@ -1,0 +1,55 @@
+"""What the controller tells one broker and what the broker answers (architecture, section 6)."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class CommandPhase(StrEnum):
+    """What a command asks for."""
+
+    PREPARE = "prepare"
+    ACTIVATE = "activate"
+    RETIRE = "retire"
+    ABORT = "abort"
+
+
+class Outcome(StrEnum):
+    """What a broker answers; ``DRAINED`` follows ``ACTIVATED`` without a further command."""
+
+    PREPARED = "prepared"
+    ACTIVATED = "activated"
+    DRAINED = "drained"
+    RETIRED = "retired"
+    ABORTED = "aborted"
+    REFUSED = "refused"
+
+
+class Command(Struct, frozen=True):
+    """One step of one plan for one broker; idempotent by (plan, phase, broker).
+
+    A prepare carries the change as links removed and added and the digest of the target configuration, so that a
+    broker that holds another epoch refuses instead of guessing.
+    """
+
+    plan: str
+    phase: CommandPhase
+    broker: str
+    epoch_from: int
+    epoch_to: int
+    links_removed: tuple[tuple[str, str], ...] = ()
+    links_added: tuple[tuple[str, str], ...] = ()
+    digest: str = ""
+
+
+class CommandResult(Struct, frozen=True):
+    """A broker's answer. ``control_messages`` counts what it sent to peers for this plan so far."""
+
+    plan: str
+    phase: CommandPhase
+    broker: str
+    epoch_to: int
+    outcome: Outcome
+    reason: str
+    control_messages: int
+    time_ms: int

@@ -1,0 +1,40 @@
+"""AdaptationEvent: one thing worth telling a person."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Severity(StrEnum):
+    """How much attention an event asks for."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    PLAN_STARTED = "plan_started"
+    PLAN_PHASE = "plan_phase"
+    PLAN_COMPLETED = "plan_completed"
+    PLAN_ABORTED = "plan_aborted"
+    PLAN_STALLED = "plan_stalled"
+    GAIN_MISSED = "gain_missed"
+    PROPOSAL_REFUSED = "proposal_refused"
+    WINDOW_INCOMPLETE = "window_incomplete"
+    WINDOW_STALE = "window_stale"
+    CONTROLLER_STARTED = "controller_started"
+
+
+class AdaptationEvent(Struct, frozen=True):
+    """One event; ``subject`` is what it is about (a plan, a broker, a window)."""
+
+    subject: str
+    kind: EventKind
+    severity: Severity
+    time_ms: int
+    text: str
+    plan: str = ""
+    details: dict[str, str] = {}

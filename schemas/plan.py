@@ -1,0 +1,92 @@
+"""Proposals and plans: before, after, predicted gain, price, reason, and the life of a plan as one enum."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+LinkPair = tuple[str, str]
+
+
+class Verdict(StrEnum):
+    """What the judge says of one proposal; only ``ACCEPTED`` proposals can enter a plan."""
+
+    ACCEPTED = "accepted"
+    NOT_A_TREE = "not_a_tree"
+    DEGREE = "degree"
+    STALE_STATE = "stale_state"
+    INCOMPLETE_STATE = "incomplete_state"
+    GAIN_BELOW_PRICE = "gain_below_price"
+    GAIN_WITHIN_NOISE = "gain_within_noise"
+    COOL_DOWN = "cool_down"
+    MUTED = "muted"
+    PLAN_RUNNING = "plan_running"
+    CONFLICT = "conflict"
+    CHANGES_PER_PLAN = "changes_per_plan"
+
+
+class Proposal(Struct, frozen=True):
+    """One link swap that a planner suggests. Costs are per second (``overlay.cost``); ``price`` likewise,
+    spread over the pay-back time of the settings."""
+
+    planner: str
+    link_removed: LinkPair
+    link_added: LinkPair
+    cost_before_per_s: float
+    cost_after_per_s: float
+    price_per_s: float
+    reason: str
+    verdict: Verdict = Verdict.ACCEPTED
+    verdict_reason: str = ""
+
+    @property
+    def gain_per_s(self) -> float:
+        """Return what the change saves per second, before its price."""
+        return self.cost_before_per_s - self.cost_after_per_s
+
+
+class PlanPhase(StrEnum):
+    """The whole life of a plan: one transition from ``epoch_from`` to ``epoch_to``."""
+
+    PREPARING = "preparing"
+    ACTIVATING = "activating"
+    DRAINING = "draining"
+    RETIRING = "retiring"
+    VERIFYING = "verifying"
+    COMPLETED = "completed"
+    ABORTING = "aborting"
+    ABORTED = "aborted"
+
+
+FINAL_PHASES = frozenset({PlanPhase.COMPLETED, PlanPhase.ABORTED})
+
+
+class PhaseChange(Struct, frozen=True):
+    """When a plan entered a phase, and why."""
+
+    phase: PlanPhase
+    time_ms: int
+    reason: str
+
+
+class Plan(Struct, frozen=True):
+    """The proposals chosen together, the target configuration and how far the transition has come.
+
+    ``links_target`` is the whole target tree, so that a plan alone says what is intended. ``undoes`` names the plan
+    that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows.
+    """
+
+    plan: str
+    epoch_from: int
+    epoch_to: int
+    window_end_ms: int
+    proposals: tuple[Proposal, ...]
+    links_removed: tuple[LinkPair, ...]
+    links_added: tuple[LinkPair, ...]
+    links_target: tuple[LinkPair, ...]
+    cost_before_per_s: float
+    cost_predicted_per_s: float
+    phase: PlanPhase
+    history: tuple[PhaseChange, ...]
+    undoes: str = ""
+    cost_observed_per_s: float | None = None
+    control_messages: int = 0

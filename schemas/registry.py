@@ -1,0 +1,83 @@
+"""The file-based schema registry: fixed ids, one ``.avsc`` file for each version of each record.
+
+Ids are ``record * 100 + version`` and never change or move. A new version is a new file and a new line in
+``SCHEMAS``; the last version of a record is the one that is written and read as.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastavro import parse_schema
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+AVSC_DIRECTORY = Path(__file__).parent / "avsc"
+
+# id -> file stem. Append only: a record written years ago still names its id.
+SCHEMAS: dict[int, str] = {
+    101: "telemetry_batch.v1",
+    201: "state_row.v1",
+    301: "window_closed.v1",
+    401: "command.v1",
+    501: "command_result.v1",
+    601: "plan.v1",
+    701: "adaptation_event.v1",
+    801: "client.v1",
+    901: "dead_letter.v1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One version of one record's schema: its fixed id, the record's name, the parsed form and the file's text."""
+
+    schema_id: int
+    record: str
+    version: int
+    parsed: Any
+    text: str
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Return the 8 little-endian bytes of CRC-64-AVRO that a single-object encoding starts with."""
+        form = to_parsing_canonical_form(json.loads(self.text))
+        return bytes.fromhex(fingerprint(form, "CRC-64-AVRO"))
+
+
+@cache
+def schema_by_id(schema_id: int) -> Schema:
+    """Return the schema with this id; raise KeyError with the known ids when there is none."""
+    if schema_id not in SCHEMAS:
+        known = ", ".join(str(known_id) for known_id in sorted(SCHEMAS))
+        raise KeyError(f"schema id {schema_id} is unknown, known are {known}: was it written by a newer Regraft?")
+    stem = SCHEMAS[schema_id]
+    text = (AVSC_DIRECTORY / f"{stem}.avsc").read_text(encoding="utf-8")
+    document = json.loads(text)
+    return Schema(schema_id, document["name"], int(stem.rsplit(".v", 1)[1]), parse_schema(document), text)
+
+
+@cache
+def latest_schema(record: str) -> Schema:
+    """Return the newest version of a record's schema, the one that is written and read as."""
+    versions = [schema_by_id(schema_id) for schema_id in sorted(SCHEMAS)]
+    named = [schema for schema in versions if schema.record == record]
+    if not named:
+        raise KeyError(f"record {record!r} has no schema in {AVSC_DIRECTORY.name}/: add one to schemas/registry.py")
+    return named[-1]
+
+
+@cache
+def schema_ids_of(record: str) -> tuple[int, ...]:
+    """Return the ids of all versions of a record, oldest first."""
+    return tuple(schema_id for schema_id in sorted(SCHEMAS) if schema_by_id(schema_id).record == record)
+
+
+@cache
+def schema_by_fingerprint(crc64: bytes) -> Schema:
+    """Return the newest schema with this CRC-64-AVRO fingerprint; raise KeyError when there is none."""
+    for schema_id in sorted(SCHEMAS, reverse=True):
+        if schema_by_id(schema_id).fingerprint == crc64:
+            return schema_by_id(schema_id)
+    raise KeyError(f"schema fingerprint {crc64.hex()} is unknown: was it written by a newer Regraft?")

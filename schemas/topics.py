@@ -1,0 +1,61 @@
+"""The one table of Kafka topics: name, record, key, partitions, retention, who writes and who reads.
+
+Nothing here talks to Kafka; ``infra`` creates the topics from this table.
+"""
+
+from dataclasses import dataclass
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One Kafka topic.
+
+    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever).
+    """
+
+    suffix: str
+    record: str
+    key: str
+    writers: str
+    readers: str
+    partitions: int
+    retention_ms: int | None
+
+    @property
+    def compacted(self) -> bool:
+        """Tell whether Kafka keeps the newest record of each key instead of a span of time."""
+        return self.retention_ms is None
+
+
+TELEMETRY = Topic("telemetry", "TelemetryBatch", "broker", "producers", "streaming, recorder", 4, 24 * HOUR_MS)
+CLIENTS = Topic("clients", "Client", "client", "producers", "controller", 1, None)
+STATE = Topic("state", "StateRow", "window, kind, entity", "streaming", "controller", 1, 24 * HOUR_MS)
+WINDOWS = Topic("windows", "WindowClosed", "window", "streaming", "controller", 1, 24 * HOUR_MS)
+COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 24 * HOUR_MS)
+RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller", 1, 24 * HOUR_MS)
+PLANS = Topic("plans", "Plan", "plan", "controller", "controller, dashboard", 1, None)
+EVENTS = Topic("events", "AdaptationEvent", "subject", "controller", "alerts, dashboard", 1, 7 * 24 * HOUR_MS)
+DEAD_LETTERS = Topic(
+    "dead-letters", "DeadLetter", "source topic", "streaming, controller", "operator", 1, 7 * 24 * HOUR_MS
+)
+
+TOPICS: tuple[Topic, ...] = (
+    TELEMETRY,
+    CLIENTS,
+    STATE,
+    WINDOWS,
+    COMMANDS,
+    RESULTS,
+    PLANS,
+    EVENTS,
+    DEAD_LETTERS,
+)
+
+DEFAULT_NAMESPACE = "regraft"
+
+
+def topic_name(topic: Topic, namespace: str = DEFAULT_NAMESPACE) -> str:
+    """Return the name of a topic inside a namespace, for example ``regraft.telemetry``."""
+    return f"{namespace}.{topic.suffix}"
