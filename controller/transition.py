@@ -1,0 +1,234 @@
+"""The controller's side of one transition as a pure state machine: plan and answers in, commands and records out.
+
+Nothing here sends or stores: every step returns effects that the control loop carries out in order. A plan and its
+phase are persisted before any command of that phase is sent, so that a controller that restarts resumes from the
+persisted phase by asking again; brokers answer a repeated command as they answered the first.
+
+    PREPARING -> ACTIVATING -> DRAINING -> RETIRING -> VERIFYING -> COMPLETED
+        |-> ABORTING -> ABORTED
+
+Persisting ACTIVATING is the point of no return: before it a plan can be aborted without trace, after it only a new
+plan can undo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from overlay.configuration import Configuration
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.plan import PhaseChange, Plan, PlanPhase
+
+HISTORY_MAX = 64  # Phase changes kept in a plan; a transition has at most seven.
+NAMED_BROKERS_MAX = 5  # Brokers named in a message before the rest is only counted.
+
+
+@dataclass(frozen=True)
+class TransitionLimits:
+    """How long each phase may take, and how often unanswered commands are repeated, in ms.
+
+    ``prepare_ms`` ends in an abort. The others cannot be undone, so they end in one PLAN_STALLED event and go on.
+    """
+
+    prepare_ms: int = 20_000
+    activate_ms: int = 20_000
+    drain_ms: int = 60_000
+    retire_ms: int = 20_000
+    resend_ms: int = 2_000
+
+
+@dataclass(frozen=True)
+class PersistPlan:
+    """Store the plan in the plans topic and wait for the acknowledgement before going on."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class SendCommand:
+    """Send a command to its broker."""
+
+    command: Command
+
+
+@dataclass(frozen=True)
+class EmitEvent:
+    """Tell people."""
+
+    event: AdaptationEvent
+
+
+TransitionEffect = PersistPlan | SendCommand | EmitEvent
+
+_COMMAND_OF_PHASE = {
+    PlanPhase.PREPARING: CommandPhase.PREPARE,
+    PlanPhase.ACTIVATING: CommandPhase.ACTIVATE,
+    # A repeated activate makes a broker say again whether it has drained.
+    PlanPhase.DRAINING: CommandPhase.ACTIVATE,
+    PlanPhase.RETIRING: CommandPhase.RETIRE,
+    PlanPhase.ABORTING: CommandPhase.ABORT,
+}
+_ANSWER_OF_PHASE = {
+    PlanPhase.PREPARING: Outcome.PREPARED,
+    PlanPhase.ACTIVATING: Outcome.ACTIVATED,
+    PlanPhase.DRAINING: Outcome.DRAINED,
+    PlanPhase.RETIRING: Outcome.RETIRED,
+    PlanPhase.ABORTING: Outcome.ABORTED,
+}
+_NEXT_PHASE = {
+    PlanPhase.PREPARING: PlanPhase.ACTIVATING,
+    PlanPhase.ACTIVATING: PlanPhase.DRAINING,
+    PlanPhase.DRAINING: PlanPhase.RETIRING,
+    PlanPhase.RETIRING: PlanPhase.VERIFYING,
+    PlanPhase.ABORTING: PlanPhase.ABORTED,
+}
+
+
+class Transition:
+    """One plan on its way from PREPARING to VERIFYING or ABORTED."""
+
+    def __init__(self, plan: Plan, brokers: Sequence[str], limits: TransitionLimits) -> None:
+        self.plan = plan
+        self.limits = limits
+        self._brokers = tuple(sorted(brokers))
+        self._digest = Configuration.of(plan.epoch_to, brokers, plan.links_target).digest
+        self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
+        self._control_messages: dict[str, int] = {}
+        self._asked_ms = 0
+        self._phase_since_ms = 0
+        self._stall_told = False
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether no command of this plan is or will be under way."""
+        return self.plan.phase not in _COMMAND_OF_PHASE
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """The brokers whose answer the present phase still needs, sorted."""
+        if self.is_done:
+            return ()
+        answered = self._answered[_ANSWER_OF_PHASE[self.plan.phase]]
+        return tuple(broker for broker in self._brokers if broker not in answered)
+
+    def start(self, now_ms: int) -> list[TransitionEffect]:
+        """Begin a plan that nobody has heard of yet."""
+        changes = ", ".join(f"+{a}-{b}" for a, b in self.plan.links_added)
+        text = f"plan {self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
+        effects = self._enter(PlanPhase.PREPARING, now_ms, "chosen")
+        # The event follows the record, so that nothing is told that might not have happened.
+        return [effects[0], self._event(EventKind.PLAN_STARTED, Severity.INFO, now_ms, text), *effects[1:]]
+
+    def resume(self, now_ms: int) -> list[TransitionEffect]:
+        """Go on after a restart of the controller: ask again for the persisted phase."""
+        self._phase_since_ms = now_ms
+        return self._ask(now_ms)
+
+    def on_result(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
+        """Take a broker's answer; late, repeated and foreign answers change nothing."""
+        if result.plan != self.plan.plan or result.broker not in self._brokers or self.is_done:
+            return []
+        sent = self._control_messages.get(result.broker, 0)
+        self._control_messages[result.broker] = max(sent, result.control_messages)
+        if result.outcome is Outcome.REFUSED:
+            return self._on_refusal(result, now_ms)
+        self._answered[result.outcome].add(result.broker)
+        effects: list[TransitionEffect] = []
+        while not self.is_done and not self.waiting_for:
+            effects += self._enter(_NEXT_PHASE[self.plan.phase], now_ms, "all brokers answered")
+        return effects
+
+    def on_tick(self, now_ms: int) -> list[TransitionEffect]:
+        """Let time pass: repeat what is unanswered, abort a prepare that takes too long, tell of a stall once."""
+        if self.is_done:
+            return []
+        late_ms = now_ms - self._phase_since_ms
+        if late_ms > self._limit_ms():
+            if self.plan.phase is PlanPhase.PREPARING:
+                reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {self._named_waiting()}"
+                return self._enter(PlanPhase.ABORTING, now_ms, reason)
+            if not self._stall_told:
+                self._stall_told = True
+                text = f"plan {self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {self._named_waiting()}"
+                return [self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)]
+        if now_ms - self._asked_ms >= self.limits.resend_ms:
+            return self._ask(now_ms)
+        return []
+
+    def _on_refusal(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
+        if self.plan.phase is PlanPhase.PREPARING and result.phase is CommandPhase.PREPARE:
+            return self._enter(PlanPhase.ABORTING, now_ms, f"{result.broker} refused to prepare: {result.reason}")
+        if result.phase is not _COMMAND_OF_PHASE[self.plan.phase]:
+            return []  # The answer to a command of an earlier phase that was under way.
+        if self._stall_told:
+            return []
+        self._stall_told = True
+        text = f"{result.broker} refused {result.phase} of plan {self.plan.plan}: {result.reason}"
+        return [self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)]
+
+    def _enter(self, phase: PlanPhase, now_ms: int, reason: str) -> list[TransitionEffect]:
+        """Persist the phase first; only then send its commands."""
+        change = PhaseChange(phase, now_ms, reason)
+        self.plan = msgspec.structs.replace(
+            self.plan,
+            phase=phase,
+            history=(*self.plan.history, change)[-HISTORY_MAX:],
+            control_messages=sum(self._control_messages.values()),
+        )
+        self._phase_since_ms = now_ms
+        self._stall_told = False
+        effects: list[TransitionEffect] = [PersistPlan(self.plan)]
+        if phase is PlanPhase.ABORTED:
+            text = f"plan {self.plan.plan} aborted without trace: {self._abort_reason()}"
+            return [*effects, self._event(EventKind.PLAN_ABORTED, Severity.WARNING, now_ms, text)]
+        if phase is PlanPhase.VERIFYING:
+            text = f"plan {self.plan.plan} carried out: epoch {self.plan.epoch_to} everywhere"
+            return [*effects, self._event(EventKind.PLAN_PHASE, Severity.INFO, now_ms, text)]
+        return effects + self._ask(now_ms)
+
+    def _abort_reason(self) -> str:
+        reasons = [change.reason for change in self.plan.history if change.phase is PlanPhase.ABORTING]
+        return reasons[0] if reasons else "unknown"
+
+    def _ask(self, now_ms: int) -> list[TransitionEffect]:
+        self._asked_ms = now_ms
+        phase = _COMMAND_OF_PHASE.get(self.plan.phase)
+        if phase is None:
+            return []
+        is_prepare = phase is CommandPhase.PREPARE
+        return [
+            SendCommand(
+                Command(
+                    self.plan.plan,
+                    phase,
+                    broker,
+                    self.plan.epoch_from,
+                    self.plan.epoch_to,
+                    self.plan.links_removed if is_prepare else (),
+                    self.plan.links_added if is_prepare else (),
+                    self._digest if is_prepare else "",
+                )
+            )
+            for broker in self.waiting_for
+        ]
+
+    def _limit_ms(self) -> int:
+        return {
+            PlanPhase.PREPARING: self.limits.prepare_ms,
+            PlanPhase.ACTIVATING: self.limits.activate_ms,
+            PlanPhase.DRAINING: self.limits.drain_ms,
+            PlanPhase.RETIRING: self.limits.retire_ms,
+            PlanPhase.ABORTING: self.limits.retire_ms,
+        }[self.plan.phase]
+
+    def _named_waiting(self) -> str:
+        waiting = self.waiting_for
+        named = ", ".join(waiting[:NAMED_BROKERS_MAX])
+        return named if len(waiting) <= NAMED_BROKERS_MAX else f"{named} and {len(waiting) - NAMED_BROKERS_MAX} more"
+
+    def _event(self, kind: EventKind, severity: Severity, now_ms: int, text: str) -> EmitEvent:
+        return EmitEvent(AdaptationEvent(self.plan.plan, kind, severity, now_ms, text, self.plan.plan))

@@ -1,0 +1,193 @@
+"""What brokers send each other, what clients ask of their home, and what a broker's core wants done.
+
+Plain frozen values; nothing here travels over Kafka. Control messages carry the epoch whose tables they build;
+advertisements belong to no epoch, since every broker keeps all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from producers.match_content import Filter
+from schemas.command import CommandResult
+
+UNSTAMPED_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH)."""
+
+    publisher: str
+    sequence: int
+    publish_ms: float
+    home: str
+    epoch: int
+    content: Mapping[str, float | str]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Install a subscription in the tables of ``epoch``, with the sender as the way to its home.
+
+    ``epoch_issued_max`` is the newest epoch in which its home issued it; tables of later epochs are derived from this
+    one, those up to it are built by messages of their own.
+    """
+
+    epoch: int
+    subscription: str
+    home: str
+    filter_: Filter
+    epoch_issued_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeAck:
+    """The subscription has reached every advertisement it meets beyond the sender."""
+
+    epoch: int
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Stop forwarding to this subscription, in the tables of ``epoch``."""
+
+    epoch: int
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeAck:
+    """Nothing more will come for the subscription from beyond the sender."""
+
+    epoch: int
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advertise:
+    """A publisher at ``home`` will publish what the filter describes; flooded to all brokers."""
+
+    publisher: str
+    home: str
+    filter_: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseAck:
+    """All brokers beyond the sender know the advertisement and have sent the subscriptions it attracts."""
+
+    publisher: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unadvertise:
+    """The publisher is gone; flooded to all brokers."""
+
+    publisher: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """No notification of ``epoch`` follows on this link: the marker of draining."""
+
+    epoch: int
+
+
+ControlMessage = Subscribe | SubscribeAck | Unsubscribe | UnsubscribeAck | Advertise | AdvertiseAck | Unadvertise | End
+Message = Notification | ControlMessage
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """A local client wants what the filter describes; ``subscription`` is never used again."""
+
+    subscription: str
+    client: str
+    filter_: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """A local client ended a subscription at ``cancelled_ms``, when it handed this request to its home.
+
+    The request may wait in the home's queue; what was published before that time is still owed.
+    """
+
+    subscription: str
+    cancelled_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseRequest:
+    """A local client will publish what the filter describes."""
+
+    publisher: str
+    filter_: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class UnadvertiseRequest:
+    """A local publisher has stopped."""
+
+    publisher: str
+
+
+ClientRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put the message on the link to ``peer``."""
+
+    peer: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The notification has been stamped at its publisher's home."""
+
+    notification: Notification
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand the notification to these local subscriptions, once each."""
+
+    notification: Notification
+    subscriptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send the result to the controller."""
+
+    result: CommandResult
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The subscription has reached every publisher it meets: notifications published from now on are owed to it."""
+
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The subscription is gone from every broker."""
+
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseConfirmed:
+    """All brokers know the publisher: it may publish."""
+
+    publisher: str
+
+
+Effect = Send | Published | Deliver | Answer | Confirmed | Cancelled | AdvertiseConfirmed

@@ -1,0 +1,86 @@
+"""Routing tables of one broker for one epoch: subscriptions with the way to their home and where they were sent.
+
+Pure data with the two questions routing asks; what is sent and when is decided in :mod:`producers.broker_core`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from overlay.configuration import Configuration
+from producers.match_content import Filter, MatchIndex, covers
+
+LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
+
+
+@dataclass(slots=True)
+class Entry:
+    """One subscription in one epoch's table.
+
+    ``towards`` is the neighbour on the way to its home, or LOCAL. ``meets`` are the advertised publishers it matches.
+    ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased`` are those
+    whose acknowledgement of a subscribe or an unsubscribe is outstanding; ``waiting`` those that wait for ours.
+    ``epoch_issued_max`` is the newest epoch in which its home issued it (:class:`producers.broker_messages.Subscribe`).
+    """
+
+    subscription: str
+    home: str
+    filter_: Filter
+    towards: str
+    meets: set[str]
+    epoch_issued_max: int
+    forwarded: set[str] = field(default_factory=set)
+    unconfirmed: set[str] = field(default_factory=set)
+    unreleased: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+    leaving: bool = False
+
+
+class RoutingTables:
+    """All that one broker knows for one epoch."""
+
+    def __init__(self, broker: str, configuration: Configuration) -> None:
+        self.broker = broker
+        self.configuration = configuration
+        self.epoch = configuration.epoch
+        self.neighbours = configuration.neighbours[broker]
+        self.next_hop = configuration.next_hops_from(broker)
+        self.entries: dict[str, Entry] = {}
+        self.index = MatchIndex()
+        self.ends_received: set[str] = set()
+        self.ends_sent: set[str] = set()
+        # Filters sent to a neighbour by their eq predicates: only such can cover each other cheaply enough to count.
+        self._sent: dict[tuple[str, Filter], dict[str, Filter]] = {}
+
+    def install(self, entry: Entry) -> None:
+        """Add an entry, so that notifications that match it are routed towards its home."""
+        self.entries[entry.subscription] = entry
+        self.index.add(entry.subscription, entry.filter_, entry.towards)
+
+    def remove(self, subscription: str) -> None:
+        """Forget an entry."""
+        entry = self.entries.pop(subscription)
+        self.index.remove(subscription)
+        for peer in entry.forwarded:
+            self._sent.get((peer, _equalities(entry.filter_)), {}).pop(subscription, None)
+
+    def note_forward(self, entry: Entry, peer: str) -> bool:
+        """Record that the entry is held by ``peer`` because of us; tell whether one sent earlier covers it."""
+        entry.forwarded.add(peer)
+        sent = self._sent.setdefault((peer, _equalities(entry.filter_)), {})
+        covered = any(covers(wide, entry.filter_) for wide in sent.values())
+        sent[entry.subscription] = entry.filter_
+        return covered
+
+    def flow_has_ended(self, home: str) -> bool:
+        """Tell whether nothing of this epoch can still come from publishers at ``home``, another broker."""
+        return self.next_hop[home] in self.ends_received
+
+    @property
+    def is_drained(self) -> bool:
+        """Tell whether END has come over every link of this epoch."""
+        return len(self.ends_received) == len(self.neighbours)
+
+
+def _equalities(filter_: Filter) -> Filter:
+    return tuple(predicate for predicate in filter_ if predicate.operator == "eq")
