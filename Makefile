@@ -1,0 +1,46 @@
+# Set-up, tests and the demo of Regraft. `make help` lists the targets.
+# PYTHON chooses the interpreter (3.11 or newer), for example `make setup PYTHON=python3.12`.
+
+PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && exit; done; echo python3)
+BIN := .venv/bin
+LOCKS := pyproject.toml requirements.lock requirements-java.lock infra/jars.lock
+# One stamp for each content of the locks: unchanged locks make every later set-up a look at one file.
+STAMP := .venv/set-up-$(shell cat $(LOCKS) | sha256sum | cut -c1-16)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint demo doctor clean
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(STAMP) ## Make .venv, install the locked packages, get Java and the jars (quick when done before)
+
+$(STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Regraft needs Python 3.11 or newer, but '$(PYTHON)' is not: install one and run 'make setup PYTHON=python3.11'."; \
+		exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m infra.set_up
+	@rm -f .venv/set-up-* && touch $@
+
+test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
+	$(BIN)/python -m pytest
+
+lint: setup ## Check style, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+demo: setup ## Run the whole loop on real input; results come to out/demo/
+	$(BIN)/regraft demo
+
+doctor: setup ## Say what is there, what is missing, what to do
+	$(BIN)/regraft doctor
+
+clean: ## Remove results and tool caches; .venv and .cache (Java, jars) stay
+	rm -rf out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,127 @@
+"""Create the topics of a table in Kafka, and check those that exist against it.
+
+In: a bootstrap address and the table (schemas/topics.py). Out: topics that are as the table says. Writing to them does
+not belong here. ``python -m infra.create_topics`` does it for the cluster in ``REGRAFT_KAFKA_BOOTSTRAP``.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from infra.stack_error import StackError
+from schemas.topics import DEFAULT_NAMESPACE, TOPICS, Topic, topic_name
+
+TIMEOUT_S = 30.0
+SEEN_WAIT_S_MAX = 10.0
+COMPACTED_SEGMENT_BYTES = 8 * 1024 * 1024  # only closed segments are compacted: small ones close during a short run
+
+
+class TopicMismatchError(StackError):
+    """Say which topic is not as the table has it, and what to do."""
+
+
+def create_topics(
+    bootstrap: str, topics: Sequence[Topic] = TOPICS, namespace: str = DEFAULT_NAMESPACE, *, replicas: int = -1
+) -> list[str]:
+    """Create the topics that are missing and return their names; check those that exist.
+
+    ``replicas`` -1 leaves the number to the cluster. Raises TopicMismatchError, and StackError when Kafka is away.
+    """
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": bootstrap,
+        "socket.timeout.ms": int(TIMEOUT_S * 1_000),
+        "log_level": 4,
+    }
+    admin = AdminClient(settings)  # log level 4: warnings; its level 6 tells of the closing of every client
+    wanted = {topic_name(topic, namespace): topic for topic in topics}
+    existing = _partitions(admin, bootstrap)
+    fresh = [
+        NewTopic(name, num_partitions=topic.partitions, replication_factor=replicas, config=_configuration(topic))
+        for name, topic in wanted.items()
+        if name not in existing
+    ]
+    created = _create(admin, fresh) if fresh else []
+    _wait_seen(admin, bootstrap, set(wanted))
+    _check(admin, {name: topic for name, topic in wanted.items() if name not in created}, _partitions(admin, bootstrap))
+    return created
+
+
+def _configuration(topic: Topic) -> dict[str, str]:
+    if topic.retention_ms is None:
+        return {"cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
+    return {"cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
+
+
+def _partitions(admin: AdminClient, bootstrap: str) -> dict[str, int]:
+    try:
+        found = admin.list_topics(timeout=TIMEOUT_S).topics
+    except KafkaException as error:
+        raise StackError(
+            f"Kafka at {bootstrap} did not answer within {TIMEOUT_S:g} s ({error.args[0].str()}): "
+            "check that it runs and that the address is right."
+        ) from error
+    return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def _create(admin: AdminClient, fresh: list[NewTopic]) -> list[str]:
+    created = []
+    for name, future in admin.create_topics(fresh, operation_timeout=TIMEOUT_S).items():
+        try:
+            future.result()
+            created.append(name)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was quicker: check it below
+                raise StackError(
+                    f"Topic {name} could not be created ({error.args[0].str()}): ask Kafka's log."
+                ) from error
+    return created
+
+
+def _wait_seen(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
+    """Wait until the broker's metadata show the topics: it learns of them a moment after the controller's answer."""
+    deadline_s = time.monotonic() + SEEN_WAIT_S_MAX
+    while not names <= _partitions(admin, bootstrap).keys():
+        if time.monotonic() > deadline_s:
+            missing = ", ".join(sorted(names - _partitions(admin, bootstrap).keys()))
+            raise StackError(f"Topics {missing} did not appear within {SEEN_WAIT_S_MAX:g} s: ask Kafka's log.")
+        time.sleep(0.05)
+
+
+def _check(admin: AdminClient, wanted: dict[str, Topic], partitions: dict[str, int]) -> None:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in wanted]
+    futures = admin.describe_configs(resources, request_timeout=TIMEOUT_S) if resources else {}
+    for resource, future in futures.items():
+        name, topic, found = resource.name, wanted[resource.name], future.result()
+        expected = {"partitions": str(topic.partitions), **_configuration(topic)}
+        expected.pop("segment.bytes", None)  # a size to taste, not a promise
+        actual = {"partitions": str(partitions[name]), **{key: entry.value for key, entry in found.items()}}
+        faults = [f"{key} is {actual[key]}, not {value}" for key, value in expected.items() if actual[key] != value]
+        if faults:
+            raise TopicMismatchError(
+                f"Topic {name} is not as schemas/topics.py has it ({'; '.join(faults)}): "
+                "alter or delete it, or choose another namespace."
+            )
+
+
+def main() -> None:
+    """Create the project's topics in the cluster that ``REGRAFT_KAFKA_BOOTSTRAP`` names."""
+    bootstrap = os.environ.get("REGRAFT_KAFKA_BOOTSTRAP")
+    if not bootstrap:
+        sys.exit("REGRAFT_KAFKA_BOOTSTRAP is not set: name the cluster, for example 127.0.0.1:9092.")
+    try:
+        create_topics(bootstrap)
+    except StackError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

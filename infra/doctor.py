@@ -1,0 +1,198 @@
+"""Say what this machine has of what the local stack needs, what is missing, and what to do about it.
+
+In: the environment, the cache and an output directory. Out: findings, one per thing looked at; nothing is changed but a
+probe file that is removed again. Showing them is for the command line.
+"""
+
+import importlib.metadata
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from infra.check_disk import FREE_MB_MIN, free_mb
+from infra.fetch_jars import check_jars, jar_dir, read_lock
+from infra.find_cache import find_cache, find_checkout
+from infra.find_java import NoJavaError, find_java
+from infra.kafka_server import is_kafka_ready
+from infra.local_stack import BOOTSTRAP_VARIABLE
+from infra.valkey_server import NoRedisError, external_redis_url, find_valkey, is_redis_ready
+
+PYTHON_MIN = (3, 11)
+MEMORY_MB_MIN = 3_000
+DISK_MB_EASY = 2_000
+CORES_MIN = 2
+SERVER_TIMEOUT_S = 3.0
+SHOWN_MAX = 5
+
+
+class FindingStatus(StrEnum):
+    """How a finding stands: fine, workable with care, or in the way."""
+
+    OK = "ok"
+    WARN = "warn"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at: what was found, and what to do when it is not ok ('' when it is)."""
+
+    name: str
+    status: FindingStatus
+    found: str
+    to_do: str = ""
+
+
+def diagnose(
+    out_dir: Path | None = None, *, environ: Mapping[str, str] | None = None, free_mb_min: int = FREE_MB_MIN
+) -> list[Finding]:
+    """Look at everything the local stack needs; ``out_dir`` is ``out`` of the working directory unless named."""
+    values = os.environ if environ is None else environ
+    out = out_dir or Path("out")
+    checks: list[Callable[[], Finding]] = [
+        _python,
+        _packages,
+        lambda: _java(values),
+        lambda: _jars("spark"),
+        lambda: _jars("kafka"),
+        _valkey,
+        _cores,
+        _memory,
+        lambda: _disk("disk of the output", out, free_mb_min),
+        lambda: _disk("disk of the cache", find_cache(values), free_mb_min),
+        lambda: _writable("output directory", out),
+        lambda: _writable("cache directory", find_cache(values)),
+    ]
+    return [check() for check in checks] + list(_external_servers(values))
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info[:2] < PYTHON_MIN:
+        return Finding("python", FindingStatus.MISSING, version, "Install Python 3.11 or newer and run `make setup`.")
+    return Finding("python", FindingStatus.OK, f"{version} ({sys.executable})")
+
+
+def _packages() -> Finding:
+    checkout = find_checkout()
+    if checkout is None:
+        return Finding("packages", FindingStatus.OK, "installed outside a checkout: no lock to compare with")
+    faults = package_faults((checkout / "requirements.lock").read_text())
+    if faults:
+        shown = "; ".join(faults[:SHOWN_MAX]) + (" ..." if len(faults) > SHOWN_MAX else "")
+        return Finding("packages", FindingStatus.WARN, shown, "Run `rm -rf .venv && make setup` for the locked ones.")
+    return Finding("packages", FindingStatus.OK, "as in requirements.lock")
+
+
+def package_faults(lock: str) -> list[str]:
+    """Compare the installed packages with the text of a lock; a package with a marker may be absent."""
+    locked: dict[str, set[str]] = {}
+    optional: set[str] = set()
+    for name, version, marker in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)( ;[^\\\n]*)?", lock, re.MULTILINE):
+        locked.setdefault(name, set()).add(version)
+        if marker:
+            optional.add(name)
+    faults = []
+    for name, versions in sorted(locked.items()):
+        try:
+            installed = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            if name not in optional:
+                faults.append(f"{name} is not installed")
+            continue
+        if installed not in versions:
+            faults.append(f"{name} is {installed}, locked {' or '.join(sorted(versions))}")
+    return faults
+
+
+def _java(environ: Mapping[str, str]) -> Finding:
+    try:
+        java = find_java(environ)
+    except NoJavaError as error:
+        return Finding("java", FindingStatus.MISSING, "none", str(error))
+    return Finding("java", FindingStatus.OK, f"{java.version} from {java.source} ({java.home})")
+
+
+def _jars(set_name: str) -> Finding:
+    jar_set = read_lock()[set_name]
+    check = check_jars(jar_set, jar_dir(set_name))
+    name = f"jars for {set_name}"
+    if check.complete:
+        return Finding(name, FindingStatus.OK, f"{len(jar_set.jars)} jars as in infra/jars.lock")
+    parts = []
+    if check.missing:
+        parts.append(f"{len(check.missing)} of {len(jar_set.jars)} jars are missing")
+    if check.mismatched:
+        parts.append(f"{', '.join(check.mismatched[:SHOWN_MAX])} do not match infra/jars.lock")
+    to_do = "Run `python -m infra.set_up` with a network: it removes what does not match and fetches what is missing."
+    return Finding(name, FindingStatus.MISSING, "; ".join(parts), to_do)
+
+
+def _valkey() -> Finding:
+    try:
+        return Finding("valkey", FindingStatus.OK, str(find_valkey()))
+    except NoRedisError as error:
+        return Finding("valkey", FindingStatus.MISSING, "none", str(error))
+
+
+def _cores() -> Finding:
+    cores = os.cpu_count() or 1
+    if cores < CORES_MIN:
+        to_do = f"The demo is made for {CORES_MIN} cores or more: expect late windows, or slow it down."
+        return Finding("cores", FindingStatus.WARN, str(cores), to_do)
+    return Finding("cores", FindingStatus.OK, str(cores))
+
+
+def _memory() -> Finding:
+    available_mb = psutil.virtual_memory().available // 1_000_000
+    if available_mb < MEMORY_MB_MIN:
+        to_do = f"The whole stack takes up to {MEMORY_MB_MIN} MB: close other programs first."
+        return Finding("memory", FindingStatus.WARN, f"{available_mb} MB available", to_do)
+    return Finding("memory", FindingStatus.OK, f"{available_mb} MB available")
+
+
+def _disk(name: str, directory: Path, free_mb_min: int) -> Finding:
+    found_mb = free_mb(directory)
+    found = f"{found_mb} MB free for {directory}"
+    if found_mb < free_mb_min:
+        to_do = f"At least {free_mb_min} MB are needed: free some space, or choose a directory on another disk."
+        return Finding(name, FindingStatus.MISSING, found, to_do)
+    if found_mb < DISK_MB_EASY:
+        return Finding(name, FindingStatus.WARN, found, f"Long runs want {DISK_MB_EASY} MB: free some space.")
+    return Finding(name, FindingStatus.OK, found)
+
+
+def _writable(name: str, directory: Path) -> Finding:
+    existing = directory.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            return Finding(name, FindingStatus.OK, f"{directory} can be written")
+    except OSError as error:
+        to_do = "Change its permissions or choose another directory (REGRAFT_CACHE for the cache)."
+        return Finding(name, FindingStatus.MISSING, f"{existing} cannot be written ({error.strerror})", to_do)
+
+
+def _external_servers(environ: Mapping[str, str]) -> Iterator[Finding]:
+    bootstrap, redis_url = environ.get(BOOTSTRAP_VARIABLE), external_redis_url(environ)
+    if bootstrap:
+        to_do = f"Correct {BOOTSTRAP_VARIABLE}, or unset it and a local broker is started."
+        yield _answered("kafka server", bootstrap, is_kafka_ready(bootstrap, SERVER_TIMEOUT_S), to_do)
+    if redis_url:
+        to_do = "Correct REGRAFT_REDIS_URL (or REDIS_URL), or unset it and a local server is started."
+        shown = redis_url.rsplit("@", 1)[-1]  # what is before the @ may be a password
+        yield _answered("redis server", shown, is_redis_ready(redis_url, SERVER_TIMEOUT_S), to_do)
+
+
+def _answered(name: str, address: str, answered: bool, to_do: str) -> Finding:
+    if answered:
+        return Finding(name, FindingStatus.OK, f"{address} answers")
+    return Finding(name, FindingStatus.MISSING, f"{address} does not answer", to_do)

@@ -1,0 +1,46 @@
+"""Choose free loopback ports, and say clearly when a wanted one is taken.
+
+A port may be taken between the choice and its use: whoever starts a server on it tries again (kafka_server.py).
+"""
+
+import socket
+from contextlib import ExitStack
+
+from infra.stack_error import StackError
+
+LOOPBACK = "127.0.0.1"
+
+
+class PortInUseError(StackError):
+    """Say that a wanted port is taken."""
+
+
+def choose_ports(count: int) -> tuple[int, ...]:
+    """Return ``count`` different loopback ports that nobody listens on at this moment."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOOPBACK, 0))
+        return tuple(each.getsockname()[1] for each in sockets)
+
+
+def check_port(port: int, server: str) -> None:
+    """Raise PortInUseError when ``server`` could not listen on this loopback port."""
+    with socket.socket() as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as servers do: remains of old connections are fine
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise PortInUseError(
+                f"Port {port} for {server} cannot be used ({error.strerror}): stop the process that listens there, "
+                "or leave the port out and a free one is chosen."
+            ) from error
+
+
+def is_listening(port: int, timeout_s: float = 0.2) -> bool:
+    """Tell whether somebody accepts connections on this loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(timeout_s)
+        return probe.connect_ex((LOOPBACK, port)) == 0

@@ -1,0 +1,283 @@
+"""Run a real Kafka broker (KRaft, broker and controller in one process) as a supervised service.
+
+In: a run directory, Java, the jars of the lock. Out: a Service and its bootstrap address. The same directory gives the
+same ports and data again. Topics belong to create_topics.py.
+"""
+
+import logging
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from infra.fetch_jars import kafka_class_path
+from infra.find_java import JavaRuntime, find_java
+from infra.find_port import LOOPBACK, check_port, choose_ports, is_listening
+from infra.service import RestartPolicy, Service
+from infra.stack_error import StackError
+from infra.supervise import ServiceFailedError, Supervisor
+
+HEAP_MB = 320
+PORT_TRIES = 3
+FORMAT_TIMEOUT_S = 120
+READY_TIMEOUT_S = 90.0
+PROBE_TIMEOUT_S = 1.0
+BIND_FAULT = "Address already in use"
+
+# Sizes fit one machine and a run of minutes to hours: every log, index and cache is bounded, and small enough that the
+# whole stack stays lean. Time-outs are short because a killed broker's own registration keeps its successor waiting.
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller_port}
+listeners=BROKER://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=BROKER://{host}:{port}
+listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=BROKER
+controller.listener.names=CONTROLLER
+log.dirs={data_dir}
+auto.create.topics.enable=false
+num.partitions=1
+default.replication.factor=1
+min.insync.replicas=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+offsets.topic.segment.bytes=8388608
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+transaction.state.log.segment.bytes=8388608
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+log.segment.bytes=67108864
+log.retention.bytes=1073741824
+log.index.size.max.bytes=1048576
+log.cleaner.dedupe.buffer.size=8388608
+log.cleaner.io.buffer.size=262144
+metadata.log.segment.bytes=16777216
+metadata.max.retention.bytes=67108864
+num.network.threads=2
+num.io.threads=4
+background.threads=2
+num.recovery.threads.per.data.dir=2
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=4000
+"""
+
+LOG_PROPERTIES = """\
+status=error
+appender.file.type=RollingFile
+appender.file.name=file
+appender.file.fileName={log_dir}/kafka.log
+appender.file.filePattern={log_dir}/kafka.log.%i
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=%d %p %m (%c{1})%n
+appender.file.policies.type=Policies
+appender.file.policies.size.type=SizeBasedTriggeringPolicy
+appender.file.policies.size.size=16MB
+appender.file.strategy.type=DefaultRolloverStrategy
+appender.file.strategy.max=2
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d %p %m%n%throwable
+appender.console.filter.level.type=ThresholdFilter
+appender.console.filter.level.level=error
+rootLogger.level=info
+rootLogger.appenderRef.file.ref=file
+rootLogger.appenderRef.console.ref=console
+"""
+
+_silent_log = logging.getLogger("infra.kafka_probe")
+_silent_log.addHandler(logging.NullHandler())
+_silent_log.propagate = False
+
+
+class KafkaError(StackError):
+    """Say why the local Kafka broker could not be prepared or started."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaAddress:
+    """Where the broker listens; ``controller_port`` is its own inner one."""
+
+    port: int
+    controller_port: int
+
+    @property
+    def bootstrap(self) -> str:
+        """Return the address for clients, ``host:port``."""
+        return f"{LOOPBACK}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaFiles:
+    """Where one broker keeps its things inside the run directory."""
+
+    root: Path
+
+    @property
+    def properties(self) -> Path:
+        """Return the broker's configuration file."""
+        return self.root / "server.properties"
+
+    @property
+    def log_settings(self) -> Path:
+        """Return the configuration of the broker's own log."""
+        return self.root / "log4j2.properties"
+
+    @property
+    def data(self) -> Path:
+        """Return the directory of the topics' data."""
+        return self.root / "data"
+
+    @property
+    def log(self) -> Path:
+        """Return the file that takes the process's output: errors only, the rest is in kafka.log beside it."""
+        return self.root / "process.log"
+
+
+def start_kafka_service(
+    supervisor: Supervisor, run_dir: Path, *, port: int | None = None, heap_mb: int = HEAP_MB
+) -> KafkaAddress:
+    """Start a broker under ``supervisor`` with its data in ``run_dir/kafka`` and wait until it serves clients.
+
+    Without ``port`` the ports of an earlier run in this directory are used again if they are free, else free ones.
+    Raises PortInUseError, KafkaError or ServiceFailedError.
+    """
+    java, class_path, files = find_java(), kafka_class_path(), KafkaFiles((run_dir / "kafka").absolute())
+    if port is not None:
+        check_port(port, "Kafka")
+    for attempt in range(PORT_TRIES):
+        address = _choose_address(files, port, again=attempt > 0)
+        _write_settings(files, address)
+        _format(files, java, class_path)
+        try:
+            supervisor.start(_service(files, address, java, class_path, heap_mb))
+        except ServiceFailedError as error:
+            if port is not None or attempt + 1 == PORT_TRIES or BIND_FAULT not in error.log_tail:
+                raise
+        else:
+            return address
+    raise AssertionError("the last try either returned or raised")
+
+
+class RunningKafka:
+    """A broker with a supervisor of its own, for tests and tools; use as a context manager or call ``stop``."""
+
+    def __init__(self, supervisor: Supervisor, address: KafkaAddress) -> None:
+        self.supervisor = supervisor
+        self.address = address
+
+    @property
+    def bootstrap(self) -> str:
+        """Return the address for clients, ``host:port``."""
+        return self.address.bootstrap
+
+    def stop(self) -> None:
+        """Stop the broker; its data stay."""
+        self.supervisor.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def start_kafka(run_dir: Path, *, port: int | None = None, heap_mb: int = HEAP_MB) -> RunningKafka:
+    """Start a broker on its own, with its data in ``run_dir/kafka``, and wait until it serves clients."""
+    supervisor = Supervisor()
+    try:
+        return RunningKafka(supervisor, start_kafka_service(supervisor, run_dir, port=port, heap_mb=heap_mb))
+    except BaseException:
+        supervisor.stop()
+        raise
+
+
+def is_kafka_ready(bootstrap: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
+    """Tell whether the cluster at ``bootstrap`` answers and has a broker that serves clients."""
+    client = AdminClient(
+        {"bootstrap.servers": bootstrap, "socket.timeout.ms": int(timeout_s * 1_000)}, logger=_silent_log
+    )
+    try:
+        return bool(client.list_topics(timeout=timeout_s).brokers)
+    except KafkaException:
+        return False
+
+
+def _choose_address(files: KafkaFiles, port: int | None, *, again: bool) -> KafkaAddress:
+    earlier = _read_address(files)
+    usable = earlier is not None and not again and port in (None, earlier.port)
+    if usable and earlier and not is_listening(earlier.port) and not is_listening(earlier.controller_port):
+        return earlier
+    free_port, controller_port = choose_ports(2)
+    return KafkaAddress(port or free_port, controller_port)
+
+
+def _read_address(files: KafkaFiles) -> KafkaAddress | None:
+    if not files.properties.is_file():
+        return None
+    for line in files.properties.read_text().splitlines():
+        if line.startswith("listeners="):
+            port, controller_port = (int(part.rsplit(":", 1)[1]) for part in line.split(","))
+            return KafkaAddress(port, controller_port)
+    return None
+
+
+def _write_settings(files: KafkaFiles, address: KafkaAddress) -> None:
+    files.root.mkdir(parents=True, exist_ok=True)
+    files.properties.write_text(
+        PROPERTIES.format(
+            host=LOOPBACK, port=address.port, controller_port=address.controller_port, data_dir=files.data
+        )
+    )
+    files.log_settings.write_text(LOG_PROPERTIES.replace("{log_dir}", str(files.root)))
+
+
+def _java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb: int) -> tuple[str, ...]:
+    return (
+        str(java.executable),
+        f"-Xmx{heap_mb}m",
+        "-Xms64m",
+        "-XX:+UseSerialGC",  # one small heap: the least memory, and pauses of milliseconds
+        "-XX:+ExitOnOutOfMemoryError",  # the supervisor restarts a dead broker, nobody a half-dead one
+        f"-Dlog4j2.configurationFile=file:{files.log_settings}",
+        *("-cp", class_path),
+    )
+
+
+def _format(files: KafkaFiles, java: JavaRuntime, class_path: str) -> None:
+    """Write the broker's identity into a fresh data directory; an existing one is left as it is."""
+    if (files.data / "meta.properties").is_file():
+        return
+    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    command = [
+        *_java_command(files, java, class_path, heap_mb=128),
+        *("-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool"),
+        *("format", "--ignore-formatted", "-t", cluster_id, "-c", str(files.properties)),
+    ]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
+    if answer.returncode != 0:
+        lines = (answer.stderr or answer.stdout).strip().splitlines() or ["no output"]
+        raise KafkaError(f"Kafka's data directory {files.data} could not be prepared ({lines[0]}): see its disk.")
+
+
+def _service(files: KafkaFiles, address: KafkaAddress, java: JavaRuntime, class_path: str, heap_mb: int) -> Service:
+    return Service(
+        name="kafka",
+        command=(*_java_command(files, java, class_path, heap_mb), "kafka.Kafka", str(files.properties)),
+        log_file=files.log,
+        environment={"MALLOC_ARENA_MAX": "2"},  # of glibc: many threads otherwise hold many half-empty arenas
+        ready=lambda: is_listening(address.port) and is_kafka_ready(address.bootstrap),
+        ready_timeout_s=READY_TIMEOUT_S,
+        grace_s=20.0,
+        restart=RestartPolicy(),
+    )

@@ -1,0 +1,180 @@
+"""Compose Java, jars, Kafka, Valkey and further processes into one local stack under one supervisor.
+
+In: a run directory; ``REGRAFT_KAFKA_BOOTSTRAP`` and ``REGRAFT_REDIS_URL`` where the user brings servers of their own.
+Out: addresses and the supervisor. Which processes of the stages run on it, its caller says by ``add``.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+from infra.check_disk import FREE_MB_MIN, check_disk
+from infra.find_java import find_java
+from infra.hold_lock import LockHeldError, hold_lock
+from infra.kafka_server import HEAP_MB, is_kafka_ready, start_kafka_service
+from infra.service import RestartPolicy, Service, ServiceEvent, always_ready
+from infra.stack_error import StackError
+from infra.supervise import Supervisor
+from infra.valkey_server import external_redis_url, is_redis_ready, start_valkey_service
+
+BOOTSTRAP_VARIABLE = "REGRAFT_KAFKA_BOOTSTRAP"
+REDIS_VARIABLE = "REGRAFT_REDIS_URL"
+EXTERNAL_TIMEOUT_S = 10.0
+
+
+class RunDirInUseError(StackError):
+    """Say that another run uses the run directory."""
+
+
+class LocalStack:
+    """Kafka and Valkey for one run; use as a context manager.
+
+    Two stacks in different directories do not meet: each has ports, data and logs of its own. Entered in the main
+    thread, it turns SIGTERM into an orderly end (SystemExit 143).
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        kafka_port: int | None = None,
+        redis_port: int | None = None,
+        kafka_heap_mb: int = HEAP_MB,
+        free_mb_min: int = FREE_MB_MIN,
+        on_event: Callable[[ServiceEvent], None] | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.run_dir = run_dir.absolute()
+        self.bootstrap = ""
+        self.redis_url = ""
+        self._kafka_port = kafka_port
+        self._redis_port = redis_port
+        self._kafka_heap_mb = kafka_heap_mb
+        self._free_mb_min = free_mb_min
+        self._on_event = on_event
+        self._environ = environ
+        self._cleanup = ExitStack()
+        self._supervisor: Supervisor | None = None
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """Return the supervisor of all services; the stack must have been entered."""
+        if self._supervisor is None:
+            raise RuntimeError("The local stack is not running: enter it with `with LocalStack(...)` first.")
+        return self._supervisor
+
+    def __enter__(self) -> Self:
+        with ExitStack() as cleanup:
+            check_disk(self.run_dir, self._free_mb_min)
+            cleanup.enter_context(_run_dir_lock(self.run_dir))
+            cleanup.enter_context(_orderly_end())
+            self._supervisor = cleanup.enter_context(Supervisor(self._on_event))
+            self.bootstrap = self._start_kafka(self._supervisor)
+            self.redis_url = self._start_redis(self._supervisor)
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self._cleanup.close()
+
+    def environment(self) -> dict[str, str]:
+        """Return what a child process needs to find this stack and the Java it was started with."""
+        return {
+            BOOTSTRAP_VARIABLE: self.bootstrap,
+            REDIS_VARIABLE: self.redis_url,
+            "JAVA_HOME": str(find_java(self._environ).home),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def add(self, service: Service) -> None:
+        """Start a further service with the stack's addresses in its environment and wait until it is ready."""
+        environment = {**self.environment(), **service.environment}
+        self.supervisor.start(replace(service, environment=environment))
+
+    def add_module(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        ready: Callable[[], bool] = always_ready,
+        ready_timeout_s: float = 120.0,
+        finishes: bool = False,
+        restart: RestartPolicy | None = None,
+        environment: Mapping[str, str] | None = None,
+        grace_s: float = 20.0,
+    ) -> None:
+        """Start ``python ARGUMENT...`` of this interpreter as a service; its log is ``run_dir/logs/NAME.log``."""
+        self.add(
+            Service(
+                name=name,
+                command=(sys.executable, *arguments),
+                log_file=self.run_dir / "logs" / f"{name}.log",
+                environment=environment or {},
+                ready=ready,
+                ready_timeout_s=ready_timeout_s,
+                finishes=finishes,
+                restart=restart or RestartPolicy(),
+                grace_s=grace_s,
+            )
+        )
+
+    def _start_kafka(self, supervisor: Supervisor) -> str:
+        external = self._environ.get(BOOTSTRAP_VARIABLE)
+        if not external:
+            address = start_kafka_service(supervisor, self.run_dir, port=self._kafka_port, heap_mb=self._kafka_heap_mb)
+            return address.bootstrap
+        if not is_kafka_ready(external, EXTERNAL_TIMEOUT_S):
+            raise StackError(
+                f"Kafka at {external} ({BOOTSTRAP_VARIABLE}) did not answer within {EXTERNAL_TIMEOUT_S:g} s: "
+                "correct the address, or unset the variable and a local broker is started."
+            )
+        return external
+
+    def _start_redis(self, supervisor: Supervisor) -> str:
+        external = external_redis_url(self._environ)
+        if not external:
+            return start_valkey_service(supervisor, self.run_dir, port=self._redis_port).url
+        if not is_redis_ready(external, EXTERNAL_TIMEOUT_S):
+            raise StackError(
+                f"The Redis or Valkey server named in {REDIS_VARIABLE} or REDIS_URL did not answer within "
+                f"{EXTERNAL_TIMEOUT_S:g} s: correct the URL, or unset the variable and a local server is started."
+            )
+        return external
+
+
+@contextmanager
+def _run_dir_lock(run_dir: Path) -> Iterator[None]:
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold_lock(run_dir / "run.lock"))
+        except LockHeldError as error:
+            raise RunDirInUseError(
+                f"Run directory {run_dir} is in use by process {error.holder_pid or 'unknown'}: "
+                "wait for it, stop it, or choose another directory."
+            ) from error
+        yield
+
+
+@contextmanager
+def _orderly_end() -> Iterator[None]:
+    """Let SIGTERM unwind the stack as Ctrl-C does; only the main thread may change signal handlers."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    earlier = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)

@@ -1,0 +1,79 @@
+"""Describe a child process that the supervisor runs, and what happened to it. Plain values, no behaviour."""
+
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """How often a service that died is started again; the pause doubles from ``backoff_ms`` up to its maximum.
+
+    After ``healthy_s`` of being ready without a break, a service may be restarted ``restarts_max`` times anew.
+    """
+
+    restarts_max: int = 5
+    backoff_ms: int = 200
+    backoff_ms_max: int = 5_000
+    healthy_s: float = 60.0
+
+    def pause_s(self, restarts: int) -> float:
+        """Return the pause before the restart that follows ``restarts`` earlier ones, in seconds."""
+        return min(self.backoff_ms << restarts, self.backoff_ms_max) / 1_000
+
+
+NO_RESTART = RestartPolicy(restarts_max=0)
+
+
+def always_ready() -> bool:
+    """Answer for services that are ready as soon as they run."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One child process.
+
+    ``environment`` is added to that of the supervisor. ``ready`` is asked again and again (each call bounded, at most
+    about 1 s) until it is true. ``finishes`` tells that ending with code 0 is its task done, not a death. Output goes
+    to ``log_file``, appended; a log above ``log_bytes_max`` is moved aside at the next start.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    log_file: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: Path | None = None
+    ready: Callable[[], bool] = always_ready
+    ready_timeout_s: float = 60.0
+    stop_signal: signal.Signals = signal.SIGTERM
+    grace_s: float = 10.0
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
+    finishes: bool = False
+    log_bytes_max: int = 16_000_000
+
+
+class ServiceEventKind(StrEnum):
+    """What happened to a service."""
+
+    STARTED = "started"
+    READY = "ready"
+    DIED = "died"
+    RESTARTED = "restarted"
+    FINISHED = "finished"
+    GAVE_UP = "gave up"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEvent:
+    """Something that happened to a service; ``restarts`` counts them so far, ``exit_code`` is negative for a signal."""
+
+    time_s: float
+    service: str
+    kind: ServiceEventKind
+    pid: int
+    restarts: int
+    exit_code: int | None = None

@@ -1,0 +1,31 @@
+"""Finish the set-up after the Python packages: a Java, and the jars of Spark and Kafka.
+
+``python -m infra.set_up`` is called by the Makefile; it is quick when everything is there.
+"""
+
+import sys
+
+from rich.console import Console
+
+from infra.fetch_jars import kafka_class_path, read_lock, spark_jars
+from infra.find_cache import find_cache
+from infra.find_java import ensure_java
+from infra.stack_error import StackError
+
+
+def main() -> None:
+    """Get Java and jars, say in one line what is there; end with code 1 and one sentence when it cannot be had."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    try:
+        java = ensure_java()
+        spark_jars()
+        kafka_class_path()
+    except StackError as error:
+        console.print(str(error))
+        sys.exit(1)
+    jars = sum(len(jar_set.jars) for jar_set in read_lock().values())
+    console.print(f"Set-up complete: Java {java.version} ({java.source}), {jars} jars checked in {find_cache()}.")
+
+
+if __name__ == "__main__":
+    main()

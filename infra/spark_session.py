@@ -1,0 +1,119 @@
+"""Build a Spark session with the base configuration of the project: lean, UTC, Kafka and Avro jars, logs to a file.
+
+In: application name, run directory, sizes. Out: a session, or the same settings as ``spark-submit`` arguments.
+Queries do not belong here.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from infra.fetch_jars import spark_jars
+from infra.find_java import find_java
+
+DRIVER_MEMORY_MB = 1_024
+LOCAL_MASTER = "local[2]"
+# Lowers the floor of a small batch by half: no process is forked for each checkpoint file. The class name is 4.0's.
+CHECKPOINT_MANAGER = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+# Stopping a query from Python matches a long error text with a regular expression, which overflows the default stack.
+JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC -XX:ParallelGCThreads=2 -XX:MaxMetaspaceSize=512m"
+
+LOG_PROPERTIES = """\
+status=error
+appender.file.type=RollingFile
+appender.file.name=file
+appender.file.fileName={log_file}
+appender.file.filePattern={log_file}.%i
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=%d %p %m (%c{1})%n%ex
+appender.file.policies.type=Policies
+appender.file.policies.size.type=SizeBasedTriggeringPolicy
+appender.file.policies.size.size=16MB
+appender.file.strategy.type=DefaultRolloverStrategy
+appender.file.strategy.max=2
+rootLogger.level=warn
+rootLogger.appenderRef.file.ref=file
+"""
+
+
+def base_configuration(
+    run_dir: Path,
+    *,
+    driver_memory_mb: int = DRIVER_MEMORY_MB,
+    shuffle_partitions: int = 2,
+    ui: bool = False,
+    extra: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the settings that every Spark job of the project starts from; ``extra`` overrides them.
+
+    Writes the log settings into ``run_dir/spark`` and fetches the jars when they are not in the cache.
+    """
+    spark_dir = (run_dir / "spark").absolute()
+    (spark_dir / "local").mkdir(parents=True, exist_ok=True)
+    log_settings = spark_dir / "log4j2.properties"
+    log_settings.write_text(LOG_PROPERTIES.replace("{log_file}", str(spark_dir / "spark.log")))
+    return {
+        "spark.driver.memory": f"{driver_memory_mb}m",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{log_settings}",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        "spark.local.dir": str(spark_dir / "local"),
+        "spark.pyspark.python": sys.executable,  # the workers' default is whatever python3 is on PATH
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_MANAGER,
+        "spark.sql.streaming.metricsEnabled": "true",
+        "spark.sql.warehouse.dir": str(spark_dir / "warehouse"),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        **(extra or {}),
+    }
+
+
+def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether this process was started by spark-submit, which has then chosen master, memory and jars."""
+    return "PYSPARK_GATEWAY_PORT" in environ
+
+
+def build_spark_session(
+    app_name: str,
+    *,
+    run_dir: Path,
+    master: str = LOCAL_MASTER,
+    driver_memory_mb: int = DRIVER_MEMORY_MB,
+    shuffle_partitions: int = 2,
+    ui: bool = False,
+    extra: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a running session; under spark-submit the submitted master, memory and jars stay as they are.
+
+    Sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark's launcher reads.
+    """
+    builder = SparkSession.builder.appName(app_name)
+    if is_submitted():
+        for key, value in (extra or {}).items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # of glibc: many threads otherwise hold many half-empty arenas
+    settings = base_configuration(
+        run_dir, driver_memory_mb=driver_memory_mb, shuffle_partitions=shuffle_partitions, ui=ui, extra=extra
+    )
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.master(master).getOrCreate()
+
+
+def submit_arguments(settings: Mapping[str, str], *, master: str = LOCAL_MASTER) -> list[str]:
+    """Return the settings as arguments of ``spark-submit``, to stand before the job's file."""
+    arguments = ["--master", master]
+    for key, value in settings.items():
+        arguments += ["--conf", f"{key}={value}"]
+    return arguments

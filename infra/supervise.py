@@ -1,0 +1,357 @@
+"""Start, watch, restart and stop the child processes of one run.
+
+One thread owns all children: it starts them (the kernel kills a child when the *thread* that started it ends, so that
+thread lives as long as the supervisor), asks whether they are ready, starts again those that died, measures their
+memory. Which services there are, and what their commands mean, does not belong here.
+"""
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import psutil
+import structlog
+
+from infra.service import Service, ServiceEvent, ServiceEventKind
+from infra.stack_error import StackError
+
+TICK_S = 0.05
+MEMORY_INTERVAL_S = 1.0
+EVENTS_MAX = 10_000
+LOG_TAIL_BYTES = 4_000
+KILL_WAIT_S = 5.0
+OWN_NAME = "supervisor"
+WRAPPER = Path(__file__).with_name("die_with_parent.py")
+
+log = structlog.get_logger(__name__)
+
+
+class ServiceFailedError(StackError):
+    """Say that a service did not get ready, with the end of its log in ``log_tail``."""
+
+    def __init__(self, message: str, log_tail: str) -> None:
+        super().__init__(message)
+        self.log_tail = log_tail
+
+
+@dataclass(slots=True)
+class _Child:
+    """The running side of one service; touched by the supervisor's thread only, but for the two events."""
+
+    service: Service
+    process: subprocess.Popen[bytes] | None = None
+    started_s: float = 0.0
+    start_again_s: float | None = None
+    restarts: int = 0
+    restarts_spent: int = 0
+    ready_s: float | None = None
+    was_ready: bool = False
+    failure: str = ""
+    ready: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    settled: threading.Event = field(default_factory=threading.Event)
+    exit_code: int | None = None
+    rss_bytes_max: int = 0
+
+
+class Supervisor:
+    """Run services as child processes; use as a context manager, which stops them in reverse order at its end."""
+
+    def __init__(self, on_event: Callable[[ServiceEvent], None] | None = None) -> None:
+        self._on_event = on_event
+        self._children: dict[str, _Child] = {}
+        self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._events: deque[ServiceEvent] = deque(maxlen=EVENTS_MAX)
+        self._rss_total_bytes_max = 0
+        self._rss_measured_s = 0.0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def events(self) -> tuple[ServiceEvent, ...]:
+        """Return what happened so far, oldest first, at most the last 10,000."""
+        return tuple(self._events)
+
+    @property
+    def rss_bytes_max(self) -> dict[str, int]:
+        """Return the largest resident memory seen of each service with its children (sampled once a second)."""
+        return {name: child.rss_bytes_max for name, child in dict(self._children).items()}
+
+    @property
+    def rss_total_bytes_max(self) -> int:
+        """Return the largest resident memory seen of all services and this process together."""
+        return self._rss_total_bytes_max
+
+    def rss_bytes(self) -> dict[str, int]:
+        """Measure the resident memory of each service with its children, and of this process as ``supervisor``.
+
+        Pages shared between processes count once for each.
+        """
+        by_session: Counter[int] = Counter()
+        own = psutil.Process()
+        for member in own.children(recursive=True):
+            try:
+                by_session[os.getsid(member.pid)] += member.memory_info().rss
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                continue  # it ended between the listing and the look
+        found = {OWN_NAME: own.memory_info().rss}
+        for name in list(self._children):
+            pid = self.pid(name)
+            if pid is not None:
+                found[name] = by_session[pid]  # every service leads a session of its own
+        return found
+
+    def start(self, service: Service) -> None:
+        """Start a service and wait until it is ready; raise ServiceFailedError when it ends or is too slow instead."""
+        if service.name in self._children:
+            raise ValueError(f"A service named {service.name!r} is already supervised: give each a name of its own.")
+        child = _Child(service)
+        self._children[service.name] = child
+        self._call(lambda: self._spawn(child))
+        if not child.settled.wait(service.ready_timeout_s + service.grace_s + 2 * KILL_WAIT_S):
+            raise RuntimeError(f"The probe of service {service.name} does not return: bound its time.")
+        if child.failure:
+            self._children.pop(service.name, None)
+            raise ServiceFailedError(child.failure, _tail(service.log_file))
+
+    def wait_ready(self, name: str, timeout_s: float) -> bool:
+        """Wait until a service, perhaps just restarted, is ready; tell whether it is."""
+        return self._children[name].ready.wait(timeout_s)
+
+    def wait_end(self, name: str, timeout_s: float) -> int | None:
+        """Wait until a service has ended for good and return its exit code; None when it still runs after the time."""
+        child = self._children[name]
+        return child.exit_code if child.ended.wait(timeout_s) else None
+
+    def pid(self, name: str) -> int | None:
+        """Return the process id of a service, or None while it does not run."""
+        child = self._children.get(name)
+        process = child.process if child else None
+        return process.pid if process else None
+
+    def restarts(self, name: str) -> int:
+        """Return how often a service was started again."""
+        return self._children[name].restarts
+
+    def is_ready(self, name: str) -> bool:
+        """Tell whether a service runs and answered its readiness probe since it was last started."""
+        return self._children[name].ready.is_set()
+
+    def stop_service(self, name: str) -> None:
+        """Stop one service and forget it; harmless when it has ended already."""
+        child = self._children[name]
+        self._call(lambda: self._stop_child(child))
+        del self._children[name]
+
+    def stop(self) -> None:
+        """Stop all services in the reverse order of their start; harmless when repeated."""
+        if not self._thread.is_alive():
+            return
+        self._closing = True
+        wait_s_max = sum(child.service.grace_s + KILL_WAIT_S + 1 for child in self._children.values()) + 10
+        self._thread.join(wait_s_max)
+
+    def _call(self, action: Callable[[], None]) -> None:
+        """Run an action in the supervisor's thread and wait for it."""
+        done = threading.Event()
+        faults: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                action()
+            except Exception as fault:
+                faults.append(fault)
+            finally:
+                done.set()
+
+        if self._closing or not self._thread.is_alive():
+            raise RuntimeError("The supervisor was stopped: make a new one.")
+        self._requests.put(run)
+        while not done.wait(1.0):
+            if not self._thread.is_alive():
+                raise RuntimeError("The supervisor was stopped meanwhile.")
+        if faults:
+            raise faults[0]
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                with contextlib.suppress(queue.Empty):
+                    self._requests.get(timeout=TICK_S)()
+                for child in list(self._children.values()):
+                    self._watch(child)
+                if time.monotonic() - self._rss_measured_s >= MEMORY_INTERVAL_S:
+                    self._measure()
+        finally:
+            for child in reversed(list(self._children.values())):
+                self._stop_child(child)
+
+    def _watch(self, child: _Child) -> None:
+        now_s = time.monotonic()
+        if child.start_again_s is not None and now_s >= child.start_again_s:
+            child.restarts += 1
+            child.restarts_spent += 1
+            self._spawn(child)
+        if child.process is None:
+            return
+        if _has_ended(child.process):
+            self._bury(child)
+        elif child.ready_s is not None:
+            if now_s - child.ready_s > child.service.restart.healthy_s:
+                child.restarts_spent = 0
+        elif _answers(child.service):
+            child.ready_s = now_s
+            child.was_ready = True
+            child.ready.set()
+            child.settled.set()
+            self._report(child, ServiceEventKind.READY)
+        elif now_s - child.started_s > child.service.ready_timeout_s:
+            self._terminate(child)
+            self._restart_or_fail(child, f"was not ready within {child.service.ready_timeout_s:g} s")
+
+    def _spawn(self, child: _Child) -> None:
+        service = child.service
+        child.start_again_s = None
+        wrapper = (sys.executable, "-I", "-S", str(WRAPPER), str(os.getpid()))
+        try:
+            _rotate(service.log_file, service.log_bytes_max)
+            with service.log_file.open("ab") as output:
+                child.process = subprocess.Popen(
+                    (*wrapper, *service.command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **service.environment},
+                    cwd=service.directory,
+                    start_new_session=True,  # Ctrl-C reaches the supervisor only, which then stops all in order
+                )
+        except OSError as error:
+            self._fail(child, f"could not be started ({error})")
+            return
+        child.started_s = time.monotonic()
+        self._report(child, ServiceEventKind.RESTARTED if child.restarts else ServiceEventKind.STARTED)
+
+    def _bury(self, child: _Child) -> None:
+        """Record the end of a child's process, and decide whether to start it again."""
+        pid = self._reap(child)
+        if child.service.finishes and child.exit_code == 0:
+            self._report(child, ServiceEventKind.FINISHED, pid)
+            child.settled.set()
+            child.ended.set()
+            return
+        self._report(child, ServiceEventKind.DIED, pid)
+        self._restart_or_fail(child, f"ended with code {child.exit_code}")
+
+    def _restart_or_fail(self, child: _Child, reason: str) -> None:
+        policy = child.service.restart
+        if not child.was_ready:
+            self._fail(child, f"{reason} before it was ready")
+        elif child.restarts_spent >= policy.restarts_max:
+            self._fail(child, f"{reason} after {child.restarts_spent} restarts, the most allowed")
+        else:
+            child.start_again_s = time.monotonic() + policy.pause_s(child.restarts_spent)
+
+    def _fail(self, child: _Child, reason: str) -> None:
+        child.failure = f"Service {child.service.name} {reason}: see {child.service.log_file}."
+        self._report(child, ServiceEventKind.GAVE_UP)
+        child.settled.set()
+        child.ended.set()
+
+    def _stop_child(self, child: _Child) -> None:
+        child.start_again_s = None
+        if child.process is not None:
+            pid = self._terminate(child)
+            self._report(child, ServiceEventKind.STOPPED, pid)
+        if not child.settled.is_set():
+            child.failure = f"Service {child.service.name} was stopped before it was ready."
+        child.settled.set()
+        child.ended.set()
+
+    def _terminate(self, child: _Child) -> int:
+        """Ask a running process to stop, kill it when it does not within its grace, and reap it."""
+        assert child.process is not None
+        deadline_s = time.monotonic() + child.service.grace_s
+        os.kill(child.process.pid, child.service.stop_signal)  # not send_signal, which may reap it
+        while not _has_ended(child.process):
+            if time.monotonic() > deadline_s:
+                log.warning("killed a service that did not stop", service=child.service.name)
+                break
+            time.sleep(TICK_S / 5)
+        return self._reap(child)
+
+    def _reap(self, child: _Child) -> int:
+        """Kill what is left of a child's process group, take its exit code, return its process id.
+
+        The group is killed before the leader is reaped: until then no other process can get its number.
+        """
+        process = child.process
+        assert process is not None
+        os.killpg(process.pid, signal.SIGKILL)
+        child.exit_code = process.wait(KILL_WAIT_S)
+        child.process = None
+        child.ready_s = None
+        child.ready.clear()
+        return process.pid
+
+    def _measure(self) -> None:
+        self._rss_measured_s = time.monotonic()
+        found = self.rss_bytes()
+        for name, child in self._children.items():
+            child.rss_bytes_max = max(child.rss_bytes_max, found.get(name, 0))
+        self._rss_total_bytes_max = max(self._rss_total_bytes_max, sum(found.values()))
+
+    def _report(self, child: _Child, kind: ServiceEventKind, pid: int | None = None) -> None:
+        shown_pid = pid or (child.process.pid if child.process else 0)
+        code = None if child.process else child.exit_code
+        event = ServiceEvent(time.time(), child.service.name, kind, shown_pid, child.restarts, code)
+        self._events.append(event)
+        log.info("service", service=event.service, what=str(kind), pid=shown_pid, restarts=child.restarts, code=code)
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(event)
+        except Exception:  # a listener's fault must not end the thread that all children hang on
+            log.exception("listener of service events failed", service=event.service, what=str(kind))
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Tell whether a process has ended, without reaping it."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _answers(service: Service) -> bool:
+    """Ask a service's probe; a probe that raises has not been answered, and says why in the log."""
+    try:
+        return service.ready()
+    except Exception as error:
+        log.debug("readiness probe failed", service=service.name, error=str(error))
+        return False
+
+
+def _rotate(log_file: Path, log_bytes_max: int) -> None:
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    if log_file.exists() and log_file.stat().st_size > log_bytes_max:
+        log_file.replace(log_file.with_name(log_file.name + ".1"))
+
+
+def _tail(log_file: Path) -> str:
+    with log_file.open("rb") as stream:
+        stream.seek(max(0, log_file.stat().st_size - LOG_TAIL_BYTES))
+        return stream.read().decode(errors="replace")

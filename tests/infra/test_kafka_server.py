@@ -1,0 +1,137 @@
+"""A real broker from the locked jars: it serves, keeps its data over a kill, and its topics are as the table says."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from infra import kafka_server as module
+from infra.create_topics import TopicMismatchError, create_topics
+from infra.find_port import LOOPBACK, PortInUseError
+from infra.kafka_server import KafkaAddress, KafkaFiles, RunningKafka, is_kafka_ready, start_kafka
+from infra.stack_error import StackError
+from schemas.topics import CLIENTS, TELEMETRY, TOPICS, topic_name
+
+READY_S = 60.0
+RECORDS = 500
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+def _produce(bootstrap: str, topic: str, first: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for number in range(first, first + RECORDS):
+        producer.produce(topic, str(number).encode())
+    assert producer.flush(READY_S) == 0
+
+
+def _consume(bootstrap: str, topic: str, count: int) -> list[int]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    numbers: list[int] = []
+    deadline_s = time.monotonic() + READY_S
+    while len(numbers) < count and time.monotonic() < deadline_s:
+        numbers += [int(message.value()) for message in consumer.consume(count, 1.0) if message.error() is None]
+    consumer.close()
+    return sorted(numbers)
+
+
+@pytest.mark.stack
+def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
+    """The table's topics are made when they are missing; a second call finds them as they should be."""
+    assert create_topics(kafka.bootstrap, namespace="one") == [topic_name(topic, "one") for topic in TOPICS]
+    assert create_topics(kafka.bootstrap, namespace="one") == []
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (replace(TELEMETRY, partitions=TELEMETRY.partitions + 1), r"partitions is 4, not 5"),
+        (replace(TELEMETRY, retention_ms=1_000), r"retention\.ms is \d+, not 1000"),
+        (replace(CLIENTS, retention_ms=1_000), r"cleanup\.policy is compact, not delete"),
+    ],
+)
+def test_topic_of_another_shape_is_told(kafka: RunningKafka, changed: object, message: str) -> None:
+    """A topic that exists in another shape than the table has is refused with the difference."""
+    create_topics(kafka.bootstrap, namespace="shape")
+    with pytest.raises(TopicMismatchError, match=message):
+        create_topics(kafka.bootstrap, [changed], namespace="shape")  # type: ignore[list-item]
+
+
+@pytest.mark.stack
+def test_killed_broker_returns_with_its_data(kafka: RunningKafka) -> None:
+    """A broker killed with SIGKILL is started again on the same port and has every acknowledged record."""
+    create_topics(kafka.bootstrap, namespace="kill")
+    topic = topic_name(TELEMETRY, "kill")
+    _produce(kafka.bootstrap, topic, 0)
+    pid = kafka.supervisor.pid("kafka")
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    _produce(kafka.bootstrap, topic, RECORDS)  # the producer waits for the broker's return
+    assert kafka.supervisor.wait_ready("kafka", READY_S)
+    assert kafka.supervisor.restarts("kafka") == 1
+    assert _consume(kafka.bootstrap, topic, 2 * RECORDS) == list(range(2 * RECORDS))
+
+
+@pytest.mark.stack
+def test_second_run_in_a_directory_has_ports_and_data_of_the_first(tmp_path: Path) -> None:
+    """Stopped and started again in the same directory, the broker has the same address and the same topics."""
+    with start_kafka(tmp_path) as first:
+        create_topics(first.bootstrap)
+    with start_kafka(tmp_path) as second:
+        assert second.address == first.address
+        assert create_topics(second.bootstrap) == []
+
+
+@pytest.mark.stack
+def test_port_taken_after_the_choice_leads_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When somebody takes the chosen port before the broker binds it, the broker starts on another one."""
+    with socket.socket() as rival:
+        rival.bind((LOOPBACK, 0))
+        rival.listen()
+        taken = rival.getsockname()[1]
+        choices = iter([(taken, module.choose_ports(1)[0]), *(module.choose_ports(2) for _ in range(2))])
+        monkeypatch.setattr(module, "choose_ports", lambda _count: next(choices))
+        with start_kafka(tmp_path) as running:
+            assert running.address.port != taken
+
+
+def test_wanted_port_in_use_is_refused(tmp_path: Path) -> None:
+    """A port that the user asked for and that is taken is an error, not a reason to choose another."""
+    with socket.socket() as rival:
+        rival.bind((LOOPBACK, 0))
+        rival.listen()
+        with pytest.raises(PortInUseError):
+            start_kafka(tmp_path, port=rival.getsockname()[1])
+
+
+def test_nobody_there_is_not_ready() -> None:
+    """An address where nobody listens is not ready, and creating topics there is one clear sentence."""
+    assert not is_kafka_ready(f"{LOOPBACK}:1", timeout_s=0.2)
+
+
+def test_no_kafka_for_topics_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Creating topics where no broker answers says so with the address and the time."""
+    monkeypatch.setattr("infra.create_topics.TIMEOUT_S", 0.3)
+    with pytest.raises(StackError, match=r"^Kafka at 127\.0\.0\.1:1 did not answer within 0\.3 s .*: check .*\.$"):
+        create_topics(f"{LOOPBACK}:1")
+
+
+def test_address_is_read_back_from_the_settings(tmp_path: Path) -> None:
+    """The ports written into the broker's settings are the ports that the next run in the directory tries first."""
+    files, address = KafkaFiles(tmp_path / "kafka"), KafkaAddress(*module.choose_ports(2))
+    module._write_settings(files, address)
+    assert module._choose_address(files, None, again=False) == address
+    assert module._choose_address(files, None, again=True) != address

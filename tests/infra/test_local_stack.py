@@ -1,0 +1,109 @@
+"""The local stack as a whole: what stops it from starting, and that two of them do not meet."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infra.check_disk import DiskFullError
+from infra.find_port import LOOPBACK, PortInUseError
+from infra.hold_lock import hold_lock
+from infra.kafka_server import is_kafka_ready
+from infra.local_stack import LocalStack, RunDirInUseError
+from infra.service import ServiceEventKind
+from infra.stack_error import StackError
+from infra.valkey_server import is_redis_ready
+
+ROOT = Path(__file__).parents[2]
+ENOUGH_S = 60.0
+
+
+def test_run_directory_in_use_is_one_sentence(tmp_path: Path) -> None:
+    """A second run in the same directory is refused and told which process uses it."""
+    with (
+        hold_lock(tmp_path / "run.lock"),
+        pytest.raises(RunDirInUseError, match=rf"^Run directory .* is in use by process {os.getpid()}: .*\.$"),
+    ):
+        LocalStack(tmp_path).__enter__()
+
+
+def test_full_disk_stops_the_start(tmp_path: Path) -> None:
+    """With less room than wanted nothing is started and nothing is written."""
+    with pytest.raises(DiskFullError):
+        LocalStack(tmp_path / "run", free_mb_min=10**12).__enter__()
+    assert not (tmp_path / "run").exists()
+
+
+def test_wanted_port_in_use_stops_the_start(tmp_path: Path) -> None:
+    """A wanted Kafka port that is taken is told, and the run directory is free again afterwards."""
+    with socket.socket() as rival:
+        rival.bind((LOOPBACK, 0))
+        rival.listen()
+        with pytest.raises(PortInUseError):
+            LocalStack(tmp_path, kafka_port=rival.getsockname()[1], environ={}).__enter__()
+    with hold_lock(tmp_path / "run.lock"):
+        pass
+
+
+def test_external_kafka_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Kafka that the user names is used, never replaced: when it is away, that is the error."""
+    monkeypatch.setattr("infra.local_stack.EXTERNAL_TIMEOUT_S", 0.2)
+    with pytest.raises(StackError, match="REGRAFT_KAFKA_BOOTSTRAP"):
+        LocalStack(tmp_path, environ={"REGRAFT_KAFKA_BOOTSTRAP": f"{LOOPBACK}:1"}).__enter__()
+
+
+def test_stack_that_was_not_entered_says_so(tmp_path: Path) -> None:
+    """The supervisor exists only while the stack runs."""
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = LocalStack(tmp_path).supervisor
+
+
+@pytest.mark.stack
+def test_two_stacks_at_once_do_not_meet(tmp_path: Path) -> None:
+    """Two stacks in different directories have addresses of their own and serve side by side; ending is in order."""
+    with LocalStack(tmp_path / "one", environ=os.environ) as one, LocalStack(tmp_path / "two") as two:
+        assert one.bootstrap != two.bootstrap
+        assert one.redis_url != two.redis_url
+        for stack in (one, two):
+            assert is_kafka_ready(stack.bootstrap)
+            assert is_redis_ready(stack.redis_url)
+        script = "import os; print(os.environ['REGRAFT_KAFKA_BOOTSTRAP'], os.environ['REGRAFT_REDIS_URL'])"
+        two.add_module("asker", ["-c", script], finishes=True)
+        assert two.supervisor.wait_end("asker", ENOUGH_S) == 0
+        told = (tmp_path / "two" / "logs" / "asker.log").read_text().split()
+        assert told == [two.bootstrap, two.redis_url]
+    stopped = [event.service for event in one.supervisor.events if event.kind is ServiceEventKind.STOPPED]
+    assert stopped == ["valkey", "kafka"]
+
+
+STACK_SCRIPT = """
+import os, sys, time
+from pathlib import Path
+from infra.local_stack import LocalStack
+with LocalStack(Path(sys.argv[1])) as stack:
+    kafka, valkey = stack.supervisor.pid("kafka"), stack.supervisor.pid("valkey")
+    os.write(1, f"\\nPIDS {kafka} {valkey}\\n".encode())  # one write: no log line comes into it
+    time.sleep(600)
+"""
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_no_server_outlives_its_run(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Whether a run is asked to end or killed, its servers are gone, and the directory can be used again."""
+    command = [sys.executable, "-c", STACK_SCRIPT, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
+        assert run.stdout is not None
+        line = next(line for line in run.stdout if line.startswith("PIDS "))
+        servers = [psutil.Process(int(pid)) for pid in line.split()[1:]]
+        run.send_signal(number)
+        assert run.wait(ENOUGH_S) == code
+    _, alive = psutil.wait_procs(servers, timeout=ENOUGH_S)
+    assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
+    with hold_lock(tmp_path / "run.lock"):
+        pass

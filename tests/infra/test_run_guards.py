@@ -1,0 +1,100 @@
+"""The guards of a run: cache place, locks, ports, free disk, what the system trusts."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.check_disk import DiskFullError, check_disk, free_mb
+from infra.find_cache import find_cache, find_checkout
+from infra.find_java import find_java
+from infra.find_port import LOOPBACK, PortInUseError, check_port, choose_ports, is_listening
+from infra.hold_lock import LockHeldError, hold_lock
+from infra.write_trust_store import PASSWORD, system_certificates, write_trust_store
+
+
+def test_named_cache_goes_before_the_checkout(tmp_path: Path) -> None:
+    """REGRAFT_CACHE names the cache; without it a checkout keeps its own."""
+    assert find_cache({"REGRAFT_CACHE": str(tmp_path)}) == tmp_path
+    checkout = find_checkout()
+    assert checkout is not None
+    assert find_cache({}) == checkout / ".cache"
+
+
+def test_installed_package_uses_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Outside a checkout the cache is in the user's XDG cache."""
+    monkeypatch.setattr("infra.find_cache.find_checkout", lambda: None)
+    assert find_cache({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "regraft"
+    assert find_cache({}) == Path.home() / ".cache" / "regraft"
+
+
+def test_held_lock_names_its_holder(tmp_path: Path) -> None:
+    """A second taker of a lock is told which process holds it, and gets it when the first is done."""
+    with hold_lock(tmp_path / "lock"), pytest.raises(LockHeldError, match="is still held by process"):
+        hold_lock(tmp_path / "lock").__enter__()
+    with hold_lock(tmp_path / "lock"):
+        pass
+
+
+def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    """A process that is killed while it holds a lock leaves none behind."""
+    script = (
+        "import sys, time; from pathlib import Path; from infra.hold_lock import hold_lock\n"
+        "with hold_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(LockHeldError) as caught:
+            hold_lock(tmp_path / "lock").__enter__()
+        assert caught.value.holder_pid == holder.pid
+        holder.kill()
+    with hold_lock(tmp_path / "lock"):
+        pass
+
+
+def test_chosen_ports_differ_and_are_free() -> None:
+    """Ports chosen together differ, and servers can listen on them."""
+    ports = choose_ports(5)
+    assert len(set(ports)) == 5
+    for port in ports:
+        check_port(port, "a server")
+
+
+def test_port_in_use_is_one_sentence() -> None:
+    """A wanted port on which somebody listens is refused with its number and what to do."""
+    with socket.socket() as listener:
+        listener.bind((LOOPBACK, 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        assert is_listening(port)
+        with pytest.raises(PortInUseError, match=rf"^Port {port} for Kafka cannot be used .*: stop the process .*\.$"):
+            check_port(port, "Kafka")
+    assert not is_listening(port)
+
+
+def test_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    """Too little free room is refused before a run starts, with what is free and what is needed."""
+    check_disk(tmp_path / "not" / "there" / "yet", free_mb_min=0)
+    too_much_mb = free_mb(tmp_path) + 1_000_000
+    with pytest.raises(DiskFullError, match=rf"^Only \d+ MB are free .* at least {too_much_mb} MB are needed: .*\.$"):
+        check_disk(tmp_path, free_mb_min=too_much_mb)
+
+
+def test_java_reads_the_written_trust_store(tmp_path: Path) -> None:
+    """The authorities that this system trusts come out of the written store when Java lists it."""
+    certificates = system_certificates()
+    if not certificates:
+        pytest.skip("this system has no certificate bundle that Python's ssl finds")
+    store = tmp_path / "trust.jks"
+    write_trust_store(store, certificates)
+    keytool = find_java().home / "bin" / "keytool"
+    if not keytool.is_file():
+        pytest.skip(f"{keytool} is not part of this Java")
+    listing = subprocess.run(
+        [keytool, "-list", "-keystore", store, "-storepass", PASSWORD], capture_output=True, text=True, check=True
+    )
+    assert listing.stdout.count("trustedCertEntry") == len(certificates)

@@ -1,0 +1,72 @@
+"""The base configuration of Spark, and a session that has it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.spark_session import base_configuration, is_submitted, submit_arguments
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro, to_avro
+from infra.spark_session import build_spark_session
+
+spark = build_spark_session("trial", run_dir=Path(sys.argv[1]), driver_memory_mb=512)
+schema = '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}'
+frame = spark.range(3).select(to_avro(F.struct("id"), schema).alias("body"))
+kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1").option("subscribe", "x").load()
+found = {
+    "ids": [row.id for row in frame.select(from_avro("body", schema).alias("r")).select("r.id").collect()],
+    "kafka": kafka.columns,
+    "zone": spark.conf.get("spark.sql.session.timeZone"),
+    "heap_mb": spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory() // 2**20,
+    "python": spark.range(1).rdd.map(lambda _: __import__("sys").executable).first(),
+}
+spark.stop()
+print("FOUND", json.dumps(found))
+"""
+
+
+@pytest.mark.spark
+def test_session_has_kafka_avro_and_this_python(tmp_path: Path) -> None:
+    """A session reads and writes Avro, knows the Kafka source, is in UTC, small, and its workers are this Python."""
+    answer = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2],
+        check=False, timeout=300,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout.split("FOUND ")[1])
+    assert found["ids"] == [0, 1, 2]
+    assert found["kafka"][:2] == ["key", "value"]
+    assert found["zone"] == "UTC"
+    assert found["heap_mb"] <= 512
+    assert found["python"] == sys.executable
+    assert (tmp_path / "spark" / "spark.log").is_file()
+
+
+def test_configuration_stays_in_the_run_directory(tmp_path: Path) -> None:
+    """Scratch space, warehouse and log of Spark are inside the run directory, jars are files, extras win."""
+    settings = base_configuration(tmp_path, extra={"spark.sql.shuffle.partitions": "4"})
+    for key in ("spark.local.dir", "spark.sql.warehouse.dir"):
+        assert settings[key].startswith(str(tmp_path))
+    assert len(settings["spark.jars"].split(",")) == 5
+    assert "spark.jars.packages" not in settings
+    assert settings["spark.sql.shuffle.partitions"] == "4"
+
+
+def test_submit_arguments_carry_every_setting() -> None:
+    """The same settings go to spark-submit as arguments."""
+    assert submit_arguments({"a": "1", "b": "2"}, master="local[1]") == [
+        "--master", "local[1]", "--conf", "a=1", "--conf", "b=2",
+    ]  # fmt: skip
+
+
+def test_submitted_job_is_recognised() -> None:
+    """spark-submit leaves the port of its gateway in the environment."""
+    assert is_submitted({"PYSPARK_GATEWAY_PORT": "1"})
+    assert not is_submitted({})

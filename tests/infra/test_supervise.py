@@ -1,0 +1,251 @@
+"""The supervisor starts, watches, restarts and stops; nothing outlives it."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infra.service import NO_RESTART, RestartPolicy, Service, ServiceEvent, ServiceEventKind
+from infra.supervise import OWN_NAME, ServiceFailedError, Supervisor
+
+MakeService = Callable[..., Service]
+QUICK = RestartPolicy(restarts_max=2, backoff_ms=1, backoff_ms_max=2)
+ENOUGH_S = 30.0
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    with Supervisor() as running:
+        yield running
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + ENOUGH_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "the condition did not come true"
+        time.sleep(0.01)
+
+
+def _kill(supervisor: Supervisor, name: str) -> int:
+    pid = supervisor.pid(name)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_killed_service_is_started_again_and_counted(supervisor: Supervisor, script_service: MakeService) -> None:
+    """A service killed with SIGKILL is started again, and the events tell of it in order."""
+    supervisor.start(script_service("one", restart=QUICK))
+    first = _kill(supervisor, "one")
+    _wait_until(lambda: supervisor.restarts("one") == 1 and supervisor.is_ready("one"))
+    assert supervisor.pid("one") != first
+    kinds = [event.kind for event in supervisor.events]
+    assert kinds == [
+        ServiceEventKind.STARTED,
+        ServiceEventKind.READY,
+        ServiceEventKind.DIED,
+        ServiceEventKind.RESTARTED,
+        ServiceEventKind.READY,
+    ]
+    assert supervisor.events[2].exit_code == -signal.SIGKILL
+
+
+def test_restarts_are_bounded(supervisor: Supervisor, script_service: MakeService) -> None:
+    """A service that keeps dying is given up after the restarts its policy allows."""
+    supervisor.start(script_service("weak", restart=QUICK))
+    for count in range(3):
+        _wait_until(lambda count=count: supervisor.restarts("weak") == count and supervisor.is_ready("weak"))
+        _kill(supervisor, "weak")
+    assert supervisor.wait_end("weak", ENOUGH_S) == -signal.SIGKILL
+    assert supervisor.events[-1].kind is ServiceEventKind.GAVE_UP
+    assert supervisor.restarts("weak") == 2
+
+
+def test_restart_allowance_returns_after_health(supervisor: Supervisor, script_service: MakeService) -> None:
+    """A service that was healthy for long enough may be restarted as often as before."""
+    policy = RestartPolicy(restarts_max=1, backoff_ms=1, backoff_ms_max=1, healthy_s=0.0)
+    supervisor.start(script_service("lasting", restart=policy))
+    for count in range(4):
+        _wait_until(lambda count=count: supervisor.restarts("lasting") == count and supervisor.is_ready("lasting"))
+        time.sleep(0.2)  # some looks of the supervisor, each of which may find it healthy for longer than 0 s
+        _kill(supervisor, "lasting")
+    _wait_until(lambda: supervisor.restarts("lasting") == 4)
+
+
+def test_services_stop_in_reverse_order(script_service: MakeService) -> None:
+    """What was started last is stopped first."""
+    with Supervisor() as supervisor:
+        for name in ("store", "stream", "control"):
+            supervisor.start(script_service(name))
+        pids = [supervisor.pid(name) for name in ("store", "stream", "control")]
+    stopped = [event.service for event in supervisor.events if event.kind is ServiceEventKind.STOPPED]
+    assert stopped == ["control", "stream", "store"]
+    assert not any(_alive(pid) for pid in pids if pid)
+
+
+def test_service_that_ignores_the_stop_is_killed(script_service: MakeService) -> None:
+    """A service that does not heed its stop signal is killed after its grace."""
+    script = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+    service = script_service("deaf", script, grace_s=0.2)
+    with Supervisor() as supervisor:
+        supervisor.start(service)
+        _wait_until(lambda: "deaf" in service.log_file.read_text())
+    assert supervisor.events[-1].exit_code == -signal.SIGKILL
+
+
+def test_grandchildren_end_with_their_service(
+    supervisor: Supervisor, script_service: MakeService, tmp_path: Path
+) -> None:
+    """The processes that a service started are gone when it dies, before it is started again."""
+    marker = tmp_path / "grandchild"
+    script = f"""
+        import pathlib, subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        pathlib.Path({str(marker)!r}).write_text(str(child.pid))
+        time.sleep(600)
+    """
+    supervisor.start(
+        script_service("parent", textwrap.dedent(script), restart=NO_RESTART, ready=lambda: marker.exists())
+    )
+    _wait_until(lambda: marker.read_text() != "")
+    grandchild = int(marker.read_text())
+    assert _alive(grandchild)
+    _kill(supervisor, "parent")
+    supervisor.wait_end("parent", ENOUGH_S)
+    _wait_until(lambda: not _alive(grandchild))
+
+
+def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
+    """When the supervising process is killed with SIGKILL, the kernel kills its services."""
+    script = f"""
+        import os, sys, time
+        from pathlib import Path
+        from infra.service import Service
+        from infra.supervise import Supervisor
+        supervisor = Supervisor()
+        sleeper = (sys.executable, "-c", "import time; time.sleep(600)")
+        supervisor.start(Service("child", sleeper, Path({str(tmp_path)!r}) / "child.log"))
+        os.write(1, f"\\nPID {{supervisor.pid('child')}}\\n".encode())  # one write: no log line comes into it
+        time.sleep(600)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as parent:
+        assert parent.stdout is not None
+        child = next(int(line.split()[1]) for line in parent.stdout if line.startswith("PID "))
+        assert _alive(child)
+        parent.kill()
+    _wait_until(lambda: not _alive(child))
+
+
+def test_children_survive_the_thread_that_asked_for_them(supervisor: Supervisor, script_service: MakeService) -> None:
+    """A service started from a short-lived thread lives on: the kernel ties it to the supervisor's own thread."""
+    asking = threading.Thread(target=supervisor.start, args=(script_service("kept"),))
+    asking.start()
+    asking.join()
+    pid = supervisor.pid("kept")
+    supervisor.start(script_service("later"))
+    assert pid is not None
+    assert _alive(pid)
+    assert supervisor.restarts("kept") == 0
+
+
+def test_service_that_ends_at_once_is_told_with_its_log(supervisor: Supervisor, script_service: MakeService) -> None:
+    """A service that ends before it is ready is not restarted, and the error has the end of its log."""
+    with pytest.raises(ServiceFailedError, match=r"Service broken ended with code 3 before it was ready") as caught:
+        supervisor.start(script_service("broken", "import sys; print('no disk'); sys.exit(3)", ready=lambda: False))
+    assert "no disk" in caught.value.log_tail
+
+
+def test_service_that_is_never_ready_is_given_up(supervisor: Supervisor, script_service: MakeService) -> None:
+    """A service that runs but does not get ready in its time is stopped and told of."""
+    with pytest.raises(ServiceFailedError, match=r"was not ready within 0\.2 s"):
+        supervisor.start(script_service("slow", ready=lambda: False, ready_timeout_s=0.2))
+
+
+def test_program_that_is_not_there_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
+    """A command that cannot be run is a failed service whose log names the program."""
+    with pytest.raises(ServiceFailedError) as caught:
+        supervisor.start(Service("ghost", ("/no/such/program",), tmp_path / "ghost.log", ready=lambda: False))
+    assert "Cannot run /no/such/program" in caught.value.log_tail
+
+
+def test_finished_service_is_not_restarted(supervisor: Supervisor, script_service: MakeService) -> None:
+    """A service with an end of its own ends with code 0 and stays ended."""
+    supervisor.start(script_service("task", "import time; time.sleep(0.2)", finishes=True))
+    assert supervisor.wait_end("task", ENOUGH_S) == 0
+    assert supervisor.events[-1].kind is ServiceEventKind.FINISHED
+
+
+def test_service_gets_its_environment(supervisor: Supervisor, script_service: MakeService) -> None:
+    """What a service is given as environment is added to the supervisor's own."""
+    service = script_service(
+        "reader", "import os; print(os.environ['WORD'], 'PATH' in os.environ)", finishes=True, environment={"WORD": "x"}
+    )
+    supervisor.start(service)
+    supervisor.wait_end("reader", ENOUGH_S)
+    assert service.log_file.read_text() == "x True\n"
+
+
+def test_memory_counts_children_of_services(supervisor: Supervisor, script_service: MakeService) -> None:
+    """The memory of a service includes that of the processes it started, and its maximum is kept."""
+    hungry = "import time; held = bytearray(64_000_000); time.sleep(600)"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hungry!r}])"
+    supervisor.start(script_service("outer", script))
+    _wait_until(lambda: supervisor.rss_bytes()["outer"] > 64_000_000)
+    _wait_until(lambda: supervisor.rss_bytes_max["outer"] > 64_000_000)
+    assert supervisor.rss_bytes()[OWN_NAME] > 0
+    assert supervisor.rss_total_bytes_max > supervisor.rss_bytes_max["outer"]
+
+
+def test_failing_listener_does_no_harm(script_service: MakeService) -> None:
+    """A listener that raises does not take the services with it."""
+
+    def raising(event: ServiceEvent) -> None:
+        raise ValueError(event.service)
+
+    with Supervisor(on_event=raising) as supervisor:
+        supervisor.start(script_service("steady"))
+        supervisor.start(script_service("another"))
+        assert supervisor.is_ready("steady")
+
+
+def test_same_name_twice_is_refused(supervisor: Supervisor, script_service: MakeService) -> None:
+    """Two services of one name are a mistake of the caller."""
+    supervisor.start(script_service("twin"))
+    with pytest.raises(ValueError, match="already supervised"):
+        supervisor.start(script_service("twin"))
+
+
+def test_stopped_service_may_be_started_anew(supervisor: Supervisor, script_service: MakeService) -> None:
+    """A service that was stopped by name is forgotten and may come back."""
+    service = script_service("phoenix")
+    supervisor.start(service)
+    supervisor.stop_service("phoenix")
+    assert supervisor.pid("phoenix") is None
+    supervisor.start(service)
+    assert supervisor.is_ready("phoenix")
+
+
+def test_large_log_is_moved_aside_at_a_start(supervisor: Supervisor, script_service: MakeService) -> None:
+    """A log that outgrew its bound is moved aside when the service starts, so logs stay bounded over restarts."""
+    service = script_service("chatty", log_bytes_max=10)
+    service.log_file.write_text("a long story of an earlier run")
+    supervisor.start(service)
+    assert service.log_file.with_name("chatty.log.1").read_text().startswith("a long story")
+    assert service.log_file.stat().st_size == 0

