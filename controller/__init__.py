@@ -1,1 +1,1 @@
-"""State to plans to commands: read, plan, judge, choose, transition, verify. Imports neither producers nor streaming."""
+"""State to plans to commands: read, plan, judge, choose, transition, verify. Imports no other stage."""

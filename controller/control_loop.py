@@ -1,0 +1,260 @@
+"""The control loop: read state, carry on the plan under way, verify, decide, show. One step at a time, at its own pace.
+
+Level-triggered: each step looks at what is there (windows, plans, answers) and does what is missing, so a restarted
+controller needs no other way in. Time comes in as an argument and everything else through ports.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from controller.assemble_state import WindowAssembler
+from controller.carry_out_plan import PlanRunner
+from controller.closed_window import ClosedWindow
+from controller.control_ports import ControlPorts
+from controller.controller_settings import ControllerSettings
+from controller.decide_plan import decide_plan
+from controller.judge_proposals import Situation, transition_price_per_s
+from controller.loop_metrics import LoopMetrics
+from controller.plan_log import PlanLog
+from controller.planner_interface import OverlayState, Planner
+from controller.planner_table import PLANNERS
+from controller.show_status import LoopStatus
+from controller.tell_refusals import RefusalTeller
+from controller.transition import EmitEvent, PersistPlan
+from controller.verify_gain import Verification, plan_undoing, verify_gain
+from overlay.configuration import Configuration
+from overlay.inventory import Inventory
+from schemas.command import Command
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.plan import PhaseChange, Plan, PlanPhase
+
+log = structlog.get_logger(__name__)
+
+
+class ControlLoop:
+    """One controller of one overlay.
+
+    ``planner`` is the settings' one unless given. ``border_faults`` tells what went wrong in the ports, by name.
+    """
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        inventory: Inventory,
+        ports: ControlPorts,
+        planner: Planner | None = None,
+        metrics: LoopMetrics | None = None,
+        border_faults: Callable[[], dict[str, int]] = dict,
+    ) -> None:
+        self._settings = settings
+        self._inventory = inventory
+        self._ports = ports
+        self._planner = planner or PLANNERS[settings.planner]
+        self._metrics = metrics or LoopMetrics()
+        self._border_faults = border_faults
+        self._assembler = WindowAssembler(inventory.brokers, settings.assembly)
+        self._degree_max = settings.planner_settings(inventory.degree_max).degree_max or inventory.degree_max
+        self._complete: deque[ClosedWindow] = deque(maxlen=max(settings.horizon_windows, settings.verify_windows))
+        self._starts_ms: deque[int] = deque(maxlen=max(settings.decision.cool_down_windows, 1))
+        self._teller = RefusalTeller()
+        self._verified: dict[str, Verification] = {}
+        self._decided_until_ms = -1
+        self._published_ms = -1
+        self._is_changed = False
+        self._log: PlanLog | None = None
+        self._runner: PlanRunner | None = None
+        self.status = LoopStatus(inventory, settings.planner, settings.dry_run)
+
+    def step(self, now_ms: int) -> bool:
+        """Do what is to be done now; return True when the next step should follow at once.
+
+        A plan that is decided in one step is carried out from the next, so its times are those of the deed.
+        """
+        if self._log is None or self._runner is None:
+            plans = self._ports.plans.load()
+            if plans is None:
+                return False
+            self._log, self._runner = self._start(plans, now_ms)
+        if not self._settings.dry_run:
+            self._runner.advance(now_ms)
+        self._read_windows(self._log, now_ms)
+        if not self._settings.dry_run:
+            self._verify(self._log, self._runner, now_ms)
+        has_begun = self._decide(self._log, self._runner, now_ms)
+        self._show(self._log, now_ms)
+        return has_begun
+
+    def _start(self, plans: list[Plan], now_ms: int) -> tuple[PlanLog, PlanRunner]:
+        plan_log = PlanLog(self._inventory, plans)
+        runner = PlanRunner(
+            self._ports,
+            plan_log,
+            self._inventory.brokers,
+            self._settings.transition,
+            self._on_command,
+            self._on_event,
+        )
+        for plan in plan_log.plans:
+            if plan.history:  # The first command follows the first storing within milliseconds.
+                self.status.add_first_command(plan, plan.history[0].time_ms)
+        moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
+        text = f"controller started: epoch {plan_log.present.epoch}, {len(plan_log.plans)} plans so far{moving}"
+        log.info("controller_started", epoch=plan_log.present.epoch, plans=len(plan_log.plans), moving=moving)
+        self._emit(AdaptationEvent("controller", EventKind.CONTROLLER_STARTED, Severity.INFO, now_ms, text))
+        return plan_log, runner
+
+    def _read_windows(self, plan_log: PlanLog, now_ms: int) -> None:
+        for record in self._ports.state.poll():
+            self._assembler.add(record, now_ms)
+        for window in self._assembler.closed(now_ms):
+            in_force = plan_log.configuration_of(window.epoch_max) or plan_log.present
+            point = self.status.add_window(window, in_force)
+            self._metrics.windows.labels(str(window.is_complete).lower()).inc()
+            self._metrics.cost_per_s.labels("present").set(point.cost_per_s)
+            self._metrics.cost_per_s.labels("bootstrap").set(point.cost_bootstrap_per_s)
+            self._starts_ms.append(window.start_ms)
+            if window.is_complete:
+                self._complete.append(window)
+            self._is_changed = True
+            # A restarted controller reads old windows again; what was wrong with them has been told.
+            if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
+                self._emit_if_new(self._teller.about_window(window, now_ms))
+
+    def _decide(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> bool:
+        """Decide on the newest window, once; return whether a plan has begun."""
+        newest = self.status.newest
+        if newest is None or newest.end_ms <= self._decided_until_ms:
+            return False
+        self._decided_until_ms = newest.end_ms
+        situation = self._situation(newest, plan_log, runner, now_ms)
+        decision = decide_plan(situation, self._planner, plan_log.epoch_next, self._settings)
+        self.status.add_decision(decision)
+        if decision.state_verdict is not None:
+            self._metrics.refusals.labels(decision.state_verdict).inc()
+        for proposal in decision.refused:
+            self._metrics.refusals.labels(proposal.verdict).inc()
+        self._emit_if_new(self._teller.about_decision(decision, now_ms))
+        if decision.plan is None:
+            return False
+        if self._settings.dry_run:
+            log.info("plan_not_carried_out", plan=decision.plan.plan, reason="dry run")
+            return False
+        runner.begin(decision.plan, now_ms)
+        return True
+
+    def _situation(self, newest: ClosedWindow, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> Situation:
+        present = plan_log.present
+        running = plan_log.moving or plan_log.verifying
+        ended_ms = plan_log.transition_ended_ms
+        decision = self._settings.decision
+        return Situation(
+            state=OverlayState(present, self._inventory, self._horizon(newest)),
+            now_ms=now_ms,
+            degree_max=self._degree_max,
+            price_per_s=transition_price_per_s(
+                present, self._inventory, plan_log.control_messages_mean, decision.pay_back_s
+            ),
+            plan_running=running.plan if running else ("being stored" if runner.is_busy else ""),
+            windows_since_plan=sum(start_ms >= ended_ms for start_ms in self._starts_ms) if ended_ms else None,
+            muted_until_ms=plan_log.muted_until_ms(decision.mute_ms),
+        )
+
+    def _horizon(self, newest: ClosedWindow) -> tuple[ClosedWindow, ...]:
+        """Return the complete windows that end with the newest, without those from before a long gap."""
+        if not newest.is_complete:
+            return (newest,)
+        count = self._settings.horizon_windows
+        earliest_ms = newest.end_ms - 2 * count * (newest.end_ms - newest.start_ms)
+        return tuple(window for window in self._complete if window.end_ms > earliest_ms)[-count:]
+
+    def _verify(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
+        """Check the plan that is carried out; close it, and begin the plan that takes it back when it is worse."""
+        plan = plan_log.verifying
+        if plan is None or runner.is_busy:
+            return
+        undo = plan_log.undo_of(plan.plan)
+        if undo is not None:
+            self._close(runner, plan, self._verified.pop(plan.plan, None), f"taken back by {undo.plan}", now_ms)
+            return
+        windows = [window for window in self._complete if window.epoch == plan.epoch_to]
+        if len(windows) < self._settings.verify_windows:
+            since_ms = plan.history[-1].time_ms
+            if now_ms - since_ms > self._settings.verify_ms_max:
+                reason = f"not verified: no {self._settings.verify_windows} complete windows of epoch {plan.epoch_to}"
+                self._close(runner, plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
+            return
+        after = plan_log.present
+        links_before = (set(after.links) - set(plan.links_added)) | set(plan.links_removed)
+        before = Configuration.of(plan.epoch_from, after.brokers, links_before)
+        found = verify_gain(plan, before, after, windows, self._inventory)
+        if not plan.undoes and found.made_worse(self._settings.decision):
+            self._verified = {plan.plan: found}
+            self._tell_missed(plan, found, "it is taken back", now_ms)
+            runner.begin(plan_undoing(plan, before, plan_log.epoch_next, found, windows[-1].end_ms), now_ms)
+            return
+        if found.is_missed and not plan.undoes:
+            self._tell_missed(plan, found, "it is kept", now_ms)
+        self._close(runner, plan, found, found.text, now_ms)
+
+    def _close(self, runner: PlanRunner, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
+        """Store the plan as completed and tell it."""
+        change = PhaseChange(PlanPhase.COMPLETED, now_ms, reason)
+        completed = msgspec.structs.replace(
+            plan,
+            phase=PlanPhase.COMPLETED,
+            history=(*plan.history, change),
+            cost_observed_per_s=None if found is None else found.cost_observed_per_s,
+        )
+        text = f"plan {plan.plan} completed: {reason}"
+        event = AdaptationEvent(plan.plan, EventKind.PLAN_COMPLETED, Severity.INFO, now_ms, text, plan.plan)
+        runner.add([PersistPlan(completed), EmitEvent(event)])
+
+    def _tell_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
+        text = f"plan {plan.plan}: {found.text}; {outcome}"
+        self._emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))
+
+    def _emit_if_new(self, event: AdaptationEvent | None) -> None:
+        if event is not None:
+            self._emit(event)
+
+    def _emit(self, event: AdaptationEvent) -> None:
+        self._ports.events.emit(event)
+        self._on_event(event)
+
+    def _on_event(self, event: AdaptationEvent) -> None:
+        self.status.events.append(event)
+        self._metrics.events.labels(event.kind).inc()
+        self._is_changed = True
+
+    def _on_command(self, command: Command, now_ms: int) -> None:
+        self._metrics.commands.labels(command.phase).inc()
+        known = self.status.command_latencies_ms
+        plan = None if self._log is None or command.plan in known else self._log.moving
+        if plan is not None and plan.plan == command.plan:
+            self.status.add_first_command(plan, now_ms)
+            self._metrics.command_latency_ms.observe(now_ms - plan.window_end_ms)
+
+    def _show(self, plan_log: PlanLog, now_ms: int) -> None:
+        """Show the status at every change, else at its own pace."""
+        if not self._is_changed and now_ms - self._published_ms < self._settings.status_ms:
+            return
+        self._published_ms, self._is_changed = now_ms, False
+        faults = self._border_faults() | {f"state: {why}": count for why, count in self._assembler.refused.items()}
+        self._show_metrics(plan_log, faults, now_ms)
+        document = self.status.document(plan_log, faults, now_ms)
+        for view in self._ports.views:
+            view.publish(document, now_ms)
+
+    def _show_metrics(self, plan_log: PlanLog, faults: dict[str, int], now_ms: int) -> None:
+        self._metrics.epoch.set(plan_log.present.epoch)
+        for phase in PlanPhase:
+            self._metrics.plans.labels(phase).set(sum(plan.phase is phase for plan in plan_log.plans))
+        for what, count in faults.items():
+            self._metrics.faults.labels(what).set(count)
+        if self.status.newest is not None:
+            self._metrics.window_age_ms.set(now_ms - self.status.newest.end_ms)

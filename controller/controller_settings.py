@@ -1,0 +1,139 @@
+"""Settings of the controller stage as one frozen value, each with its unit and the reason for its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from controller.assemble_state import AssemblyLimits
+from controller.planner_interface import PlannerSettings
+from controller.planner_table import PLANNERS
+from controller.transition import TransitionLimits
+from schemas.topics import DEFAULT_NAMESPACE
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionSettings:
+    """When a change is worth making.
+
+    ``changes_per_plan_max``: swaps in one plan. Few, so that verification can tell what helped. Default 3.
+    ``pay_back_s``: a change must earn its control messages within this time. Default 300 s, a small part of the hours
+    that an interest usually lives.
+    ``noise_factor``: a gain must exceed so many standard errors of its mean over the windows. Default 2, about 95 %.
+    ``gain_share_min``: a gain must exceed this share of the present cost whatever the noise, or the overlay would be
+    rebuilt for crumbs. Default 0.01.
+    ``cool_down_windows``: windows that must close after a plan before the next. Default 2: what the plan did must be
+    seen before more is done.
+    ``window_age_ms_max``: a state whose newest window ended longer ago is stale. Default 60 s, several windows.
+    ``mute_ms``: how long a planner is not heard after one of its plans had to be undone. Default 5 minutes.
+    """
+
+    changes_per_plan_max: int = 3
+    pay_back_s: float = 300.0
+    noise_factor: float = 2.0
+    gain_share_min: float = 0.01
+    cool_down_windows: int = 2
+    window_age_ms_max: int = MINUTE_MS
+    mute_ms: int = 5 * MINUTE_MS
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        least = {
+            "changes_per_plan_max": 1,
+            "noise_factor": 0,
+            "gain_share_min": 0,
+            "cool_down_windows": 0,
+            "window_age_ms_max": 1,
+            "mute_ms": 0,
+        }
+        found = _below(self, least)
+        if self.pay_back_s <= 0:
+            found.append(f"pay_back_s is {self.pay_back_s}: above 0, a change needs time to earn its price")
+        if self.gain_share_min >= 1:
+            found.append(f"gain_share_min is {self.gain_share_min}: below 1, no change saves the whole cost")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerSettings:
+    """Everything the controller is told at its start.
+
+    ``bootstrap``: Kafka's bootstrap servers. ``namespace``: prefix of topics and live-view keys.
+    ``redis_url``: where the live view is kept; None runs without one.
+    ``inventory_path``: the brokers, their costs and the bootstrap overlay.
+    ``planner``: a name of ``controller.planner_table``. ``seed``: of the planner's random choices.
+    ``horizon_windows``: windows summed for one decision. Default 5; Cost and Interest wants several subscription
+    lifetimes. ``verify_windows``: complete windows on which a finished plan is judged. Default 2.
+    ``verify_ms_max``: after so long without them the plan is closed unverified. Default 2 minutes.
+    ``horizon_hops``, ``degree_max`` (None takes the inventory's cap), ``proposals_max``: see PlannerSettings.
+    ``lookback_ms``: how much of the state topics a restarted controller reads again. Default 5 minutes.
+    ``tick_ms``: pace of the loop. Default 100 ms, small against any window.
+    ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its pace, default 1 s.
+    ``metrics_port``, ``metrics_host``: where Prometheus may scrape; None opens no port, the default host is this one.
+    ``dry_run``: everything but the transition.
+    """
+
+    bootstrap: str
+    inventory_path: Path
+    namespace: str = DEFAULT_NAMESPACE
+    redis_url: str | None = None
+    planner: str = "swap_links_ci"
+    seed: int = 1
+    horizon_windows: int = 5
+    horizon_hops: int = 4
+    degree_max: int | None = None
+    proposals_max: int = 16
+    verify_windows: int = 2
+    verify_ms_max: int = 2 * MINUTE_MS
+    lookback_ms: int = 5 * MINUTE_MS
+    tick_ms: int = 100
+    status_file: Path | None = None
+    status_ms: int = 1000
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    dry_run: bool = False
+    decision: DecisionSettings = field(default_factory=DecisionSettings)
+    assembly: AssemblyLimits = field(default_factory=AssemblyLimits)
+    transition: TransitionLimits = field(default_factory=TransitionLimits)
+
+    def planner_settings(self, inventory_degree_max: int) -> PlannerSettings:
+        """Return what the planner is told; the inventory's degree cap holds unless the settings name another."""
+        degree_max = inventory_degree_max if self.degree_max is None else self.degree_max
+        return PlannerSettings(self.horizon_hops, degree_max, self.proposals_max)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings and between them, one sentence each; all at once."""
+        least = {
+            "horizon_windows": 2,  # One window shows no spread, so no gain could be told from noise.
+            "verify_windows": 1,
+            "verify_ms_max": 1,
+            "lookback_ms": 0,
+            "tick_ms": 1,
+            "status_ms": 1,
+        }
+        found = _below(self, least) + self.decision.faults()
+        found += PlannerSettings(self.horizon_hops, self.degree_max, self.proposals_max).faults()
+        if not self.bootstrap:
+            found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
+        if self.planner not in PLANNERS:
+            found.append(f"planner {self.planner!r} is unknown, known are {', '.join(sorted(PLANNERS))}")
+        if not 0 < self.assembly.completeness_share_min <= 1:
+            found.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
+        if self.transition.resend_ms >= self.transition.prepare_ms:
+            found.append(
+                f"resend_ms is {self.transition.resend_ms}, prepare_ms {self.transition.prepare_ms}: a command must be "
+                "repeated at least once before its phase times out"
+            )
+        if self.tick_ms > self.transition.resend_ms:
+            found.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
+        return found
+
+
+def _below(settings: object, least: dict[str, int]) -> list[str]:
+    return [
+        f"{name} is {getattr(settings, name)}: at least {limit}"
+        for name, limit in least.items()
+        if getattr(settings, name) < limit
+    ]

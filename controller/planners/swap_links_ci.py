@@ -1,0 +1,165 @@
+"""Swap links of the tree by Cost and Interest: paper 000, section 4, Eq. 3-10.
+
+In: the state over a horizon, read as the caches of all brokers. Out: proposals. What a swap truly costs and whether it
+is worth its price do not belong here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.rank_swaps import rank_swaps
+from overlay.configuration import link
+from overlay.horizon_paths import Paths, paths_within
+from overlay.swap_cost import LinkSwap
+from schemas.plan import Proposal
+
+PLANNER = "swap_links_ci"
+TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: sums of floats differ in their last digits by order alone.
+
+Costs = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalKnowledge:
+    """What the brokers know of each other: c_ij and p_k, I_ij, and each broker's phi of Eq. 6."""
+
+    link_cost: Costs
+    processing_cost: Costs
+    interest: NDArray[np.int64]
+    phi: Costs
+
+
+def swap_links_ci(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Return the swaps on which the brokers of each reconfiguration cycle would agree.
+
+    Source: paper 000, section 4.1 (evaluation) and 4.2 (consensus). Readings where the text is open: B_i belongs to
+    its own neighbourhood in Eq. 6, Eq. 7 runs along the path from B_i with B_i's own estimates, a pair without common
+    interest adds 0 to Eq. 8, a tie keeps the present topology. Cost O(pairs within eta * eta^3) in array operations.
+    Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree dearer, so
+    ``cost_before_per_s`` and ``cost_after_per_s`` carry the true cost (``overlay.cost``), on which all planners are
+    compared; the decision itself uses the paper's local criterion only.
+    Departures: interests are exact counts instead of Bloom filters; swaps of one call are independent and ordered by
+    true gain (:mod:`controller.rank_swaps`); with ``degree_max`` set, only removals that keep the cap are compared.
+    ``rng`` is not drawn from.
+    """
+    paths = paths_within(state.configuration, settings.horizon_hops)
+    inventory = state.inventory
+    phi = mean_common_interest(paths, state.interest)
+    known = LocalKnowledge(inventory.link_cost, inventory.processing_cost, state.interest, phi)
+    degrees = np.array([len(state.configuration.neighbours[broker]) for broker in inventory.brokers])
+    reasons: dict[LinkSwap, str] = {}
+    for hops in range(2, settings.horizon_hops + 1):
+        wanted = wanted_links(paths[hops], known)
+        if len(wanted):
+            reasons |= _agreed_swaps(wanted, known, degrees, settings.degree_max, inventory.brokers)
+    return rank_swaps(state, settings, PLANNER, reasons)
+
+
+def mean_common_interest(paths: Mapping[int, Paths], interest: NDArray[np.int64]) -> Costs:
+    """Return phi of each broker: its mean common interest with the others of its neighbourhood (Eq. 6).
+
+    Eq. 6 sums over the neighbourhood with B_i in it, subtracts I_i and divides by the size less one, which is the mean
+    over the others.
+    """
+    totals = np.zeros(len(interest))
+    others = np.zeros(len(interest))
+    for found in paths.values():
+        np.add.at(totals, found[:, 0], interest[found[:, 0], found[:, -1]])
+        np.add.at(others, found[:, 0], 1)
+    return totals / np.maximum(others, 1)
+
+
+def indirect_costs(lines: Paths, known: LocalKnowledge) -> Costs:
+    """Return C_ij from the first broker of each line to every broker on it (Eq. 7), shape like ``lines``."""
+    first = lines[:, 0]
+    costs = np.zeros(lines.shape)
+    costs[:, 1] = known.link_cost[first, lines[:, 1]]
+    for place in range(2, lines.shape[1]):
+        before, here = lines[:, place - 1], lines[:, place]
+        common = known.interest[first, here]  # I_ij
+        passing = known.interest[first, before]  # I_ik
+        shared = np.minimum(known.phi[first], np.minimum(common, passing))  # I_ikj = min(phi, I_ij, I_ik)
+        # Without common notifications nothing is shared, so the whole detour is paid.
+        share = np.where(common > 0, (common - shared) / np.maximum(common, 1), 1.0)
+        detour = costs[:, place - 1] + known.processing_cost[before]
+        costs[:, place] = share * detour + known.link_cost[before, here]
+    return costs
+
+
+def wanted_links(paths: Paths, known: LocalKnowledge) -> Paths:
+    """Return the paths whose ends at least one end would rather join directly: I_ij > 0 and c_ij < C_ij.
+
+    A path and its reverse are one new link; it is returned once, from its lesser end.
+    """
+    first, last = paths[:, 0], paths[:, -1]
+    wants = (known.interest[first, last] > 0) & (known.link_cost[first, last] < indirect_costs(paths, known)[:, -1])
+    chosen = paths[wants]
+    forward = np.where((chosen[:, 0] < chosen[:, -1])[:, None], chosen, chosen[:, ::-1])
+    return np.unique(forward, axis=0)
+
+
+def cycle_costs(paths: Paths, known: LocalKnowledge) -> Costs:
+    """Return cost_R(e) for every link of each reconfiguration cycle (Eq. 8-9), shape (paths, hops + 1).
+
+    Column t is the removal of the path's link t, the last column the removal of the new link itself.
+    """
+    size = paths.shape[1]
+    costs = np.empty(paths.shape)
+    for removed in range(size):
+        line = np.roll(paths, -(removed + 1), axis=1)  # The cycle without e is a line that starts behind e.
+        costs[:, removed] = _line_cost(line, known)
+    return costs
+
+
+def _line_cost(line: Paths, known: LocalKnowledge) -> Costs:
+    """Return the sum of I_ij * C_ij over all ordered pairs of the line; a pair without interest adds 0."""
+    total = np.zeros(len(line))
+    for place in range(line.shape[1]):
+        for walk in (line[:, place:], line[:, place::-1]):
+            if walk.shape[1] > 1:
+                total += (known.interest[walk[:, :1], walk] * indirect_costs(walk, known))[:, 1:].sum(axis=1)
+    return total
+
+
+def _agreed_swaps(
+    paths: Paths, known: LocalKnowledge, degrees: NDArray[np.int64], degree_max: int | None, brokers: tuple[str, ...]
+) -> dict[LinkSwap, str]:
+    """Return, with its reason, the swap of each cycle on which consensus removes another link than the new one."""
+    costs = cycle_costs(paths, known)
+    staying = costs[:, -1]
+    removals = costs[:, :-1].copy()
+    if degree_max is not None:
+        _forbid_above_cap(removals, paths, degrees, degree_max)
+    best = removals.argmin(axis=1)
+    rows = np.arange(len(paths))
+    # A tie keeps the present topology.
+    agreed = removals[rows, best] < staying * (1 - TIE_SHARE)
+    swaps = {}
+    for row in rows[agreed]:
+        path, cut = paths[row], int(best[row])
+        swap = LinkSwap(
+            link(brokers[path[cut]], brokers[path[cut + 1]]),
+            link(brokers[path[0]], brokers[path[-1]]),
+        )
+        swaps[swap] = (
+            f"cycle of {len(path)}: its brokers estimate {removals[row, cut]:.4g} without "
+            f"{swap.removed[0]}-{swap.removed[1]} against {staying[row]:.4g} without {swap.added[0]}-{swap.added[1]}"
+        )
+    return swaps
+
+
+def _forbid_above_cap(removals: Costs, paths: Paths, degrees: NDArray[np.int64], degree_max: int) -> None:
+    """Rule out removals that leave an end of the new link above the cap: a full end must lose a link itself."""
+    for end, own_link in ((0, 0), (-1, -1)):
+        after = degrees[paths[:, end]] + 1
+        removals[after > degree_max + 1, :] = np.inf
+        others = np.ones(removals.shape[1], dtype=bool)
+        others[own_link] = False
+        removals[np.ix_(after == degree_max + 1, others)] = np.inf

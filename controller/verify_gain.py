@@ -1,0 +1,142 @@
+"""Check a plan that is carried out on the windows after it: what it was to save against what it saves.
+
+In: the plan, both configurations and complete windows that lay wholly in the new epoch. Out: a Verification. Starting
+the plan that takes it back belongs to the control loop.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from controller.closed_window import ClosedWindow
+from controller.controller_settings import DecisionSettings
+from overlay.configuration import Configuration
+from overlay.cost import overlay_cost
+from overlay.inventory import Inventory
+from schemas.plan import Plan, PlanPhase, Proposal
+
+UNDO_PLANNER = "undo"
+MISSED_SHARE = 0.5  # A plan that saves less than this share of what was predicted is told as a missed gain.
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the plan's tree and the tree before it cost on the same windows, per second.
+
+    ``cost_counted_per_s`` is what the brokers' own counters add up to, None when no counters came. ``noise_per_s`` is
+    the standard error of the gain over the windows, infinite with a single window.
+    """
+
+    cost_observed_per_s: float
+    cost_without_per_s: float
+    cost_counted_per_s: float | None
+    noise_per_s: float
+    gain_predicted_per_s: float
+    price_per_s: float
+
+    @property
+    def gain_per_s(self) -> float:
+        """What the plan saves on the windows after it."""
+        return self.cost_without_per_s - self.cost_observed_per_s
+
+    @property
+    def is_missed(self) -> bool:
+        """Tell whether the plan saves much less than predicted."""
+        return self.gain_per_s < MISSED_SHARE * self.gain_predicted_per_s
+
+    def made_worse(self, settings: DecisionSettings) -> bool:
+        """Tell whether the plan costs more than it saves by more than noise, dead band and the price of undoing it."""
+        noise_per_s = settings.noise_factor * self.noise_per_s if math.isfinite(self.noise_per_s) else 0.0
+        dead_band_per_s = settings.gain_share_min * self.cost_without_per_s
+        return -self.gain_per_s > max(noise_per_s, dead_band_per_s, self.price_per_s)
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        counted = "" if self.cost_counted_per_s is None else f", counters say {self.cost_counted_per_s:.4g}/s"
+        return (
+            f"predicted gain {self.gain_predicted_per_s:.4g}/s, observed {self.gain_per_s:.4g}/s "
+            f"(cost {self.cost_observed_per_s:.4g}/s instead of {self.cost_without_per_s:.4g}/s{counted})"
+        )
+
+
+def verify_gain(
+    plan: Plan,
+    before: Configuration,
+    after: Configuration,
+    windows: Sequence[ClosedWindow],
+    inventory: Inventory,
+) -> Verification:
+    """Return how the plan does on the windows. Raises ValueError without a window."""
+    if not windows:
+        raise ValueError(f"plan {plan.plan} cannot be verified on no window")
+    observed = [overlay_cost(after, inventory, window.sets).total_per_s for window in windows]
+    without = [overlay_cost(before, inventory, window.sets).total_per_s for window in windows]
+    gains = [old - new for old, new in zip(without, observed, strict=True)]
+    counted = [cost for cost in (counted_cost_per_s(window, inventory) for window in windows) if cost is not None]
+    return Verification(
+        cost_observed_per_s=statistics.fmean(observed),
+        cost_without_per_s=statistics.fmean(without),
+        cost_counted_per_s=statistics.fmean(counted) if counted else None,
+        noise_per_s=statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.inf,
+        gain_predicted_per_s=plan.cost_before_per_s - plan.cost_predicted_per_s,
+        price_per_s=max((proposal.price_per_s for proposal in plan.proposals), default=0.0),
+    )
+
+
+def counted_cost_per_s(window: ClosedWindow, inventory: Inventory) -> float | None:
+    """Return the window's cost by the brokers' own counters: notifications on each link end and at each broker.
+
+    None when no broker of the inventory sent counters. Cost by counters also holds what crossed links that a
+    transition was retiring.
+    """
+    known = [queue for queue in window.queues if queue.broker in inventory.index]
+    if not known:
+        return None
+    return sum(
+        queue.notifications_out_per_s * inventory.cost_of_link(queue.broker, queue.peer)
+        if queue.peer in inventory.index
+        else queue.notifications_out_per_s * float(inventory.processing_cost[inventory.index[queue.broker]])
+        for queue in known
+    )
+
+
+def plan_undoing(plan: Plan, before: Configuration, epoch_next: int, found: Verification, window_end_ms: int) -> Plan:
+    """Return the plan that leads back to the links before ``plan``, at a new epoch."""
+    reason = f"takes back {plan.plan}: {found.text}"
+    proposals = tuple(
+        Proposal(
+            planner=UNDO_PLANNER,
+            link_removed=added,
+            link_added=removed,
+            cost_before_per_s=found.cost_observed_per_s,
+            cost_after_per_s=found.cost_without_per_s,
+            price_per_s=found.price_per_s,
+            reason=reason,
+            verdict_reason="the plan made things worse",
+        )
+        for removed, added in zip(plan.links_removed, plan.links_added, strict=True)
+    )
+    return msgspec.structs.replace(
+        plan,
+        plan=f"plan-{epoch_next}",
+        epoch_from=plan.epoch_to,
+        epoch_to=epoch_next,
+        window_end_ms=window_end_ms,
+        proposals=proposals,
+        links_removed=plan.links_added,
+        links_added=plan.links_removed,
+        links_target=before.links,
+        cost_before_per_s=found.cost_observed_per_s,
+        cost_predicted_per_s=found.cost_without_per_s,
+        phase=PlanPhase.PREPARING,
+        history=(),
+        undoes=plan.plan,
+        cost_observed_per_s=None,
+        control_messages=0,
+    )

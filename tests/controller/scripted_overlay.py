@@ -1,0 +1,111 @@
+"""A whole overlay by script: brokers that answer commands at once, and windows that say who wants what."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from controller.control_loop import ControlLoop
+from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.memory_ports import MemoryPorts
+from controller.planner_interface import Planner
+from controller.transition import TransitionLimits
+from overlay.inventory import Inventory
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.event import EventKind
+from schemas.plan import Plan, PlanPhase
+from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
+
+TICK_MS = 250
+ANSWERS = {
+    CommandPhase.PREPARE: (Outcome.PREPARED,),
+    CommandPhase.ACTIVATE: (Outcome.ACTIVATED, Outcome.DRAINED),
+    CommandPhase.RETIRE: (Outcome.RETIRED,),
+    CommandPhase.ABORT: (Outcome.ABORTED,),
+}
+
+
+@dataclass
+class ScriptedOverlay:
+    """The world around one control loop. ``wanted`` is what each window holds, by its start."""
+
+    inventory: Inventory
+    wanted: Callable[[int], list[set[str]]]
+    settings: ControllerSettings
+    planner: Planner | None = None
+    ports: MemoryPorts = field(default_factory=MemoryPorts)
+    epoch: int = 0
+    now_ms: int = 0
+    silent_brokers: set[str] = field(default_factory=set)
+    lost_batches: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.loop = self.new_loop()
+
+    def new_loop(self) -> ControlLoop:
+        """Start the controller, for the first time or again."""
+        self.loop = ControlLoop(self.settings, self.inventory, self.ports.ports, self.planner)
+        return self.loop
+
+    def run_windows(self, count: int) -> None:
+        """Let so many windows pass, with the loop stepping and the brokers answering."""
+        for _ in range(count * WINDOW_MS // TICK_MS):
+            self.tick()
+
+    def tick(self) -> None:
+        """Let one tick pass: write the window that ended, step the loop, answer its commands."""
+        self.now_ms += TICK_MS
+        if self.now_ms % WINDOW_MS == 0:
+            self.write_window(self.now_ms - WINDOW_MS)
+        while self.loop.step(self.now_ms):
+            pass
+        self.answer_commands()
+
+    def write_window(self, start_ms: int) -> None:
+        """Write the rows and the marker of one window."""
+        rows = rows_of(self.inventory.brokers, start_ms, self.wanted(start_ms))
+        self.ports.state.records.extend(rows)
+        marker = marker_of(self.inventory.brokers, start_ms, rows, self.epoch, self.lost_batches)
+        self.ports.state.records.append(marker)
+
+    def answer_commands(self) -> None:
+        """Let every broker that is not silent answer what it was told."""
+        while self.ports.commands.sent:
+            command = self.ports.commands.sent.popleft()
+            if command.broker not in self.silent_brokers:
+                self.ports.results.records.extend(self._answers(command))
+
+    def _answers(self, command: Command) -> list[CommandResult]:
+        if command.phase is CommandPhase.ACTIVATE:
+            self.epoch = command.epoch_to
+        return [
+            CommandResult(command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, self.now_ms)
+            for outcome in ANSWERS[command.phase]
+        ]
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The stored plans by epoch."""
+        return sorted(self.ports.plans.stored.values(), key=lambda plan: plan.epoch_to)
+
+    @property
+    def phases(self) -> list[PlanPhase]:
+        """Their phases."""
+        return [plan.phase for plan in self.plans]
+
+    def events_of(self, kind: EventKind) -> list[str]:
+        """The texts of all events of a kind."""
+        return [event.text for event in self.ports.events.emitted if event.kind is kind]
+
+
+def settings_of(inventory_degree_max: int = 4, **changes: object) -> ControllerSettings:
+    """Settings for short scripts; the bootstrap and the inventory path are not used in memory."""
+    decision = DecisionSettings(cool_down_windows=2, pay_back_s=600.0, window_age_ms_max=5000)
+    values: dict[str, object] = {
+        "bootstrap": "nowhere:9092",
+        "inventory_path": Path("unused.json"),
+        "degree_max": inventory_degree_max,
+        "horizon_windows": 3,
+        "decision": decision,
+        "transition": TransitionLimits(prepare_ms=3000, resend_ms=500),
+    }
+    return ControllerSettings(**(values | changes))  # type: ignore[arg-type]

@@ -1,0 +1,444 @@
+"""The whole loop in memory: windows in, plans and commands out, restarts and outages between."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.control_loop import ControlLoop
+from controller.controller_settings import DecisionSettings
+from controller.loop_metrics import LoopMetrics
+from controller.planner_interface import OverlayState, PlannerSettings
+from overlay.cost import overlay_cost
+from overlay.swap_cost import LinkSwap
+from schemas.command import CommandPhase, CommandResult, Outcome
+from schemas.event import EventKind
+from schemas.plan import PhaseChange, PlanPhase, Proposal, Verdict
+from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
+from tests.controller.scripted_windows import WINDOW_MS
+from tests.overlay.small_overlays import inventory_of, line_of
+
+TREE = line_of(5)
+CHEAP = {("b00", "b04"): 2.0, ("b01", "b03"): 2.0}
+INVENTORY = inventory_of(TREE, CHEAP)
+
+
+def far_ends(start_ms: int) -> list[set[str]]:
+    """The ends of the line want the same."""
+    return [{"b00", "b04"}] * 40
+
+
+def overlay_of(**changes: object) -> ScriptedOverlay:
+    return ScriptedOverlay(INVENTORY, far_ends, settings_of(**changes))
+
+
+def test_bad_tree_becomes_a_good_one() -> None:
+    """The loop finds the swap, carries it out in all phases, verifies it and then leaves the overlay alone."""
+    overlay = overlay_of()
+    overlay.run_windows(20)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    (plan,) = overlay.plans
+    assert plan.links_added == (("b00", "b04"),)
+    assert [change.phase for change in plan.history] == [
+        PlanPhase.PREPARING,
+        PlanPhase.ACTIVATING,
+        PlanPhase.DRAINING,
+        PlanPhase.RETIRING,
+        PlanPhase.VERIFYING,
+        PlanPhase.COMPLETED,
+    ]
+    assert plan.cost_observed_per_s == pytest.approx(plan.cost_predicted_per_s)
+    assert plan.control_messages == 3 * 5
+    assert overlay.epoch == 1
+
+
+def test_status_shows_what_happened() -> None:
+    """The document has windows, plans, the cost of both trees on each window, latencies and refusals."""
+    overlay = overlay_of()
+    overlay.run_windows(12)
+    shown = overlay.ports.view.document
+    assert (shown["windows_closed"], shown["windows_incomplete"]) == (12, 0)
+    assert (shown["plans_completed"], shown["plans_aborted"], shown["plans_undone"]) == (1, 0, 0)
+    assert shown["configuration"]["epoch"] == 1
+    first, last = shown["cost"][0], shown["cost"][-1]
+    assert first["cost_per_s"] == first["cost_bootstrap_per_s"] == last["cost_bootstrap_per_s"]
+    assert last["cost_per_s"] < first["cost_per_s"]
+    assert (first["epoch"], last["epoch"]) == (0, 1)
+    assert first["cost_counted_per_s"] == 5 * 5.0
+    assert shown["window_close_to_command_ms"] == {"plan-1": 0}
+    assert shown["refusals"][Verdict.PLAN_RUNNING] >= 1
+    assert shown["events"][0]["kind"] == EventKind.CONTROLLER_STARTED
+    assert json.loads(json.dumps(shown))["plans"][0]["plan"] == "plan-1"
+
+
+def test_overlay_adapts_again_when_interests_shift() -> None:
+    """A second plan follows when other brokers want the same."""
+    overlay = ScriptedOverlay(
+        INVENTORY, lambda start_ms: far_ends(0) if start_ms < 8000 else [{"b01", "b03"}] * 40, settings_of()
+    )
+    overlay.run_windows(30)
+    assert len(overlay.plans) >= 2
+    assert set(overlay.phases) == {PlanPhase.COMPLETED}
+    assert ("b01", "b03") in overlay.plans[-1].links_target
+    assert [plan.epoch_to for plan in overlay.plans] == list(range(1, len(overlay.plans) + 1))
+
+
+def test_dry_run_stops_before_the_transition() -> None:
+    """The plan is decided and shown, but nothing is stored and no command is sent."""
+    overlay = overlay_of(dry_run=True)
+    overlay.run_windows(6)
+    assert overlay.plans == []
+    assert overlay.events_of(EventKind.PLAN_STARTED) == []
+    assert overlay.ports.view.document["last_decision"]["plan"]["links_added"] == (("b00", "b04"),)
+
+
+def test_nothing_is_done_on_incomplete_windows() -> None:
+    """While batches of a broker are missing no plan is made; the event names it, once."""
+    overlay = overlay_of()
+    overlay.lost_batches = {"b03": 2}
+    overlay.run_windows(8)
+    assert overlay.plans == []
+    assert overlay.ports.view.document["windows_incomplete"] == 8
+    assert overlay.ports.view.document["refusals"] == {Verdict.INCOMPLETE_STATE: 8}
+    (text,) = overlay.events_of(EventKind.WINDOW_INCOMPLETE)
+    assert "b03 (2 of 4)" in text
+    overlay.lost_batches = {}
+    overlay.run_windows(4)
+    assert len(overlay.plans) == 1
+
+
+def test_broker_that_does_not_prepare_ends_the_plan_without_trace() -> None:
+    """The plan is aborted, the epoch stays, and after the cool-down the next plan has a new epoch."""
+    overlay = overlay_of()
+    overlay.silent_brokers = {"b02"}
+    overlay.run_windows(9)
+    assert overlay.epoch == 0
+    assert overlay.phases[0] in (PlanPhase.ABORTING, PlanPhase.ABORTED)
+    overlay.silent_brokers = set()
+    overlay.run_windows(15)
+    assert overlay.phases == [PlanPhase.ABORTED, PlanPhase.COMPLETED]
+    assert overlay.epoch == 2
+    assert len(overlay.events_of(EventKind.PLAN_ABORTED)) == 1
+
+
+def test_cool_down_separates_plans() -> None:
+    """Two plans never follow each other within the cool-down, and what is refused for it is counted."""
+    overlay = ScriptedOverlay(
+        INVENTORY,
+        lambda start_ms: far_ends(0) + [{"b01", "b03"}] * 20,
+        settings_of(
+            decision=DecisionSettings(
+                changes_per_plan_max=1, cool_down_windows=4, pay_back_s=600.0, window_age_ms_max=5000
+            )
+        ),
+    )
+    overlay.run_windows(40)
+    assert len(overlay.plans) == 2
+    ended_ms = overlay.plans[0].history[4].time_ms
+    assert overlay.plans[1].history[0].time_ms - ended_ms >= 4 * WINDOW_MS
+    assert overlay.ports.view.document["refusals"][Verdict.COOL_DOWN] >= 1
+
+
+def worsening(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """A planner that promises a gain and takes the good link away."""
+    swap = LinkSwap(("b02", "b03"), ("b00", "b04"))
+    if swap.added in state.configuration.links:
+        return []
+    cost = state.swap_costs.cost_per_s
+    return [Proposal("worsening", swap.removed, swap.added, cost, cost / 2, 0.0, "trust me")]
+
+
+def turning(start_ms: int) -> list[set[str]]:
+    """The far ends want the same, until the plan is made; then the middle does."""
+    return far_ends(0) if start_ms < 2000 else [{"b02", "b03"}] * 40
+
+
+def worsening_overlay() -> ScriptedOverlay:
+    decision = DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=20_000)
+    return ScriptedOverlay(INVENTORY, turning, settings_of(decision=decision), worsening)
+
+
+def test_plan_that_made_things_worse_is_undone_once_and_its_planner_muted() -> None:
+    """The tree before it comes back at a new epoch, the loss is told, and the planner is not heard for a while."""
+    overlay = worsening_overlay()
+    overlay.run_windows(18)
+    first, undo = overlay.plans
+    assert (undo.undoes, undo.epoch_to) == ("plan-1", 2)
+    assert undo.links_target == TREE.links
+    assert overlay.phases == [PlanPhase.COMPLETED, PlanPhase.COMPLETED]
+    assert first.cost_observed_per_s is not None
+    assert first.cost_observed_per_s > first.cost_predicted_per_s
+    assert "taken back by plan-2" in first.history[-1].reason
+    assert overlay.ports.view.document["refusals"][Verdict.MUTED] >= 1
+    assert len(overlay.events_of(EventKind.GAIN_MISSED)) == 1
+    assert overlay.ports.view.document["plans_undone"] == 1
+
+
+def test_muting_survives_a_restart_and_ends() -> None:
+    """A restarted controller knows from the plans who is muted; after the time the planner is heard again."""
+    overlay = worsening_overlay()
+    overlay.run_windows(18)
+    overlay.wanted = far_ends
+    overlay.new_loop()
+    overlay.run_windows(3)
+    assert len(overlay.plans) == 2
+    overlay.run_windows(20)
+    assert len(overlay.plans) == 3
+
+
+@pytest.mark.parametrize("steps", range(0, 60, 3))
+def test_controller_may_be_killed_after_any_step(steps: int) -> None:
+    """Whenever it is killed and started again, the same plan is carried out once and completed."""
+    overlay = overlay_of()
+    for _ in range(steps):
+        overlay.tick()
+    overlay.new_loop()
+    overlay.run_windows(25)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    assert overlay.epoch == 1
+    assert overlay.plans[0].links_target == TREE.replaced(1, *_swap(overlay)).links
+
+
+def _swap(overlay: ScriptedOverlay) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    return overlay.plans[0].links_removed, overlay.plans[0].links_added
+
+
+class KilledError(Exception):
+    """The controller died in the middle of a step."""
+
+
+def kill_at_effect(overlay: ScriptedOverlay, number: int, *, is_done_first: bool) -> None:
+    """Let the loop die at its n-th effect from now on, before or after that effect has reached the world."""
+    left = [number]
+
+    def dying(act: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def perform(value: object) -> object:
+            left[0] -= 1
+            if left[0] == 0 and not is_done_first:
+                raise KilledError
+            result = act(value)
+            if left[0] == 0:
+                raise KilledError
+            return result
+
+        return perform
+
+    overlay.ports.plans.persist = dying(overlay.ports.plans.persist)  # type: ignore[method-assign]
+    overlay.ports.commands.send = dying(overlay.ports.commands.send)  # type: ignore[method-assign]
+    overlay.ports.events.emit = dying(overlay.ports.events.emit)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("is_done_first", [False, True])
+@pytest.mark.parametrize("number", range(1, 45))
+def test_controller_may_be_killed_at_any_single_effect(number: int, is_done_first: bool) -> None:
+    """Killed before or after any plan stored, command sent or event told, the next controller ends the same way."""
+    overlay = overlay_of()
+    kill_at_effect(overlay, number, is_done_first=is_done_first)
+    for _ in range(100):
+        try:
+            overlay.tick()
+        except KilledError:
+            overlay.new_loop()
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    assert (overlay.epoch, overlay.plans[0].epoch_to) == (1, 1)
+    assert overlay.plans[0].links_target == TREE.replaced(1, *_swap(overlay)).links
+
+
+def test_metrics_say_what_the_status_says() -> None:
+    """Windows, plans, epoch, cost and refusals can be scraped."""
+    metrics = LoopMetrics()
+    overlay = overlay_of()
+    overlay.loop = ControlLoop(overlay.settings, INVENTORY, overlay.ports.ports, metrics=metrics)
+    overlay.run_windows(12)
+    value = metrics.registry.get_sample_value
+    assert value("regraft_controller_windows_total", {"complete": "true"}) == 12
+    assert value("regraft_controller_plans", {"phase": "completed"}) == 1
+    assert value("regraft_controller_epoch") == 1
+    assert value("regraft_controller_commands_total", {"phase": "prepare"}) == 5
+    assert value("regraft_controller_window_close_to_command_ms_count") == 1
+    shown = overlay.ports.view.document
+    assert value("regraft_controller_cost_per_s", {"tree": "present"}) == shown["cost"][-1]["cost_per_s"]
+    refused = shown["refusals"][Verdict.PLAN_RUNNING]
+    assert value("regraft_controller_refusals_total", {"verdict": "plan_running"}) == refused
+
+
+def test_undo_survives_a_kill_between_undoing_and_closing() -> None:
+    """A plan that is being taken back is closed by the next controller, and not taken back twice."""
+    for steps in range(16, 48, 2):
+        overlay = worsening_overlay()
+        for _ in range(steps):
+            overlay.tick()
+        overlay.new_loop()
+        overlay.run_windows(20 - steps // 4)
+        assert [plan.undoes for plan in overlay.plans] == ["", "plan-1"]
+        assert overlay.phases == [PlanPhase.COMPLETED, PlanPhase.COMPLETED]
+
+
+def test_no_command_leaves_before_its_plan_is_stored() -> None:
+    """While the plan store is away nothing is sent; when it is back the plan goes on from where it was."""
+    overlay = overlay_of()
+    overlay.run_windows(1)
+    overlay.ports.plans.is_away = True
+    overlay.run_windows(6)
+    assert overlay.plans == []
+    assert overlay.epoch == 0
+    overlay.ports.plans.is_away = False
+    overlay.run_windows(10)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+
+
+@pytest.mark.parametrize("away_after", range(8, 30, 2))
+def test_store_outage_in_any_phase_only_delays(away_after: int) -> None:
+    """The store may go away for a while in every phase of a plan."""
+    overlay = overlay_of()
+    for _ in range(away_after):
+        overlay.tick()
+    overlay.ports.plans.is_away = True
+    versions = len(overlay.ports.plans.versions)
+    overlay.run_windows(3)
+    assert len(overlay.ports.plans.versions) == versions
+    overlay.ports.plans.is_away = False
+    overlay.run_windows(15)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    assert overlay.epoch == 1
+
+
+def test_loop_waits_for_the_plan_store_at_its_start() -> None:
+    """Without the plans so far nothing is read or decided; the first step that can load them begins."""
+    overlay = overlay_of()
+    overlay.ports.plans.is_away = True
+    overlay.run_windows(3)
+    assert overlay.ports.view.document == {}
+    assert len(overlay.ports.state.records) > 0
+    overlay.ports.plans.is_away = False
+    overlay.run_windows(10)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+
+
+def test_restarted_controller_rebuilds_its_horizon_and_view_from_the_topics() -> None:
+    """Given the same state records again, counts, cost series and present configuration are those of before."""
+    overlay = overlay_of()
+    overlay.run_windows(12)
+    before = overlay.ports.view.document
+    overlay.new_loop()
+    for start_ms in range(0, overlay.now_ms, WINDOW_MS):
+        overlay.epoch, epoch = before["cost"][start_ms // WINDOW_MS]["epoch"], overlay.epoch
+        overlay.write_window(start_ms)
+        overlay.epoch = epoch
+    overlay.loop.step(overlay.now_ms + 1)
+    after = overlay.ports.view.document
+    for part in ("windows_closed", "cost", "configuration", "plans", "plans_completed", "window_close_to_command_ms"):
+        assert after[part] == before[part]
+
+
+def test_same_windows_give_the_same_plans() -> None:
+    """Two runs over the same script store the same plans, version by version."""
+    runs = []
+    for _ in range(2):
+        overlay = overlay_of()
+        overlay.run_windows(12)
+        runs.append(overlay.ports.plans.versions)
+    assert runs[0] == runs[1]
+
+
+def test_late_answers_to_finished_plans_change_nothing() -> None:
+    """Answers that come when no plan is under way are read and dropped."""
+    overlay = overlay_of()
+    overlay.run_windows(12)
+    late = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
+    overlay.ports.results.records.extend([late] * 10)
+    overlay.run_windows(2)
+    assert not overlay.ports.results.records
+    assert overlay.phases == [PlanPhase.COMPLETED]
+
+
+def test_plan_without_windows_after_it_is_closed_unverified() -> None:
+    """When no complete window of the new epoch comes in time the plan is closed, and says so."""
+    overlay = overlay_of(verify_ms_max=3000)
+    while not overlay.plans or overlay.phases[0] is not PlanPhase.VERIFYING:
+        overlay.tick()
+    overlay.lost_batches = {"b01": 4}
+    overlay.run_windows(6)
+    (plan,) = overlay.plans
+    assert plan.phase is PlanPhase.COMPLETED
+    assert plan.cost_observed_per_s is None
+    assert "not verified" in plan.history[-1].reason
+
+
+def test_stale_windows_are_refused() -> None:
+    """Windows that arrive long after their end start no plan and are told once."""
+    overlay = overlay_of()
+    overlay.now_ms = 60_000
+    for start_ms in range(0, 5000, WINDOW_MS):
+        overlay.write_window(start_ms)
+    overlay.tick()
+    assert overlay.plans == []
+    (text,) = overlay.events_of(EventKind.WINDOW_STALE)
+    assert "60250" not in text
+    assert "limit 5000 ms" in text
+
+
+def test_old_windows_before_a_gap_do_not_count() -> None:
+    """After a long silence the horizon starts anew, so one window alone starts no plan."""
+    overlay = overlay_of()
+    overlay.write_window(0)
+    overlay.loop.step(1000)
+    overlay.now_ms = 600_000
+    overlay.run_windows(1)
+    assert overlay.plans == []
+    overlay.run_windows(2)
+    assert len(overlay.plans) == 1
+
+
+def test_unfinished_plan_of_an_earlier_controller_is_carried_on_first() -> None:
+    """A plan that is stored as preparing is asked for again, and no second plan is made beside it."""
+    overlay = overlay_of()
+    other = TREE.replaced(4, [("b01", "b02")], [("b01", "b03")])
+    overlay.run_windows(20)
+    stored = overlay.plans[0]
+    fresh = overlay_of()
+    left = msgspec.structs.replace(
+        stored,
+        plan="plan-4",
+        epoch_to=4,
+        links_removed=(("b01", "b02"),),
+        links_added=(("b01", "b03"),),
+        links_target=other.links,
+        phase=PlanPhase.PREPARING,
+        history=(PhaseChange(PlanPhase.PREPARING, 0, "chosen"),),
+        cost_observed_per_s=None,
+    )
+    fresh.ports.plans.persist(left)
+    fresh.run_windows(2)
+    assert fresh.epoch == 4
+    assert list(fresh.ports.plans.stored) == ["plan-4"]
+    fresh.run_windows(25)
+    assert fresh.plans[0].phase is PlanPhase.COMPLETED
+    assert [plan.epoch_to for plan in fresh.plans] == sorted({plan.epoch_to for plan in fresh.plans})
+    assert fresh.plans[-1].epoch_to >= 5
+
+
+def test_costs_of_windows_are_those_of_the_tree_in_force() -> None:
+    """Each point of the cost series is the cost of the tree of that window's epoch on that window's notifications."""
+    overlay = overlay_of()
+    overlay.run_windows(10)
+    trees = {0: TREE, 1: TREE.replaced(1, *_swap(overlay))}
+    for point in overlay.ports.view.document["cost"]:
+        window = overlay.loop.status.newest
+        assert window is not None
+        expected = overlay_cost(trees[point["epoch"]], INVENTORY, window.sets).total_per_s
+        assert point["cost_per_s"] == pytest.approx(expected)
+
+
+def test_refusals_are_told_when_they_change() -> None:
+    """A proposal that is refused window after window for the same reason is one event, and all are counted."""
+    decision = replace(settings_of().decision, pay_back_s=0.001)
+    overlay = overlay_of(decision=decision)
+    overlay.run_windows(12)
+    assert overlay.plans == []
+    assert len(overlay.events_of(EventKind.PROPOSAL_REFUSED)) == 1
+    assert overlay.ports.view.document["refusals"][Verdict.GAIN_BELOW_PRICE] >= 12

@@ -1,0 +1,76 @@
+"""Settings are checked alone and against each other, and all faults are told at once."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from controller.assemble_state import AssemblyLimits
+from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.planner_interface import PlannerSettings
+from controller.run_controller import ControllerSettingsError, run_controller
+from controller.transition import TransitionLimits
+from overlay.inventory import InventoryError
+
+GOOD = ControllerSettings(bootstrap="127.0.0.1:9092", inventory_path=Path("inventory.json"))
+
+
+def test_defaults_are_sound() -> None:
+    """The default settings have no fault."""
+    assert GOOD.faults() == []
+
+
+def test_all_faults_are_told_at_once() -> None:
+    """Each wrong value is named with its limit."""
+    bad = ControllerSettings(
+        bootstrap="",
+        inventory_path=Path("inventory.json"),
+        planner="swap_links",
+        horizon_windows=1,
+        horizon_hops=1,
+        degree_max=1,
+        proposals_max=0,
+        tick_ms=0,
+        decision=DecisionSettings(changes_per_plan_max=0, pay_back_s=0.0, gain_share_min=1.0),
+        assembly=AssemblyLimits(completeness_share_min=1.5),
+        transition=TransitionLimits(prepare_ms=1000, resend_ms=1000),
+    )
+    faults = "\n".join(bad.faults())
+    for named in (
+        "bootstrap is empty",
+        "'swap_links' is unknown, known are swap_links_ci",
+        "horizon_windows is 1: at least 2",
+        "horizon_hops is 1",
+        "degree_max is 1",
+        "proposals_max is 0",
+        "tick_ms is 0: at least 1",
+        "changes_per_plan_max is 0: at least 1",
+        "pay_back_s is 0.0",
+        "gain_share_min is 1.0",
+        "completeness_share_min is 1.5",
+        "resend_ms is 1000, prepare_ms 1000",
+    ):
+        assert named in faults
+    assert len(bad.faults()) == 12
+
+
+def test_tick_must_be_shorter_than_the_repetition() -> None:
+    """A loop that is slower than its repetitions is refused."""
+    slow = ControllerSettings(bootstrap="x:1", inventory_path=Path("i"), tick_ms=5000)
+    assert slow.faults() == ["tick_ms is 5000, resend_ms 2000: the tick must be shorter"]
+
+
+def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
+    """The planner gets the inventory's cap, or the one of the settings."""
+    assert GOOD.planner_settings(8) == PlannerSettings(4, 8, 16)
+    capped = ControllerSettings(bootstrap="x:1", inventory_path=Path("i"), degree_max=5)
+    assert capped.planner_settings(8).degree_max == 5
+
+
+def test_controller_does_not_start_on_faults(tmp_path: Path) -> None:
+    """Wrong settings and an unusable inventory end the start with one clear error."""
+    stop = threading.Event()
+    with pytest.raises(ControllerSettingsError, match=r"cannot be used:\n- bootstrap is empty"):
+        run_controller(ControllerSettings(bootstrap="", inventory_path=Path("i")), stop)
+    with pytest.raises(InventoryError, match=r"absent\.json"):
+        run_controller(ControllerSettings(bootstrap="x:1", inventory_path=tmp_path / "absent.json"), stop)

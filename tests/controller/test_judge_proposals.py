@@ -1,0 +1,164 @@
+"""Every verdict of the judge, and their order."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from controller.controller_settings import DecisionSettings
+from controller.judge_proposals import Situation, gain_noise_per_s, judge_proposals, transition_price_per_s
+from controller.planner_interface import OverlayState
+from overlay.configuration import Link
+from overlay.swap_cost import LinkSwap
+from schemas.plan import Proposal, Verdict
+from tests.controller.scripted_windows import closed_window
+from tests.overlay.small_overlays import inventory_of, line_of
+
+# A line of five whose ends want the same: joining them directly saves most of the cost.
+TREE = line_of(5)
+INVENTORY = inventory_of(TREE, {("b00", "b04"): 2.0})
+WANTED = [{"b00", "b04"}] * 50
+SETTINGS = DecisionSettings()
+STATE = OverlayState(
+    TREE, INVENTORY, tuple(closed_window(TREE.brokers, WANTED, start_ms) for start_ms in (0, 1000, 2000))
+)
+CALM = Situation(STATE, now_ms=3500, degree_max=4, price_per_s=1.0)
+
+
+def proposal_of(
+    removed: Link = ("b01", "b02"), added: Link = ("b00", "b04"), gain_per_s: float | None = None
+) -> Proposal:
+    """A proposal with its true gain unless another is given."""
+    before = STATE.swap_costs.cost_per_s
+    gain = STATE.swap_costs.gain_per_s(LinkSwap(("b01", "b02"), ("b00", "b04"))) if gain_per_s is None else gain_per_s
+    return Proposal("swap_links_ci", removed, added, before, before - gain, 0.0, "because")
+
+
+def verdict_of(
+    proposal: Proposal, situation: Situation = CALM, settings: DecisionSettings = SETTINGS
+) -> tuple[Verdict, str]:
+    (judged,) = judge_proposals([proposal], situation, settings)
+    return judged.verdict, judged.verdict_reason
+
+
+def test_good_swap_is_accepted_with_its_price() -> None:
+    """A swap that saves much is accepted, and the judge writes the price on it."""
+    (judged,) = judge_proposals([proposal_of()], CALM, SETTINGS)
+    assert judged.verdict is Verdict.ACCEPTED
+    assert judged.price_per_s == 1.0
+
+
+def test_running_plan_refuses_everything() -> None:
+    """While a plan runs nothing is accepted, and the plan is named."""
+    verdict, reason = verdict_of(proposal_of(), replace(CALM, plan_running="plan-3"))
+    assert verdict is Verdict.PLAN_RUNNING
+    assert "plan-3" in reason
+
+
+def with_newest(**changes: object) -> Situation:
+    newest = replace(STATE.newest, **changes)  # type: ignore[arg-type]
+    return replace(CALM, state=OverlayState(TREE, INVENTORY, (*STATE.windows[:-1], newest)))
+
+
+def test_incomplete_state_refuses_and_names_what_is_missing() -> None:
+    """A swap from an incomplete window is refused with the brokers that were short."""
+    verdict, reason = verdict_of(proposal_of(), with_newest(fault="too few batches of b02 (3 of 4)"))
+    assert verdict is Verdict.INCOMPLETE_STATE
+    assert "b02 (3 of 4)" in reason
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        replace(CALM, now_ms=3001 + SETTINGS.window_age_ms_max),
+        replace(CALM, now_ms=2999 - SETTINGS.window_age_ms_max),
+        with_newest(epoch_min=1, epoch_max=1),
+        with_newest(epoch_max=1),
+    ],
+)
+def test_stale_state_refuses(situation: Situation) -> None:
+    """A window that is too old, from the future, of another epoch or of two epochs is stale."""
+    assert verdict_of(proposal_of(), situation)[0] is Verdict.STALE_STATE
+
+
+@pytest.mark.parametrize(
+    ("removed", "added"),
+    [(("b00", "b01"), ("b01", "b03")), (("b00", "b02"), ("b00", "b03")), (("b00", "b01"), ("b01", "b02"))],
+)
+def test_swap_that_leaves_no_tree_is_refused(removed: Link, added: Link) -> None:
+    """A cut overlay, an absent link to remove and a present link to add are no tree."""
+    assert verdict_of(proposal_of(removed, added))[0] is Verdict.NOT_A_TREE
+
+
+def test_broker_at_its_cap_gets_no_further_link() -> None:
+    """A swap that would give a broker more links than the cap is refused; a broker above the cap keeps what it has."""
+    verdict, reason = verdict_of(proposal_of(("b02", "b03"), ("b01", "b03")), replace(CALM, degree_max=2))
+    assert verdict is Verdict.DEGREE
+    assert "b01 would have 3 links, the limit is 2" in reason
+    assert verdict_of(proposal_of(), replace(CALM, degree_max=1))[0] is Verdict.DEGREE
+    assert verdict_of(proposal_of(), replace(CALM, degree_max=2))[0] is Verdict.ACCEPTED
+
+
+def test_muted_planner_is_not_heard() -> None:
+    """Until its time is over a muted planner's proposals are refused."""
+    muted = replace(CALM, muted_until_ms={"swap_links_ci": 4000})
+    assert verdict_of(proposal_of(), muted)[0] is Verdict.MUTED
+    assert verdict_of(proposal_of(), replace(muted, now_ms=4000))[0] is Verdict.ACCEPTED
+
+
+def test_cool_down_is_counted_in_windows() -> None:
+    """After a plan so many windows must close; before the first plan there is nothing to cool down from."""
+    assert verdict_of(proposal_of(), replace(CALM, windows_since_plan=1))[0] is Verdict.COOL_DOWN
+    assert verdict_of(proposal_of(), replace(CALM, windows_since_plan=2))[0] is Verdict.ACCEPTED
+
+
+def test_gain_must_exceed_the_price() -> None:
+    """A swap that saves no more than the transition costs is refused, and so is one that saves nothing."""
+    gain = proposal_of().gain_per_s
+    assert verdict_of(proposal_of(), replace(CALM, price_per_s=gain))[0] is Verdict.GAIN_BELOW_PRICE
+    assert verdict_of(proposal_of(gain_per_s=-5.0))[0] is Verdict.GAIN_BELOW_PRICE
+
+
+def test_gain_must_exceed_the_dead_band() -> None:
+    """A gain of less than the settable share of the cost is not worth a change, however certain."""
+    cheap = replace(CALM, price_per_s=0.0)
+    small = STATE.swap_costs.cost_per_s * SETTINGS.gain_share_min
+    assert verdict_of(proposal_of(gain_per_s=small), cheap)[0] is Verdict.GAIN_WITHIN_NOISE
+
+
+def test_gain_must_exceed_the_noise() -> None:
+    """Where the gain of the single windows jumps about, its mean says little."""
+    parts = [[{"b00", "b04"}] * 60, [{"b00", "b01"}, {"b01", "b02"}] * 40, [{"b00", "b04"}] * 2]
+    windows = tuple(closed_window(TREE.brokers, part, 1000 * place) for place, part in enumerate(parts))
+    noisy = replace(CALM, state=OverlayState(TREE, INVENTORY, windows))
+    swap = LinkSwap(("b01", "b02"), ("b00", "b04"))
+    noise = gain_noise_per_s(noisy.state.window_swap_costs, swap)
+    gain = 1.5 * noise
+    assert verdict_of(proposal_of(gain_per_s=gain), noisy)[0] is Verdict.GAIN_WITHIN_NOISE
+    assert verdict_of(proposal_of(gain_per_s=gain), noisy, DecisionSettings(noise_factor=1.0))[0] is Verdict.ACCEPTED
+
+
+def test_one_window_shows_no_spread() -> None:
+    """With a single window every gain is within the noise."""
+    single = replace(CALM, state=OverlayState(TREE, INVENTORY, STATE.windows[-1:]))
+    assert gain_noise_per_s(single.state.window_swap_costs, LinkSwap(("b01", "b02"), ("b00", "b04"))) == math.inf
+    assert verdict_of(proposal_of(), single)[0] is Verdict.GAIN_WITHIN_NOISE
+
+
+def test_verdicts_have_an_order() -> None:
+    """Where several things are wrong the first of the order is told."""
+    worst = replace(CALM, plan_running="plan-3", windows_since_plan=0, muted_until_ms={"swap_links_ci": 9999})
+    bad = proposal_of(("b00", "b01"), ("b01", "b03"), gain_per_s=-1)
+    assert verdict_of(bad, worst)[0] is Verdict.PLAN_RUNNING
+    assert verdict_of(bad, replace(worst, plan_running=""))[0] is Verdict.NOT_A_TREE
+    ugly = proposal_of(gain_per_s=-1)
+    assert verdict_of(ugly, replace(worst, plan_running=""))[0] is Verdict.MUTED
+    assert verdict_of(ugly, replace(worst, plan_running="", muted_until_ms={}))[0] is Verdict.COOL_DOWN
+
+
+def test_price_grows_with_the_messages_of_earlier_plans() -> None:
+    """Before the first plan the markers are counted, then what plans really sent; a longer pay-back is cheaper."""
+    first = transition_price_per_s(TREE, INVENTORY, None, 10.0)
+    assert first == pytest.approx((4 * 5 + 2 * 4) * 10.0 / 10.0)
+    assert transition_price_per_s(TREE, INVENTORY, 100.0, 10.0) == pytest.approx((4 * 5 + 100) * 10.0 / 10.0)
+    assert transition_price_per_s(TREE, INVENTORY, None, 20.0) == pytest.approx(first / 2)

@@ -1,0 +1,112 @@
+"""The one cost, its breakdown and the cost of swaps."""
+
+import pytest
+from hypothesis import given
+
+from overlay.configuration import Configuration, NotATreeError, link
+from overlay.cost import link_crossings, overlay_cost
+from overlay.delivery_sets import DeliverySets
+from overlay.inventory import Inventory
+from overlay.swap_cost import LinkSwap, SwapCosts
+from overlay.tree import cycle_links
+from tests.overlay.small_overlays import (
+    brokers_named,
+    cost_by_delivery_trees,
+    inventory_of,
+    line_of,
+    overlays,
+    sets_of,
+)
+
+
+@given(overlays())
+def test_cost_is_that_of_all_delivery_trees(drawn: tuple[Inventory, list[set[str]], DeliverySets]) -> None:
+    """Counting bits costs the overlay like adding up each notification's own delivery tree."""
+    inventory, wanted, sets = drawn
+    expected = cost_by_delivery_trees(inventory.bootstrap, inventory, wanted) / sets.span_s
+    assert overlay_cost(inventory.bootstrap, inventory, sets).total_per_s == pytest.approx(expected)
+
+
+@given(overlays(count_max=7))
+def test_every_swap_costs_what_the_swapped_tree_costs(drawn: tuple[Inventory, list[set[str]], DeliverySets]) -> None:
+    """The cost after each possible swap equals the cost of the tree with its links exchanged."""
+    inventory, _, sets = drawn
+    tree = inventory.bootstrap
+    costs = SwapCosts(tree, inventory, sets)
+    assert costs.cost_per_s == pytest.approx(overlay_cost(tree, inventory, sets).total_per_s)
+    absent = [link(a, b) for a in tree.brokers for b in tree.brokers if a < b and link(a, b) not in tree.links]
+    for added in absent:
+        assert costs.cycle(added) == cycle_links(tree, added)
+        for removed in costs.cycle(added):
+            after = overlay_cost(tree.replaced(1, [removed], [added]), inventory, sets).total_per_s
+            assert costs.cost_after_per_s(LinkSwap(removed, added)) == pytest.approx(after)
+            assert costs.gain_per_s(LinkSwap(removed, added)) == pytest.approx(costs.cost_per_s - after, abs=1e-6)
+
+
+def test_fig_1_delivery_tree() -> None:
+    """A notification of B2 for B5 crosses B3 and B4, which do not want it, and nothing else (paper 000, Fig. 1)."""
+    brokers = tuple(f"B{number}" for number in range(1, 9))
+    links = [("B1", "B3"), ("B2", "B3"), ("B3", "B4"), ("B4", "B5"), ("B4", "B6"), ("B6", "B7"), ("B6", "B8")]
+    tree = Configuration.of(0, brokers, links)
+    inventory = inventory_of(tree, dict.fromkeys(tree.links, 1.0))
+    sets = sets_of(brokers, [{"B2", "B5"}])
+    cost = overlay_cost(tree, inventory, sets)
+    assert {broker for broker, per_s in cost.brokers_per_s.items() if per_s} == {"B2", "B3", "B4", "B5"}
+    assert {pair for pair, per_s in cost.links_per_s.items() if per_s} == {("B2", "B3"), ("B3", "B4"), ("B4", "B5")}
+
+
+def test_notification_wanted_only_at_home_costs_processing_once() -> None:
+    """A notification that only its publisher's broker wants costs p there and no link."""
+    tree = line_of(3)
+    cost = overlay_cost(tree, inventory_of(tree, {}, processing=7.0), sets_of(tree.brokers, [{"b01"}]))
+    assert cost.total_per_s == 7.0
+    assert sum(cost.link_notifications_per_s.values()) == 0
+
+
+def test_cost_is_per_second() -> None:
+    """Twice the span with the same notifications is half the cost per second."""
+    tree = line_of(3)
+    inventory = inventory_of(tree, {})
+    short = overlay_cost(tree, inventory, sets_of(tree.brokers, [{"b00", "b02"}], span_s=1)).total_per_s
+    long = overlay_cost(tree, inventory, sets_of(tree.brokers, [{"b00", "b02"}], span_s=2)).total_per_s
+    assert short == 2 * long > 0
+
+
+def test_no_notification_costs_nothing() -> None:
+    """An idle overlay costs 0, and so does any swap in it."""
+    tree = line_of(3)
+    inventory = inventory_of(tree, {})
+    empty = DeliverySets.of(tree.brokers, {}, 1.0)
+    assert overlay_cost(tree, inventory, empty).total_per_s == 0
+    assert SwapCosts(tree, inventory, empty).gain_per_s(LinkSwap(("b00", "b01"), ("b00", "b02"))) == 0
+
+
+def test_crossings_name_the_notifications_both_sides_want() -> None:
+    """Of two notifications, only the one wanted at both ends crosses the line's links."""
+    tree = line_of(3)
+    crossing = link_crossings(tree, sets_of(tree.brokers, [{"b00", "b02"}, {"b02"}]))
+    assert {pair: int(words[0]) for pair, words in crossing.items()} == {("b00", "b01"): 1, ("b01", "b02"): 1}
+
+
+def test_cost_over_other_brokers_is_refused() -> None:
+    """Delivery sets of other brokers than the tree's are an error, not a number."""
+    tree = line_of(3)
+    sets = sets_of(brokers_named(4), [{"b00"}])
+    with pytest.raises(ValueError, match="same brokers"):
+        overlay_cost(tree, inventory_of(tree, {}), sets)
+    with pytest.raises(ValueError, match="same brokers"):
+        SwapCosts(tree, inventory_of(tree, {}), sets)
+
+
+@pytest.mark.parametrize(
+    ("swap", "why"),
+    [
+        (LinkSwap(("b00", "b01"), ("b01", "b03")), "not on the cycle"),
+        (LinkSwap(("b00", "b01"), ("b01", "b02")), "in the tree already"),
+    ],
+)
+def test_swap_that_leaves_no_tree_has_no_cost(swap: LinkSwap, why: str) -> None:
+    """A swap outside of its cycle, or that adds a present link, is refused with the reason."""
+    tree = line_of(4)
+    with pytest.raises(NotATreeError, match=why):
+        SwapCosts(tree, inventory_of(tree, {}), sets_of(tree.brokers, [{"b00", "b03"}])).cost_after_per_s(swap)
