@@ -113,7 +113,7 @@ class ControlLoop:
             self._assembler.add(record, now_ms)
         for window in self._assembler.closed(now_ms):
             in_force = plan_log.configuration_of(window.epoch_max) or plan_log.present
-            point = self.status.add_window(window, in_force)
+            point = self.status.add_window(window, in_force, now_ms)
             self._metrics.windows.labels(str(window.is_complete).lower()).inc()
             self._metrics.cost_per_s.labels("present").set(point.cost_per_s)
             self._metrics.cost_per_s.labels("bootstrap").set(point.cost_bootstrap_per_s)

@@ -61,12 +61,14 @@ class LoopStatus:
         self.refusals: Counter[str] = Counter()
         self.command_latencies_ms: dict[str, int] = {}
         self.cost_points: deque[CostPoint] = deque(maxlen=COST_POINTS_MAX)
+        self.state_latencies_ms: deque[int] = deque(maxlen=COST_POINTS_MAX)
         self.events: deque[AdaptationEvent] = deque(maxlen=EVENTS_MAX)
         self.newest: ClosedWindow | None = None
         self.last_decision: Decision | None = None
 
-    def add_window(self, window: ClosedWindow, in_force: Configuration) -> CostPoint:
+    def add_window(self, window: ClosedWindow, in_force: Configuration, now_ms: int) -> CostPoint:
         """Count a window and return its point of the cost series."""
+        self.state_latencies_ms.append(now_ms - window.end_ms)
         self.newest = window
         self.windows_closed += 1
         self.windows_incomplete += not window.is_complete
@@ -127,6 +129,7 @@ class LoopStatus:
             "plan_running": next((plan.plan for plan in (log.moving, log.verifying) if plan), ""),
             "plans": [_plan_summary(plan) for plan in plans[-PLANS_MAX:]],
             "window_close_to_command_ms": dict(self.command_latencies_ms),
+            "window_end_to_state_ms": list(self.state_latencies_ms),
             "cost": [asdict(point) for point in self.cost_points],
             "refusals": dict(self.refusals),
             "last_decision": None if self.last_decision is None else _decision_summary(self.last_decision),
