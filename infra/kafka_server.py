@@ -262,7 +262,8 @@ def _format(files: KafkaFiles, java: JavaRuntime, class_path: str) -> None:
     command = [
         *_java_command(files, java, class_path, heap_mb=128),
         *("-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool"),
-        *("format", "--ignore-formatted", "-t", cluster_id, "-c", str(files.properties)),
+        # One word, since an id may start with a dash and would be taken for an option.
+        *("format", "--ignore-formatted", f"--cluster-id={cluster_id}", "-c", str(files.properties)),
     ]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
     if answer.returncode != 0:

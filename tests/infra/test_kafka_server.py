@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -135,3 +136,12 @@ def test_address_is_read_back_from_the_settings(tmp_path: Path) -> None:
     module._write_settings(files, address)
     assert module._choose_address(files, None, again=False) == address
     assert module._choose_address(files, None, again=True) != address
+
+
+@pytest.mark.stack
+def test_a_cluster_id_that_starts_with_a_dash_is_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One random id in 64 starts with a dash; the broker is prepared all the same."""
+    monkeypatch.setattr(module.uuid, "uuid4", lambda: uuid.UUID(bytes=b"\xfb" * 16))
+    with start_kafka(tmp_path) as running:
+        assert is_kafka_ready(running.bootstrap)
+    assert "cluster.id=-_v7" in (tmp_path / "kafka" / "data" / "meta.properties").read_text()
