@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -112,13 +112,14 @@ def intersects(advertisement: Filter, subscription: Filter) -> bool:
 
 def covers(wide: Filter, narrow: Filter) -> bool:
     """Tell whether every content that matches ``narrow`` matches ``wide``; exact as :func:`intersects` is."""
-    narrow_by_attribute = _by_attribute(narrow)
-    if not all(_is_satisfiable(predicates) for predicates in narrow_by_attribute.values()):
-        return True
-    return all(
-        predicate.attribute in narrow_by_attribute and _is_implied(narrow_by_attribute[predicate.attribute], predicate)
+    given = _by_attribute(narrow)
+    if all(
+        predicate.attribute in given and _is_implied(given[predicate.attribute], predicate)
         for predicate in wide
-    )
+        if predicate not in narrow
+    ):
+        return True
+    return not all(_is_satisfiable(predicates) for predicates in given.values())
 
 
 def _by_attribute(filter_: Filter) -> dict[str, list[Predicate]]:
@@ -129,7 +130,7 @@ def _by_attribute(filter_: Filter) -> dict[str, list[Predicate]]:
 
 
 def _is_implied(given: list[Predicate], implied: Predicate) -> bool:
-    """Tell whether satisfiable predicates on one attribute leave no value that ``implied`` refuses."""
+    """Tell whether predicates on one attribute leave no value that ``implied`` refuses."""
     typed = [predicate for predicate in given if predicate.value is not None]
     if implied.value is None:
         return True
@@ -151,8 +152,10 @@ def _refusals(predicate: Predicate) -> list[Predicate]:
     return found
 
 
-def _is_satisfiable(predicates: Iterable[Predicate]) -> bool:
+def _is_satisfiable(predicates: Sequence[Predicate]) -> bool:
     """Tell whether one value fulfils all of these predicates on one attribute."""
+    if len(predicates) == 1:  # By far the most frequent case; only no text is before the empty one.
+        return predicates[0].operator is not Operator.LT or predicates[0].value != ""
     typed = [predicate for predicate in predicates if predicate.value is not None]
     if not typed:
         return True

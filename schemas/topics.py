@@ -38,7 +38,7 @@ RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller",
 PLANS = Topic("plans", "Plan", "plan", "controller", "controller, dashboard", 1, None)
 EVENTS = Topic("events", "AdaptationEvent", "subject", "controller", "alerts, dashboard", 1, 7 * 24 * HOUR_MS)
 DEAD_LETTERS = Topic(
-    "dead-letters", "DeadLetter", "source topic", "streaming, controller", "operator", 1, 7 * 24 * HOUR_MS
+    "dead-letters", "DeadLetter", "source topic", "producers, streaming, controller", "operator", 1, 7 * 24 * HOUR_MS
 )
 
 TOPICS: tuple[Topic, ...] = (

@@ -1,0 +1,57 @@
+"""The one form in which measurements are written: ``run`` and a flat list of ``figures`` (architecture, section 12)."""
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("regraft", "pyspark", "confluent-kafka", "fastavro", "numpy", "pyarrow")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured value; ``where`` holds the setting it belongs to."""
+
+    name: str
+    where: dict[str, str | int | float]
+    value: float
+    unit: str
+
+
+def run_facts(settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Return what a reader needs to repeat the run: versions, seed, settings, commit and cores."""
+    return {
+        "commit": _commit(),
+        "cores": os.cpu_count(),
+        "seed": seed,
+        "settings": settings,
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+    }
+
+
+def write_figures(path: Path, run: dict[str, Any], figures: list[Figure]) -> None:
+    """Write one JSON object with ``run`` and ``figures``."""
+    document = {"run": run, "figures": [asdict(figure) for figure in figures]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _commit() -> str:
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

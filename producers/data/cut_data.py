@@ -1,0 +1,77 @@
+"""Cut the shipped data from the original files; SOURCES.md says where those come from.
+
+Run as ``python producers/data/cut_data.py ORIGINALS``. ORIGINALS holds ``planetlab_rtt.npz`` (``rtt_ms``, slices x
+hosts x hosts), ``padres_stockquotes.csv.gz`` (symbol, date, open, high, low, close, volume; newest first) and
+``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value). The same originals give the same bytes.
+"""
+
+import csv
+import gzip
+import io
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+RTT_SLICE = 17  # The last slice, and the one whose slowest pair (782 ms) is the least of an outlier.
+RTT_STEPS_PER_MS = 10  # Tenths of a millisecond fit 16 bits and halve the file.
+QUOTES_PER_SYMBOL_MAX = 400  # About 100 s of publishing at 4 per second before a symbol starts over.
+
+
+def cut_rtt(original: Path, cut: Path) -> None:
+    """Keep the upper triangle of one slice, in tenths of a millisecond, at least one tenth."""
+    rtt_ms = np.load(original)["rtt_ms"][RTT_SLICE]
+    pairs = np.triu_indices(rtt_ms.shape[0], 1)
+    tenths = np.maximum(np.round(rtt_ms[pairs] * RTT_STEPS_PER_MS), 1)
+    np.savez_compressed(cut, rtt_tenth_ms=tenths.astype(np.uint16), hosts=np.int64(rtt_ms.shape[0]))
+
+
+def cut_subscriptions(original: Path, cut: Path) -> set[str]:
+    """Write each subscription as one row and return the symbols they name."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in read_rows(original):
+        found[row["subscription"]][row["attribute"]] = row["value"]
+    rows = [
+        (each["symbol"], each["open"], each["high"]) for _, each in sorted(found.items(), key=lambda kv: int(kv[0]))
+    ]
+    write_rows(cut, ("symbol", "open_below", "high_below"), rows)
+    return {symbol for symbol, _, _ in rows}
+
+
+def cut_quotes(original: Path, cut: Path, symbols: set[str]) -> None:
+    """Keep the newest quotes of these symbols, oldest first."""
+    names = ("symbol", "date", "open", "high", "low", "close", "volume")
+    found: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for row in read_rows(original):
+        if row["symbol"] in symbols:
+            found[row["symbol"]].append(tuple(row[name] for name in names))
+    kept = [row for symbol in sorted(found) for row in sorted(found[symbol])[-QUOTES_PER_SYMBOL_MAX:]]
+    write_rows(cut, names, kept)
+
+
+def read_rows(path: Path) -> Iterable[dict[str, str]]:
+    """Read the rows of a gzipped CSV file by column name."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as stream:
+        yield from csv.DictReader(stream)
+
+
+def write_rows(path: Path, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a gzipped CSV file without the time of writing, so that equal rows are equal bytes."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    path.write_bytes(gzip.compress(text.getvalue().encode("utf-8"), compresslevel=9, mtime=0))
+
+
+def main(originals: Path, cuts: Path) -> None:
+    """Make all cuts."""
+    cut_rtt(originals / "planetlab_rtt.npz", cuts / "planetlab_rtt.npz")
+    symbols = cut_subscriptions(originals / "padres_subscriptions.csv.gz", cuts / "stock_subscriptions.csv.gz")
+    cut_quotes(originals / "padres_stockquotes.csv.gz", cuts / "stock_quotes.csv.gz", symbols)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(__file__).parent)

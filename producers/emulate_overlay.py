@@ -1,0 +1,373 @@
+"""The emulated overlay: brokers with a service queue, links with a delay, clients at their homes, on SimPy's clock.
+
+In: a SimPy environment (virtual or wall clock: the model does not know which), an inventory, requests of clients and
+commands. Out: telemetry cells and counters, results, and the ledger's account. What a broker does with a message is
+decided by its core (:mod:`producers.broker_core`); who publishes and subscribes what, by a workload.
+
+Times are milliseconds of the environment's clock. One hop of a notification is two events: its arrival and the end of
+its service; both are plain timeouts with a callback, since a SimPy process for each message would double their cost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import simpy
+
+from overlay.inventory import Inventory
+from producers.broker_core import BrokerCore
+from producers.broker_messages import (
+    UNSTAMPED_EPOCH,
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    Answer,
+    Cancelled,
+    CancelRequest,
+    ClientRequest,
+    Confirmed,
+    Deliver,
+    Effect,
+    Message,
+    Notification,
+    Published,
+    Send,
+    SubscribeRequest,
+    UnadvertiseRequest,
+)
+from producers.delivery_cells import DeliveryCells
+from producers.ledger import Ledger
+from producers.match_content import Content, Filter
+from schemas.client import Role
+from schemas.command import Command, CommandResult
+from schemas.telemetry import ClientChange
+
+CONTROL_BYTES = 64  # What a control message is taken to weigh on a link.
+QUEUE_OVERFLOW = "queue_overflow"
+
+Served = Message | ClientRequest | Command
+
+
+class ClientError(ValueError):
+    """A client asks for something that it may not, such as publishing before all brokers know it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayTiming:
+    """How long things take, in ms; each can be replaced, by random delays in tests for example.
+
+    ``service_ms(broker, message)``: one message in a broker's queue. ``link_delay_ms(broker, peer)``: asked for every
+    message; a link keeps its order whatever the answers are. ``bytes_per_ms_max``: bandwidth of each direction of a
+    link, None for no limit.
+    """
+
+    service_ms: Callable[[str, Served], float]
+    link_delay_ms: Callable[[str, str], float]
+    bytes_per_ms_max: float | None = None
+
+
+def inventory_timing(
+    inventory: Inventory, control_service_ms: float, bytes_per_ms_max: float | None = None
+) -> OverlayTiming:
+    """Take the inventory's costs as what they are in a demo: ms of service and of one-way delay."""
+    processing_ms = {
+        broker: float(cost) for broker, cost in zip(inventory.brokers, inventory.processing_cost, strict=True)
+    }
+    delays_ms: dict[tuple[str, str], float] = {}
+
+    def service_ms(broker: str, message: Served) -> float:
+        return processing_ms[broker] if message.__class__ is Notification else control_service_ms
+
+    def link_delay_ms(broker: str, peer: str) -> float:
+        delay_ms = delays_ms.get((broker, peer))
+        if delay_ms is None:
+            delay_ms = delays_ms[broker, peer] = inventory.cost_of_link(broker, peer)
+        return delay_ms
+
+    return OverlayTiming(service_ms, link_delay_ms, bytes_per_ms_max)
+
+
+class OverlayListener(Protocol):
+    """Who is told what happens to clients and commands."""
+
+    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+        """A client has come, with its filter, or left, with None."""
+
+    def on_may_publish(self, publisher: str) -> None:
+        """All brokers know the publisher."""
+
+    def on_result(self, result: CommandResult) -> None:
+        """A broker has answered a command."""
+
+
+class QueueCounters:
+    """Counters of one queue since boot, as telemetry reports them."""
+
+    __slots__ = (
+        "busy_ms",
+        "bytes_in",
+        "bytes_out",
+        "messages_in",
+        "messages_out",
+        "notifications_out",
+        "queue_length_max",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.messages_out = 0
+        self.notifications_out = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.busy_ms = 0.0
+        self.queue_length_max = 0  # Since telemetry last asked, which resets it.
+
+
+class LinkEnd:
+    """The outgoing end of a link: what is on its way from one broker to another, in the order it was sent."""
+
+    __slots__ = ("broker", "busy_until_ms", "counters", "last_arrival_ms", "on_the_way", "peer")
+
+    def __init__(self, broker: str, peer: str) -> None:
+        self.broker = broker
+        self.peer = peer
+        self.counters = QueueCounters()
+        self.on_the_way: deque[Message] = deque()
+        self.busy_until_ms = 0.0
+        self.last_arrival_ms = 0.0
+
+
+class EmulatedBroker:
+    """One broker: its core behind one bounded service queue, and its telemetry."""
+
+    __slots__ = ("cells", "changes", "core", "counters", "name", "overflow_count", "queue", "service_began_ms")
+
+    def __init__(self, core: BrokerCore, cells: DeliveryCells) -> None:
+        self.name = core.broker
+        self.core = core
+        self.cells = cells
+        self.changes: list[ClientChange] = []
+        self.counters = QueueCounters()
+        self.queue: deque[tuple[str | None, Served]] = deque()  # The first one is in service.
+        self.service_began_ms = 0.0
+        self.overflow_count = 0
+
+
+@dataclass(slots=True)
+class _Publisher:
+    home: str
+    filter_: Filter
+    sequence_next: int = 0
+    may_publish: bool = False
+
+
+class EmulatedOverlay:
+    """All brokers, links and clients. ``queue_length_max`` bounds the notifications in front of a broker: beyond it
+    they are dropped; control messages, markers, requests and commands never are."""
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        inventory: Inventory,
+        timing: OverlayTiming,
+        ledger: Ledger,
+        *,
+        queue_length_max: int,
+        cells_kept_s: int,
+    ) -> None:
+        self.env = env
+        self.inventory = inventory
+        self.timing = timing
+        self.ledger = ledger
+        self.boot_ms = int(env.now)
+        self.brokers = {
+            broker: EmulatedBroker(BrokerCore(broker, inventory.bootstrap, self.boot_ms), DeliveryCells(cells_kept_s))
+            for broker in inventory.brokers
+        }
+        self.link_ends: dict[tuple[str, str], LinkEnd] = {}
+        self.listeners: list[OverlayListener] = []
+        self.hop_count = 0  # Notifications handled by brokers: the benchmark's unit.
+        self.control_count = 0
+        self._queue_length_max = queue_length_max
+        self._publishers: dict[str, _Publisher] = {}
+        self._subscriptions: dict[str, tuple[str, Filter]] = {}  # subscription -> home, filter; until cancelled
+        self._under_way = 0  # Messages in queues and on links.
+
+    # --- clients ---------------------------------------------------------------------------------------------------
+
+    def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
+        """Connect a publisher to its home; it may publish when the listeners are told so."""
+        if publisher in self._publishers:
+            raise ClientError(f"publisher {publisher} is connected already, to {self._publishers[publisher].home}")
+        self._publishers[publisher] = _Publisher(home, filter_)
+        self._change(publisher, Role.PUBLISHER, home, filter_)
+        self._enqueue(self.brokers[home], None, AdvertiseRequest(publisher, filter_))
+
+    def unadvertise(self, publisher: str) -> None:
+        """Disconnect a publisher; what it has published is still delivered."""
+        gone = self._publishers.pop(publisher)
+        self._change(publisher, Role.PUBLISHER, gone.home, None)
+        self._enqueue(self.brokers[gone.home], None, UnadvertiseRequest(publisher))
+
+    def publish(self, publisher: str, content: Content, size_bytes: int) -> Notification:
+        """Hand a notification to its publisher's home now; raise ClientError when it may not publish yet."""
+        client = self._publishers.get(publisher)
+        if client is None or not client.may_publish:
+            raise ClientError(f"publisher {publisher} may not publish: its advertisement is not confirmed")
+        notification = Notification(
+            publisher, client.sequence_next, self.env.now, client.home, UNSTAMPED_EPOCH, content, size_bytes
+        )
+        client.sequence_next += 1
+        self.ledger.publish(notification)
+        self._enqueue(self.brokers[client.home], None, notification)
+        return notification
+
+    def subscribe(self, subscription: str, home: str, filter_: Filter) -> None:
+        """Connect a subscriber with one subscription to its home; names are never used again."""
+        self._subscriptions[subscription] = (home, filter_)
+        self._change(subscription, Role.SUBSCRIBER, home, filter_)
+        self._enqueue(self.brokers[home], None, SubscribeRequest(subscription, subscription, filter_))
+
+    def cancel(self, subscription: str) -> None:
+        """End a subscription now; nothing happens when it has ended before."""
+        found = self._subscriptions.pop(subscription, None)
+        if found is not None:
+            home = found[0]
+            self.ledger.cancel(subscription, self.env.now)
+            self._change(subscription, Role.SUBSCRIBER, home, None)
+            self._enqueue(self.brokers[home], None, CancelRequest(subscription, self.env.now))
+
+    def obey(self, command: Command) -> None:
+        """Put a command into its broker's queue; raise KeyError when there is no such broker."""
+        self._enqueue(self.brokers[command.broker], None, command)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Tell whether no message is in a queue or on a link and no delivery is held back."""
+        return not self._under_way and not any(broker.core.held for broker in self.brokers.values())
+
+    @property
+    def overflow_count(self) -> int:
+        """How many notifications found a full queue."""
+        return sum(broker.overflow_count for broker in self.brokers.values())
+
+    def _change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+        change = ClientChange(client, 1, "left") if filter_ is None else ClientChange(client, 0, f"came as {role}")
+        self.brokers[home].changes.append(change)
+        for listener in self.listeners:
+            listener.on_client_change(client, role, home, filter_)
+
+    # --- brokers: arrival and end of service -----------------------------------------------------------------------
+
+    def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Served) -> None:
+        queue = broker.queue
+        counters = broker.counters
+        if message.__class__ is Notification:
+            if len(queue) >= self._queue_length_max:
+                broker.overflow_count += 1
+                self.ledger.drop(message, QUEUE_OVERFLOW)
+                return
+            counters.bytes_in += message.size_bytes
+        else:
+            counters.bytes_in += CONTROL_BYTES
+        self._under_way += 1
+        counters.messages_in += 1
+        queue.append((source, message))
+        length = len(queue)
+        if length > counters.queue_length_max:
+            counters.queue_length_max = length
+        if length == 1:
+            self._begin_service(broker)
+
+    def _begin_service(self, broker: EmulatedBroker) -> None:
+        env = self.env
+        broker.service_began_ms = env.now
+        service_ms = self.timing.service_ms(broker.name, broker.queue[0][1])
+        env.timeout(service_ms, broker).callbacks.append(self._end_service)
+
+    def _end_service(self, event: simpy.Event) -> None:
+        broker = cast(EmulatedBroker, event.value)
+        now_ms = self.env.now
+        source, message = broker.queue.popleft()
+        counters = broker.counters
+        counters.messages_out += 1
+        counters.busy_ms += now_ms - broker.service_began_ms
+        if message.__class__ is Notification:
+            counters.notifications_out += 1
+            counters.bytes_out += message.size_bytes
+            self.hop_count += 1
+        else:
+            counters.bytes_out += CONTROL_BYTES
+            self.control_count += 1
+        for effect in broker.core.handle(source, message, now_ms):
+            self._carry_out(broker, effect)
+        self._under_way -= 1
+        if broker.queue:
+            self._begin_service(broker)
+
+    def _carry_out(self, broker: EmulatedBroker, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            self._send(broker.name, effect.peer, effect.message)
+            return
+        match effect:
+            case Deliver(notification, subscriptions):
+                broker.cells.note(notification, len(subscriptions))
+                for subscription in subscriptions:
+                    self.ledger.deliver(notification, subscription, self.env.now)
+            case Published(notification):
+                broker.cells.note(notification, 0)
+            case Confirmed(subscription):
+                if subscription in self._subscriptions:  # Else its client has cancelled it meanwhile.
+                    self.ledger.confirm(subscription, self._subscriptions[subscription][1], self.env.now)
+            case AdvertiseConfirmed(publisher):
+                if publisher in self._publishers:
+                    self._publishers[publisher].may_publish = True
+                    for listener in self.listeners:
+                        listener.on_may_publish(publisher)
+            case Answer(result):
+                for listener in self.listeners:
+                    listener.on_result(result)
+            case Cancelled():
+                pass  # The client left when it cancelled; that its brokers have forgotten it concerns nobody.
+
+    # --- links -----------------------------------------------------------------------------------------------------
+
+    def _send(self, source_broker: str, peer: str, message: Message) -> None:
+        end = self.link_ends.get((source_broker, peer))
+        if end is None:
+            end = self.link_ends[source_broker, peer] = LinkEnd(source_broker, peer)
+        env, counters = self.env, end.counters
+        now_ms = env.now
+        size_bytes = message.size_bytes if message.__class__ is Notification else CONTROL_BYTES
+        self._under_way += 1
+        counters.messages_in += 1
+        counters.bytes_in += size_bytes
+        end.on_the_way.append(message)
+        if len(end.on_the_way) > counters.queue_length_max:
+            counters.queue_length_max = len(end.on_the_way)
+        leaves_ms = now_ms
+        if self.timing.bytes_per_ms_max is not None:
+            transmission_ms = size_bytes / self.timing.bytes_per_ms_max
+            leaves_ms = end.busy_until_ms = max(now_ms, end.busy_until_ms) + transmission_ms
+            counters.busy_ms += transmission_ms
+        arrival_ms = leaves_ms + self.timing.link_delay_ms(source_broker, peer)
+        if arrival_ms < end.last_arrival_ms:
+            arrival_ms = end.last_arrival_ms
+        end.last_arrival_ms = arrival_ms
+        env.timeout(arrival_ms - now_ms, end).callbacks.append(self._arrive)
+
+    def _arrive(self, event: simpy.Event) -> None:
+        """Hand over the longest on its way, whichever message the event was made for: rounding cannot break order."""
+        end = cast(LinkEnd, event.value)
+        message = end.on_the_way.popleft()
+        counters = end.counters
+        counters.messages_out += 1
+        if message.__class__ is Notification:
+            counters.notifications_out += 1
+            counters.bytes_out += message.size_bytes
+        else:
+            counters.bytes_out += CONTROL_BYTES
+        self._under_way -= 1
+        self._enqueue(self.brokers[end.peer], end.broker, message)

@@ -1,0 +1,181 @@
+"""Run the emulated overlay on the wall clock, with Kafka on its other side; the emulator's entry point.
+
+In: EmulatorSettings and an event that says stop. Out: telemetry, results and the register of clients in Kafka, a status
+file each second, and the final account of the ledger. What is emulated belongs to :mod:`producers.emulate_overlay`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+from simpy.rt import RealtimeEnvironment
+
+from overlay.inventory import Inventory
+from producers.emit_telemetry import ReportForwarder, TelemetryEmitter
+from producers.emulate_overlay import EmulatedOverlay, inventory_timing
+from producers.emulator_ports import ClientSink, CommandSource, ResultSink, TelemetrySink
+from producers.emulator_settings import EmulatorSettings
+from producers.kafka_ports import KafkaPorts
+from producers.ledger import Ledger, LedgerSnapshot
+from producers.stock_workload import StockWorkload
+from schemas.client import Role
+
+log = structlog.get_logger(__name__)
+
+SECOND_MS = 1_000.0
+CELLS_KEPT_S = 120  # Publish time after which a cell is no longer sent again; far above any delivery time.
+CONNECT_S_MAX = 60.0
+TURN_MS = 100.0  # Wall time between two looks at the stop event.
+FLUSH_S_MAX = 30.0
+STATUS_MS = 1_000.0
+
+
+class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, CommandSource, Protocol):
+    """All ports of the emulator in one."""
+
+
+def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSnapshot:
+    """Emulate until ``stop`` is set, drain, and return the final account.
+
+    Raises ValueError when settings are wrong, InventoryError when the inventory is, KafkaUnreachableError when
+    Kafka is not there.
+    """
+    faults = settings.faults()
+    if faults:
+        raise ValueError("; ".join(faults))
+    inventory = Inventory.load(settings.inventory_path)
+    ports = KafkaPorts(
+        settings.bootstrap,
+        settings.namespace,
+        outage_s_max=settings.kafka_outage_s_max,
+        buffer_records_max=settings.kafka_buffer_records_max,
+        now_ms=lambda: int(time.time() * SECOND_MS),
+    )
+    try:
+        ports.connect(CONNECT_S_MAX)
+        emulator = WallClockEmulator(settings, inventory, ports)
+        emulator.run(stop)
+        unsent = ports.flush(FLUSH_S_MAX)
+        if unsent:
+            log.error("records unsent at the end", count=unsent, waited_s=FLUSH_S_MAX)
+        return emulator.finish({"records_unsent": unsent, **_port_counts(ports)})
+    finally:
+        ports.close()
+
+
+def _port_counts(ports: EmulatorPorts) -> dict[str, int]:
+    """Return what the status file says of records on their way to Kafka; nothing of ports that are not Kafka's."""
+    if not isinstance(ports, KafkaPorts):
+        return {}
+    writers = (ports.telemetry, ports.answers)
+    return {
+        "telemetry_batches_written": ports.telemetry.written.total(),
+        "records_waiting": sum(writer.waiting_count for writer in writers),
+        "records_lost": sum(writer.lost.total() for writer in writers),
+    }
+
+
+class WallClockEmulator:
+    """The model on the wall clock, one run: ``run`` until told to stop and quiet, then ``finish``."""
+
+    def __init__(self, settings: EmulatorSettings, inventory: Inventory, ports: EmulatorPorts) -> None:
+        self._settings = settings
+        self._ports = ports
+        rng = random.Random(settings.seed)
+        self._started_s = time.monotonic()
+        self._start_ms = float(int(time.time() * SECOND_MS))
+        self._env = RealtimeEnvironment(initial_time=self._start_ms, factor=1 / SECOND_MS, strict=False)
+        self._ledger = Ledger(settings.settle_s * SECOND_MS)
+        self.overlay = EmulatedOverlay(
+            self._env,
+            inventory,
+            inventory_timing(inventory, settings.control_service_ms, settings.link_bytes_per_ms),
+            self._ledger,
+            queue_length_max=settings.queue_length_max,
+            cells_kept_s=CELLS_KEPT_S,
+        )
+        rates_per_s = {Role.PUBLISHER: settings.workload.notifications_per_s}
+        self.overlay.listeners.append(ReportForwarder(self.overlay, ports, ports, rates_per_s))
+        self._emitter = TelemetryEmitter(self.overlay, ports, settings.flush_ms, rng)
+        self._workload = StockWorkload(self.overlay, settings.workload, rng)
+        self._phase = "running"
+
+    def run(self, stop: threading.Event) -> None:
+        """Let the clock run until ``stop`` is set, then until the model is quiet or ``drain_s_max`` is over.
+
+        Commands are obeyed to the end: a transition under way holds deliveries back until it is through.
+        """
+        self._emitter.start()
+        self._workload.start()
+        self._obey_commands(None)
+        self._look_after(None)
+        while not stop.is_set():
+            self._env.run(until=self._env.now + TURN_MS)
+        self._workload.stop()
+        self._phase = "draining"
+        deadline_ms = self._env.now + self._settings.drain_s_max * SECOND_MS
+        while not self.overlay.is_quiet and self._env.now < deadline_ms:
+            self._env.run(until=self._env.now + TURN_MS)
+        if not self.overlay.is_quiet:
+            log.error("the model is not quiet: the account is not final", waited_s=self._settings.drain_s_max)
+        self._emitter.flush_all()
+
+    def finish(self, counts: dict[str, int]) -> LedgerSnapshot:
+        """Close the account, write the last status and return the account."""
+        self._phase = "ended"
+        account = self._ledger.close() if self.overlay.is_quiet else self._ledger.snapshot()
+        self._write_status(account, counts)
+        return account
+
+    def _obey_commands(self, _: object) -> None:
+        for command in self._ports.poll():
+            if command.broker in self.overlay.brokers:
+                self.overlay.obey(command)
+            else:
+                log.warning("command for a broker that is not in the inventory", broker=command.broker)
+        self._env.timeout(self._settings.command_poll_ms).callbacks.append(self._obey_commands)
+
+    def _look_after(self, _: object) -> None:
+        self._ledger.settle(self._env.now)
+        self._write_status(self._ledger.snapshot(), _port_counts(self._ports))
+        self._env.timeout(STATUS_MS).callbacks.append(self._look_after)
+
+    def _write_status(self, account: LedgerSnapshot, counts: dict[str, int]) -> None:
+        if self._settings.status_file is not None:
+            write_status(self._settings.status_file, self._status(account, counts))
+
+    def _status(self, account: LedgerSnapshot, counts: dict[str, int]) -> dict[str, Any]:
+        now_ms = float(self._env.now)
+        epochs = Counter(broker.core.epoch for broker in self.overlay.brokers.values())
+        wall_ms = self._start_ms + (time.monotonic() - self._started_s) * SECOND_MS
+        return {
+            "phase": self._phase,
+            "time_ms": int(now_ms),
+            "started_ms": int(self._start_ms),
+            "behind_ms": round(max(wall_ms - now_ms, 0.0), 1),
+            "regime_changed_ms": self._workload.regime_changed_ms,
+            "ledger": dataclasses.asdict(account),
+            "brokers_by_epoch": {str(epoch): count for epoch, count in sorted(epochs.items())},
+            "held_deliveries": sum(len(broker.core.held) for broker in self.overlay.brokers.values()),
+            "queue_overflows": self.overlay.overflow_count,
+            "notification_hops": self.overlay.hop_count,
+            "control_hops": self.overlay.control_count,
+            **counts,
+        }
+
+
+def write_status(path: Path, status: dict[str, Any]) -> None:
+    """Write the status as JSON so that no reader ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(json.dumps(status, indent=1), encoding="utf-8")
+    fresh.replace(path)

@@ -1,0 +1,144 @@
+"""A whole emulated overlay on the virtual clock, for tests and experiments: runs as fast as it can, step by step.
+
+In: an inventory, perhaps a workload, and any delay as a function. Out: everything that would go to Kafka, in memory,
+and the ledger. Wall clock and Kafka belong to :mod:`producers.run_emulator`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import simpy
+
+from overlay.inventory import Inventory
+from producers.broker_core import BrokerCore
+from producers.emit_telemetry import ReportForwarder, TelemetryEmitter
+from producers.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
+from producers.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink
+from producers.emulator_settings import WorkloadSettings
+from producers.ledger import Ledger, LedgerSnapshot
+from producers.stock_workload import StockWorkload
+from schemas.client import Role
+from schemas.command import Command
+
+SECOND_MS = 1_000.0
+CELLS_KEPT_S = 120
+CONTROL_SERVICE_MS = 0.05
+QUEUE_LENGTH_MAX = 10_000
+DRAIN_STEP_MS = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualSettings:
+    """How a virtual overlay runs.
+
+    ``start_ms``: epoch time at which it starts. ``flush_ms``: pause between two telemetry batches of a broker, none
+    for no telemetry. ``settle_ms``: age from which a missing notification counts as lost. ``timing``: none takes the
+    inventory's costs as ms. ``command_delay_ms``: from sending a command until it is in its broker's queue.
+    """
+
+    seed: int = 1
+    start_ms: float = 1_000_000.0
+    flush_ms: float | None = 250.0
+    settle_ms: float = 60_000.0
+    queue_length_max: int = QUEUE_LENGTH_MAX
+    timing: OverlayTiming | None = None
+    command_delay_ms: Callable[[Command], float] = field(default=lambda _: 0.0)
+
+
+class VirtualOverlay:
+    """Brokers, links, clients, telemetry and ledger on one virtual clock.
+
+    ``workload`` None leaves all clients to the caller, through ``overlay``. ``telemetry_sink`` replaces the one in
+    memory, ``telemetry``, which then stays empty.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        workload: WorkloadSettings | None = None,
+        settings: VirtualSettings | None = None,
+        telemetry_sink: TelemetrySink | None = None,
+    ) -> None:
+        self.settings = settings or VirtualSettings()
+        rng = random.Random(self.settings.seed)
+        self.env = simpy.Environment(initial_time=self.settings.start_ms)
+        self.ledger = Ledger(self.settings.settle_ms)
+        self.overlay = EmulatedOverlay(
+            self.env,
+            inventory,
+            self.settings.timing or inventory_timing(inventory, CONTROL_SERVICE_MS),
+            self.ledger,
+            queue_length_max=self.settings.queue_length_max,
+            cells_kept_s=CELLS_KEPT_S,
+        )
+        self.telemetry = MemoryTelemetry()
+        self._results = MemoryResults()
+        self._clients = MemoryClients()
+        rates_per_s = {Role.PUBLISHER: workload.notifications_per_s if workload else 0.0}
+        self.overlay.listeners.append(ReportForwarder(self.overlay, self._results, self._clients, rates_per_s))
+        self.workload = StockWorkload(self.overlay, workload, rng) if workload else None
+        flush_ms = self.settings.flush_ms
+        self.emitter = TelemetryEmitter(self.overlay, telemetry_sink or self.telemetry, flush_ms or 1.0, rng)
+        if flush_ms is not None:
+            self.emitter.start()
+        if self.workload:
+            self.workload.start()
+
+    @property
+    def now_ms(self) -> float:
+        """The virtual time."""
+        return float(self.env.now)
+
+    @property
+    def cores(self) -> Mapping[str, BrokerCore]:
+        """The brokers' cores by name."""
+        return {name: broker.core for name, broker in self.overlay.brokers.items()}
+
+    @property
+    def results(self) -> MemoryResults:
+        """What brokers have answered."""
+        return self._results
+
+    @property
+    def clients(self) -> MemoryClients:
+        """Who is connected."""
+        return self._clients
+
+    def send_command(self, command: Command) -> None:
+        """Send a command; it is in its broker's queue after ``command_delay_ms``, so commands may overtake."""
+        delay_ms = self.settings.command_delay_ms(command)
+        self.env.timeout(delay_ms).callbacks.append(lambda _: self.overlay.obey(command))
+
+    def step(self) -> bool:
+        """Advance to the next event; tell whether there was one."""
+        if self.env.peek() == float("inf"):
+            return False
+        self.env.step()
+        return True
+
+    def run_until(self, time_ms: float) -> None:
+        """Advance the clock to this time, second by second, settling the ledger on the way."""
+        while self.env.now < time_ms:
+            self.env.run(until=min(self.env.now + SECOND_MS, time_ms))
+            self.ledger.settle(self.env.now)
+
+    def run_for(self, duration_ms: float) -> None:
+        """Advance the clock by this time."""
+        self.run_until(self.env.now + duration_ms)
+
+    def finish(self, drain_ms_max: float = 60_000.0) -> LedgerSnapshot:
+        """Stop the workload, run until the model is quiet, flush all telemetry and return the final account.
+
+        The account is not final when the model has not become quiet within ``drain_ms_max``, as while a transition
+        that nobody drives holds deliveries back.
+        """
+        if self.workload:
+            self.workload.stop()
+        end_ms = self.env.now + drain_ms_max
+        while not self.overlay.is_quiet and self.env.now < end_ms:
+            self.run_for(DRAIN_STEP_MS)
+        self.emitter.flush_all()
+        return self.ledger.close() if self.overlay.is_quiet else self.ledger.snapshot()

@@ -1,0 +1,75 @@
+"""The emulator on the wall clock, with its ports in memory: same model, a status file, an account at the end."""
+
+import json
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from producers.emulator_ports import MemoryClients, MemoryCommands, MemoryResults, MemoryTelemetry
+from producers.emulator_settings import EmulatorSettings, WorkloadSettings
+from producers.place_overlay import place_overlay
+from producers.run_emulator import WallClockEmulator, run_emulator
+from schemas.command import Command, CommandPhase, Outcome
+
+INVENTORY = place_overlay(8, 4, random.Random(1))
+WORKLOAD = WorkloadSettings(publisher_count=10, interested_broker_count=3, lifetime_s_mean=2.0)
+
+
+class MemoryEmulatorPorts(MemoryTelemetry, MemoryResults, MemoryClients, MemoryCommands):
+    """All ports in memory."""
+
+    def __init__(self) -> None:
+        for each in (MemoryTelemetry, MemoryResults, MemoryClients, MemoryCommands):
+            each.__init__(self)  # type: ignore[arg-type]
+
+
+def settings(tmp_path: Path) -> EmulatorSettings:
+    return EmulatorSettings(
+        "nowhere:1", tmp_path / "inventory.json", status_file=tmp_path / "run" / "emulator.json", workload=WORKLOAD
+    )
+
+
+def test_wall_clock_run_is_clean_and_drains(tmp_path: Path) -> None:
+    """Two seconds of real traffic end with everything delivered, in real epoch time, and commands are answered."""
+    ports = MemoryEmulatorPorts()
+    emulator = WallClockEmulator(settings(tmp_path), INVENTORY, ports)
+    ports.waiting.append(Command("plan", CommandPhase.ABORT, INVENTORY.brokers[0], 0, 1))
+    ports.waiting.append(Command("plan", CommandPhase.ABORT, "stranger", 0, 1))
+    stop = threading.Event()
+    timer = threading.Timer(2.0, stop.set)
+    timer.start()
+    before_ms = time.time() * 1_000
+    emulator.run(stop)
+    account = emulator.finish({"records_unsent": 0})
+    assert account.final
+    assert account.is_clean
+    assert account.delivered > 10
+    assert [result.outcome for result in ports.results] == [Outcome.ABORTED]
+    assert all(before_ms - 5_000 < batch.time_ms <= time.time() * 1_000 + 5_000 for batch in ports.batches)
+    assert {batch.broker for batch in ports.batches} == set(INVENTORY.brokers)
+
+
+def test_status_is_written_whole(tmp_path: Path) -> None:
+    """The last status holds the final account and nothing half-written lies beside it."""
+    emulator = WallClockEmulator(settings(tmp_path), INVENTORY, MemoryEmulatorPorts())
+    stop = threading.Event()
+    stop.set()
+    emulator.run(stop)
+    account = emulator.finish({"records_unsent": 0})
+    status = json.loads((tmp_path / "run" / "emulator.json").read_text())
+    assert status["phase"] == "ended"
+    assert status["ledger"]["published"] == account.published
+    assert status["ledger"]["final"] is True
+    assert status["brokers_by_epoch"] == {"0": 8}
+    assert status["records_unsent"] == 0
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["emulator.json"]
+
+
+def test_wrong_settings_stop_the_start(tmp_path: Path) -> None:
+    """Before anything is opened, all faults are told."""
+    wrong = EmulatorSettings("", tmp_path / "inventory.json", queue_length_max=0)
+    with pytest.raises(ValueError, match=r"queue_length_max is 0.*bootstrap is empty"):
+        run_emulator(wrong, threading.Event())
