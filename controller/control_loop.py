@@ -68,7 +68,19 @@ class ControlLoop:
         self._is_changed = False
         self._log: PlanLog | None = None
         self._runner: PlanRunner | None = None
+        self._is_winding_down = False
         self.status = LoopStatus(inventory, settings.planner, settings.dry_run)
+
+    def wind_down(self) -> None:
+        """Begin nothing new from now on; a plan under way goes on, so keep stepping while ``is_transition_running``."""
+        self._is_winding_down = True
+
+    @property
+    def is_transition_running(self) -> bool:
+        """Tell whether brokers are between two configurations because of a plan of ours."""
+        if self._log is None or self._runner is None or self._settings.dry_run:
+            return False
+        return self._runner.is_busy or self._log.moving is not None
 
     def step(self, now_ms: int) -> bool:
         """Do what is to be done now; return True when the next step should follow at once.
@@ -83,9 +95,11 @@ class ControlLoop:
         if not self._settings.dry_run:
             self._runner.advance(now_ms)
         self._read_windows(self._log, now_ms)
-        if not self._settings.dry_run:
-            self._verify(self._log, self._runner, now_ms)
-        has_begun = self._decide(self._log, self._runner, now_ms)
+        has_begun = False
+        if not self._is_winding_down:
+            if not self._settings.dry_run:
+                self._verify(self._log, self._runner, now_ms)
+            has_begun = self._decide(self._log, self._runner, now_ms)
         self._show(self._log, now_ms)
         return has_begun
 

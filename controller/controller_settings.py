@@ -69,6 +69,8 @@ class ControllerSettings:
     ``verify_ms_max``: after so long without them the plan is closed unverified. Default 2 minutes.
     ``horizon_hops``, ``degree_max`` (None takes the inventory's cap), ``proposals_max``: see PlannerSettings.
     ``lookback_ms``: how much of the state topics a restarted controller reads again. Default 5 minutes.
+    ``stop_ms_max``: how long a controller that is told to stop goes on with the transition under way. Default 15 s, in
+    which a transition is over unless a broker is ill.
     ``tick_ms``: pace of the loop. Default 100 ms, small against any window.
     ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its pace, default 1 s.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape; None opens no port, the default host is this one.
@@ -88,6 +90,7 @@ class ControllerSettings:
     verify_windows: int = 2
     verify_ms_max: int = 2 * MINUTE_MS
     lookback_ms: int = 5 * MINUTE_MS
+    stop_ms_max: int = 15_000
     tick_ms: int = 100
     status_file: Path | None = None
     status_ms: int = 1000
@@ -110,6 +113,7 @@ class ControllerSettings:
             "verify_windows": 1,
             "verify_ms_max": 1,
             "lookback_ms": 0,
+            "stop_ms_max": 0,
             "tick_ms": 1,
             "status_ms": 1,
         }

@@ -30,7 +30,9 @@ class ControllerSettingsError(ValueError):
 
 
 def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
-    """Run the control loop until ``stop`` is set.
+    """Run the control loop until ``stop`` is set, then until the transition under way is over, within a bound.
+
+    A transition that is not over by ``settings.stop_ms_max`` is taken up by the next controller.
 
     Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read, OSError
     when the metrics port is in use and NotATreeError when the stored plans belong to another inventory. Kafka or Valkey
@@ -51,6 +53,12 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
                 follows_at_once = loop.step(_now_ms())
             if not follows_at_once:
                 stop.wait(settings.tick_ms / 1000)
+        loop.wind_down()
+        deadline_ms = _now_ms() + settings.stop_ms_max
+        while loop.is_transition_running and _now_ms() < deadline_ms:
+            loop.step(_now_ms())
+            time.sleep(settings.tick_ms / 1000)
+        loop.step(_now_ms())
     finally:
         links.close()
 

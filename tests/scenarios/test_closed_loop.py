@@ -64,6 +64,18 @@ def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
     assert_account_is_clean(loop)
 
 
+def test_a_controller_that_is_told_to_stop_finishes_what_it_began() -> None:
+    """Winding down ends the transition under way and begins no other."""
+    loop = small_overlay(1)
+    while not loop.loop.is_transition_running:
+        loop.step()
+    loop.loop.wind_down()
+    loop.run_for(40_000)
+    assert not loop.loop.is_transition_running
+    assert [plan.phase for plan in loop.plans] == [PlanPhase.VERIFYING]
+    assert_account_is_clean(loop)
+
+
 def test_the_same_seed_gives_the_same_plans() -> None:
     """Two runs of one seed decide alike to the byte."""
 
