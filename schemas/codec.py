@@ -6,6 +6,7 @@ Written is ``00`` + 4-byte big-endian schema id + body. Read are that and the si
 
 import io
 import struct
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
@@ -21,6 +22,9 @@ SINGLE_OBJECT_HEADER_BYTES = 10
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
+_wire_ids: dict[int, int] = {}  # Empty unless a registry is used.
+
+
 class UndecodableRecordError(ValueError):
     """The bytes are not a record of the type asked for; the message says why."""
 
@@ -29,10 +33,32 @@ def encode(record: msgspec.Struct) -> bytes:
     """Return the record in Confluent framing with the newest schema of its type."""
     schema = latest_schema(type(record).__name__)
     buffer = io.BytesIO()
-    buffer.write(CONFLUENT_MAGIC)
-    buffer.write(struct.pack(">I", schema.schema_id))
+    buffer.write(header(schema.record))
     schemaless_writer(buffer, schema.parsed, msgspec.to_builtins(record, builtin_types=(bytes,)))
     return buffer.getvalue()
+
+
+def header(record: str) -> bytes:
+    """Return the Confluent framing that every record of this name starts with: magic byte and schema id."""
+    return CONFLUENT_MAGIC + struct.pack(">I", accepted_ids(latest_schema(record).schema_id)[0])
+
+
+def use_wire_ids(wire_ids: Mapping[int, int]) -> None:
+    """Write and read with the ids that a registry gave to our schemas, fixed id -> its id; an empty mapping undoes it.
+
+    Call it once, before the first record, in each process (:mod:`schemas.remote_registry`). Fixed ids are still read
+    where the registry gave them to none of our schemas.
+    """
+    _wire_ids.clear()
+    _wire_ids.update(wire_ids)
+
+
+def accepted_ids(schema_id: int) -> tuple[int, ...]:
+    """Return the ids in the framing that mean this schema; the first is the one that is written."""
+    if schema_id not in _wire_ids:
+        return (schema_id,)
+    taken = schema_id in _wire_ids.values()
+    return (_wire_ids[schema_id],) if taken else (_wire_ids[schema_id], schema_id)
 
 
 def decode(value: bytes | None, record_type: type[Record]) -> Record:
@@ -67,7 +93,9 @@ def decode(value: bytes | None, record_type: type[Record]) -> Record:
 def _writer_schema(value: bytes) -> tuple[Schema, int]:
     try:
         if value[:1] == CONFLUENT_MAGIC and len(value) >= CONFLUENT_HEADER_BYTES:
-            return schema_by_id(struct.unpack(">I", value[1:5])[0]), CONFLUENT_HEADER_BYTES
+            framed_id = struct.unpack(">I", value[1:5])[0]
+            fixed_ids = {wire_id: schema_id for schema_id, wire_id in _wire_ids.items()}
+            return schema_by_id(fixed_ids.get(framed_id, framed_id)), CONFLUENT_HEADER_BYTES
         if value[:2] == SINGLE_OBJECT_MAGIC and len(value) >= SINGLE_OBJECT_HEADER_BYTES:
             return schema_by_fingerprint(value[2:10]), SINGLE_OBJECT_HEADER_BYTES
     except KeyError as error:

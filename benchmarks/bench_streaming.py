@@ -1,0 +1,369 @@
+"""Telemetry cells per second from Kafka to state in Kafka: the Spark job, and the same work by a plain Python loop.
+
+``python -m benchmarks.bench_streaming [--cells N] [--json FILE]``. A real Kafka is filled with N Delivery cells of 100
+brokers x 50 publishers, one cell a second each, 50 in a TelemetryBatch. Then the whole job catches up: Kafka -> Spark
+(local[2]) -> state rows and markers in Kafka; then a loop of confluent-kafka, fastavro and dicts does the same. Both
+must write the same rows byte for byte, account for every cell, and drop none as late. Steady is the rate over the last
+60 % of the cells, by the Kafka timestamps of the windows' markers. Each program runs in a process of its own.
+"""
+
+import argparse
+import io
+import multiprocessing
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
+from fastavro import schemaless_reader
+
+from benchmarks.measured_figures import Figure, run_facts, write_figures
+from infra.create_topics import create_topics
+from infra.kafka_server import start_kafka
+from infra.spark_session import JAVA_OPTIONS, build_spark_session
+from schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
+from schemas.registry import latest_schema
+from schemas.state import WindowClosed
+from schemas.telemetry import Delivery, TelemetryBatch
+from schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS, Topic, topic_name
+from streaming.build_rows import state_key, window_key
+from streaming.reference_aggregator import ReferenceAggregator
+from streaming.run_job import JobStatus, run_job
+from streaming.streaming_settings import SPARK_SETTINGS, StreamingSettings
+
+BROKERS, PUBLISHERS, CELLS_PER_RECORD = 100, 50, 50
+NOTIFICATIONS_PER_S = 20
+BEGIN_S = 1_700_000_000
+WINDOW_MS = 5_000
+CLOSING_MS = 120_000  # A last heartbeat of every broker this much later closes every window.
+SEED = 11
+JOB, LOOP = "spark", "plain"
+DRIVER_MEMORY_MB = 2_048
+STEADY_SHARE = 0.6
+BURST_MS = 400  # Markers closer than this belong to one micro-batch.
+WAIT_S_MAX = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one program wrote: a digest for each key, cells in all, and when each window was closed."""
+
+    digests: dict[bytes, bytes]
+    cells: int
+    closed: list[tuple[int, int]]  # Kafka timestamp of the marker in ms, cells of the window
+    late_rows: int
+
+
+def telemetry(cells: int) -> int:
+    """Return how many seconds of telemetry hold at least this many cells."""
+    return -(-cells // (BROKERS * PUBLISHERS))
+
+
+def broker_name(number: int) -> str:
+    return f"broker-{number:03d}"
+
+
+def generate(bootstrap: str, seconds: int) -> None:
+    """Write the telemetry; masks are sparse, so that a wrong merge shows."""
+    rng = random.Random(SEED)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 50, "compression.type": "lz4", "batch.size": 1 << 20}
+    )
+    topic = topic_name(TELEMETRY)
+
+    def send(batch: TelemetryBatch) -> None:
+        while True:
+            try:
+                producer.produce(topic, encode(batch), key=batch.broker)
+                return
+            except BufferError:
+                producer.poll(0.1)
+
+    for second in range(seconds):
+        first = second * NOTIFICATIONS_PER_S
+        for broker in range(BROKERS):
+            deliveries = tuple(
+                Delivery(f"publisher-{p:02d}", first // 64, BEGIN_S + second, 1 << rng.randrange(63), 1, 200)
+                for p in range(PUBLISHERS)
+            )
+            time_ms = (BEGIN_S + second) * 1_000 + 900 + broker // 2
+            send(TelemetryBatch(broker_name(broker), BEGIN_S * 1_000, second, time_ms, 1, deliveries))
+        producer.poll(0)
+    for broker in range(BROKERS):
+        time_ms = (BEGIN_S + seconds) * 1_000 + CLOSING_MS
+        send(TelemetryBatch(broker_name(broker), BEGIN_S * 1_000, seconds, time_ms, 1))
+    if producer.flush(60):
+        raise RuntimeError("Kafka did not take all telemetry within 60 s")
+
+
+def run_spark(bootstrap: str, seconds: int, directory: Path, records_per_trigger_max: int) -> dict[str, Any]:
+    """Run the whole job until the last window is closed; return how long, the status and the peak of the JVM."""
+    begin = time.monotonic()
+    options = f"{SPARK_SETTINGS['spark.driver.extraJavaOptions']} {JAVA_OPTIONS}"
+    spark = build_spark_session(
+        "bench-streaming",
+        run_dir=directory,
+        driver_memory_mb=DRIVER_MEMORY_MB,
+        extra={**SPARK_SETTINGS, "spark.driver.extraJavaOptions": options},
+    )
+    settings = StreamingSettings(
+        bootstrap,
+        directory / "checkpoint",
+        namespace=JOB,
+        window_ms=WINDOW_MS,
+        trigger_ms=0,
+        records_per_trigger_max=records_per_trigger_max,
+        future_ms_max=None,
+        past_ms_max=None,
+        telemetry_topic=topic_name(TELEMETRY),
+    )
+    stop, windows = threading.Event(), -(-seconds * 1_000 // WINDOW_MS)
+    results: list[JobStatus] = []
+    ready = time.monotonic()
+    job = threading.Thread(target=lambda: results.append(run_job(spark, settings, stop)))
+    job.start()
+    deadline = time.monotonic() + WAIT_S_MAX
+    while job.is_alive() and time.monotonic() < deadline and not _all_closed(bootstrap, windows):
+        time.sleep(0.2)
+    ended = time.monotonic()
+    jvm = next(child for child in psutil.Process().children(recursive=True) if "java" in child.name())
+    java_mb = _peak_mb_of(jvm)
+    stop.set()
+    job.join(60)
+    spark.stop()
+    if not results:
+        raise RuntimeError("the job ended with an error, see above")
+    return {
+        "start_s": ready - begin,
+        "total_s": ended - ready,
+        "late_rows": results[0].late_rows,
+        "dead_letters": results[0].dead_letters,
+        "peak_mb": {"spark driver (Python)": _peak_mb(), "spark (Java)": java_mb},
+    }
+
+
+def run_loop(bootstrap: str, seconds: int) -> dict[str, Any]:
+    """Do the same with one consumer, fastavro, dicts and one producer."""
+    begin = time.monotonic()
+    schema = latest_schema("TelemetryBatch").parsed
+    aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=2_000)
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "plain", "auto.offset.reset": "earliest", "log_level": 3}
+    )
+    topic = topic_name(TELEMETRY)
+    partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    latest = dict.fromkeys(partitions, 0)  # Partitions are read unevenly: a window closes behind the slowest.
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "compression.type": "lz4",
+            "batch.size": 1 << 20,
+            "queue.buffering.max.messages": 1_000_000,
+            "delivery.report.only.error": True,
+        }
+    )
+    windows = written = 0
+    while windows < -(-seconds * 1_000 // WINDOW_MS):
+        for message in consumer.consume(1_000, timeout=1.0):
+            value, partition = message.value(), message.partition()
+            if message.error() or value is None or partition is None:
+                raise RuntimeError(f"reading failed: {message.error()}")
+            batch = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), schema)
+            latest[partition] = max(latest[partition], batch["time_ms"])
+            aggregator.take(batch)
+        closed = aggregator.advance(min(latest.values()))
+        for window in closed:
+            for row in window.rows:
+                key = state_key(row.window_start_ms, row.kind, row.entity)
+                producer.produce(topic_name(STATE, LOOP), encode(row), key=key)
+            written += len(window.rows)
+            producer.flush(60)
+            marker = window.marker
+            producer.produce(topic_name(WINDOWS, LOOP), encode(marker), key=window_key(marker.window_start_ms))
+        windows += len(closed)
+    producer.flush(60)
+    consumer.close()
+    return {
+        "total_s": time.monotonic() - begin,
+        "late_rows": aggregator.late_rows,
+        "peak_mb": {"plain loop": _peak_mb()},
+    }
+
+
+def read_outcome(bootstrap: str, namespace: str) -> Outcome:
+    """Read back what a program wrote; the newest value of a key counts."""
+    schema = latest_schema("StateRow").parsed
+    digests: dict[bytes, bytes] = {}
+    cells: dict[bytes, tuple[int, int]] = {}
+    for key, value, _ in _read(bootstrap, topic_name(STATE, namespace)):
+        digests[key] = blake2b(value, digest_size=12).digest()
+        if b"/delivery/" in key:
+            row = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), schema)
+            cells[key] = (row["window_start_ms"], row["delivery"]["local_deliveries"])
+    of_window: dict[int, int] = {}
+    for start_ms, count in cells.values():
+        of_window[start_ms] = of_window.get(start_ms, 0) + count
+    markers: dict[bytes, tuple[WindowClosed, int]] = {}
+    for key, value, time_ms in _read(bootstrap, topic_name(WINDOWS, namespace)):
+        markers[key] = decode(value, WindowClosed), time_ms
+    rows = sum(sum(marker.row_counts.values()) for marker, _ in markers.values())
+    if rows != len(digests):
+        raise RuntimeError(f"{namespace}: the markers announce {rows} rows, {len(digests)} are there")
+    closed = sorted((time_ms, of_window.get(marker.window_start_ms, 0)) for marker, time_ms in markers.values())
+    late = sum(marker.late_rows for marker, _ in markers.values())
+    return Outcome(digests, sum(of_window.values()), closed, late)
+
+
+def steady_cells_per_s(outcome: Outcome) -> float:
+    """Return the rate from the end of the micro-batch that passed 40 % of the cells to the end."""
+    done = last = 0
+    for position, (time_ms, cells) in enumerate(outcome.closed):
+        done, last = done + cells, time_ms
+        following = outcome.closed[position + 1][0] if position + 1 < len(outcome.closed) else time_ms
+        if done >= (1 - STEADY_SHARE) * outcome.cells and following - time_ms > BURST_MS:
+            break
+    spent_ms = outcome.closed[-1][0] - last
+    return (outcome.cells - done) / spent_ms * 1_000 if spent_ms else float("nan")
+
+
+def _all_closed(bootstrap: str, windows: int) -> bool:
+    return _count(bootstrap, topic_name(WINDOWS, JOB)) >= windows
+
+
+def _count(bootstrap: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "count", "log_level": 3})
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        return high - low
+    finally:
+        consumer.close()
+
+
+def _read(bootstrap: str, topic: str) -> list[tuple[bytes, bytes, int]]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "read", "log_level": 3})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    _, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    found: list[tuple[bytes, bytes, int]] = []
+    while len(found) < high:
+        for message in consumer.consume(5_000, timeout=5.0):
+            kind, time_ms = message.timestamp()
+            key, value = message.key(), message.value()
+            if message.error() or key is None or value is None or kind == TIMESTAMP_NOT_AVAILABLE:
+                raise RuntimeError(f"reading {topic} failed: {message.error()}")
+            found.append((key if isinstance(key, bytes) else key.encode(), value, time_ms))
+    consumer.close()
+    return found
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
+
+
+def _peak_mb_of(process: psutil.Process) -> float:
+    status = (Path("/proc") / str(process.pid) / "status").read_text(encoding="utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1_024
+
+
+def _apart(program: Callable[..., Any], *arguments: object) -> Any:
+    """Run a program in a fresh process, so that its memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(program, arguments)
+
+
+def _figures(facts: dict[str, dict[str, Any]], outcomes: dict[str, Outcome], kafka_mb: float) -> list[Figure]:
+    where: dict[str, str | int | float] = {"brokers": BROKERS, "publishers": PUBLISHERS, "cells": outcomes[JOB].cells}
+    figures = []
+    steady = {name: steady_cells_per_s(outcome) for name, outcome in outcomes.items()}
+    for name, outcome in outcomes.items():
+        by = where | {"by": name}
+        figures += [
+            Figure("steady_cells_per_s", by, round(steady[name]), "1/s"),
+            Figure("total_s", by, round(facts[name]["total_s"], 2), "s"),
+            Figure("whole_run_cells_per_s", by, round(outcome.cells / facts[name]["total_s"]), "1/s"),
+            Figure("late_rows", by, facts[name]["late_rows"], "rows"),
+            Figure("state_rows", by, len(outcome.digests), "rows"),
+        ]
+        peaks = facts[name]["peak_mb"]
+        figures += [
+            Figure("peak_rss_mb", by | {"process": process}, round(peak), "MB") for process, peak in peaks.items()
+        ]
+    figures.append(Figure("peak_rss_mb", where | {"by": "both", "process": "kafka (Java)"}, round(kafka_mb), "MB"))
+    figures.append(Figure("session_start_s", where | {"by": JOB}, round(facts[JOB]["start_s"], 2), "s"))
+    figures.append(Figure("steady_ratio", where, round(steady[JOB] / steady[LOOP], 2), "spark / plain"))
+    return figures
+
+
+def _verify(facts: dict[str, dict[str, Any]], outcomes: dict[str, Outcome], cells: int) -> list[str]:
+    faults = []
+    for name, outcome in outcomes.items():
+        if outcome.cells != cells:
+            faults.append(f"{name} accounts for {outcome.cells} of {cells} cells")
+        if facts[name]["late_rows"] or outcome.late_rows:
+            faults.append(f"{name} dropped {facts[name]['late_rows']} rows as late")
+    if facts[JOB]["dead_letters"]:
+        faults.append(f"{facts[JOB]['dead_letters']} records became dead letters")
+    different = [key for key, digest in outcomes[JOB].digests.items() if outcomes[LOOP].digests.get(key) != digest]
+    if different or len(outcomes[JOB].digests) != len(outcomes[LOOP].digests):
+        faults.append(f"{len(different)} rows differ between spark and plain, for example {different[:2]}")
+    return faults
+
+
+def measure(cells: int, records_per_trigger_max: int, directory: Path) -> tuple[list[Figure], list[str]]:
+    """Fill Kafka, run both programs, compare; return the figures and what is wrong."""
+    seconds = telemetry(cells)
+    cells = seconds * BROKERS * PUBLISHERS
+    with start_kafka(directory) as kafka:
+        bootstrap = kafka.bootstrap
+        create_topics(bootstrap, [TELEMETRY])
+        written: tuple[Topic, ...] = (STATE, WINDOWS, DEAD_LETTERS)
+        for namespace in (JOB, LOOP):
+            create_topics(bootstrap, written, namespace)
+        print(f"writing {cells:,} cells into Kafka")
+        _apart(generate, bootstrap, seconds)
+        print("the Spark job catches up")
+        facts = {JOB: _apart(run_spark, bootstrap, seconds, directory, records_per_trigger_max)}
+        print("the plain loop catches up")
+        facts[LOOP] = _apart(run_loop, bootstrap, seconds)
+        java = [child for child in psutil.Process().children(recursive=True) if "java" in child.name()]
+        kafka_mb = max(_peak_mb_of(child) for child in java)
+        outcomes = {name: read_outcome(bootstrap, name) for name in (JOB, LOOP)}
+    return _figures(facts, outcomes, kafka_mb), _verify(facts, outcomes, cells)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cells", type=int, default=8_000_000, help="Delivery cells to read, at least 4 million")
+    parser.add_argument("--records-per-trigger", type=int, default=20_000, help="bound of one micro-batch")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    given = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="bench-streaming-"))
+    try:
+        figures, faults = measure(given.cells, given.records_per_trigger, directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    for figure in figures:
+        labels = " ".join(str(figure.where[label]) for label in ("by", "process") if label in figure.where)
+        print(f"{figure.name:24} {labels:32} {figure.value:>14,} {figure.unit}")
+    for fault in faults:
+        print(f"WRONG: {fault}")
+    if given.json is not None:
+        settings = {"cells": given.cells, "records_per_trigger_max": given.records_per_trigger, "window_ms": WINDOW_MS}
+        write_figures(given.json, run_facts(settings, SEED), figures)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Register our schemas at a Confluent-compatible schema registry, when one is named.
+
+In: REGRAFT_SCHEMA_REGISTRY_URL. Out: fixed id -> the registry's id, for ``schemas.codec.use_wire_ids``. By default no
+registry is needed: the ``.avsc`` files with their fixed ids are one. Plain REST over urllib; the only module of this
+package that opens a connection.
+"""
+
+import base64
+import json
+import os
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+
+from schemas.codec import use_wire_ids
+from schemas.registry import Schema, schema_by_id, schema_ids_of
+from schemas.topics import DEFAULT_NAMESPACE, TOPICS, topic_name
+
+URL_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_URL"
+TIMEOUT_S = 5.0
+TRIES = 3
+BACKOFF_S = 0.5
+ANSWER_BYTES_MAX = 1 << 20
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+class RegistryError(RuntimeError):
+    """The registry cannot be reached or refuses a schema; the message says which, and what to do."""
+
+
+def use_registry(environ: Mapping[str, str] = os.environ, namespace: str = DEFAULT_NAMESPACE) -> dict[int, int]:
+    """Make the codec use the registry's ids when a URL is set; return them, empty without one. Raises RegistryError."""
+    url = environ.get(URL_VARIABLE, "").strip()
+    wire_ids = register_schemas(url, namespace) if url else {}
+    use_wire_ids(wire_ids)
+    return wire_ids
+
+
+def register_schemas(
+    url: str,
+    namespace: str = DEFAULT_NAMESPACE,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    tries: int = TRIES,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[int, int]:
+    """Register every version of every topic's record, oldest first, and return fixed id -> the registry's id.
+
+    The subject is the topic's name with ``-value``, as Confluent's serialisers take it. Registering again returns the
+    same ids. User and password may stand in the URL. Raises RegistryError.
+    """
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise RegistryError(f"the schema registry {_shown(url)!r} is no http or https URL: correct {URL_VARIABLE}")
+    ids: dict[int, int] = {}
+    for topic in TOPICS:
+        subject = f"{topic_name(topic, namespace)}-value"
+        for schema_id in schema_ids_of(topic.record):
+            request = _request(url, subject, schema_by_id(schema_id))
+            ids[schema_id] = _registered_id(request, _shown(url), subject, timeout_s, tries, sleep)
+    return ids
+
+
+def _request(url: str, subject: str, schema: Schema) -> urllib.request.Request:
+    parts = urllib.parse.urlsplit(url)
+    address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+    headers = {"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE}
+    if parts.username is not None:
+        user = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    body = json.dumps({"schemaType": "AVRO", "schema": json.dumps(json.loads(schema.text))}).encode()
+    path = f"{address}/subjects/{urllib.parse.quote(subject, safe='')}/versions"
+    return urllib.request.Request(path, data=body, headers=headers, method="POST")
+
+
+def _registered_id(
+    request: urllib.request.Request,
+    shown_url: str,
+    subject: str,
+    timeout_s: float,
+    tries: int,
+    sleep: Callable[[float], None],
+) -> int:
+    """Ask until there is an answer; what the registry refuses (4xx) is not asked again."""
+    reason = ""
+    for attempt in range(tries):
+        if attempt:
+            sleep(BACKOFF_S * 2 ** (attempt - 1))
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+                return int(json.loads(answer.read(ANSWER_BYTES_MAX))["id"])
+        except urllib.error.HTTPError as error:
+            reason = f"{error.code} {error.read(ANSWER_BYTES_MAX).decode(errors='replace').strip() or error.reason}"
+            error.close()
+            if error.code < 500:
+                raise RegistryError(
+                    f"the schema registry {shown_url} refuses {subject}: {reason}: is the subject another program's?"
+                ) from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+    raise RegistryError(
+        f"the schema registry {shown_url} gave no id for {subject} in {tries} tries of {timeout_s:g} s ({reason}): "
+        f"start it, correct {URL_VARIABLE}, or unset it to use the fixed ids"
+    )
+
+
+def _shown(url: str) -> str:
+    """Return the URL without user and password."""
+    parts = urllib.parse.urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

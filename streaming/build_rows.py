@@ -1,0 +1,104 @@
+"""Rows and keys of windowed state, from figures that are already merged. Pure; no clock, no Kafka, no Spark.
+
+Shared by the Spark path (``close_windows``) and ``reference_aggregator``: names, keys and the formulas of rates and
+congestion. How figures are merged is not shared, so that one can check the other.
+"""
+
+from dataclasses import dataclass
+
+from schemas.state import Churn, Interest, LinkRtt, PublisherDelivery, QueueState, StateRow
+
+ROW_KINDS = ("interest", "delivery", "queue", "rtt", "churn")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A tumbling window of event time, in ms since 1970; the end is not in it."""
+
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpan:
+    """What one queue did between its first and last sample of a window, summed over the boots of its broker."""
+
+    messages_in: int
+    messages_out: int
+    notifications_out: int
+    bytes_in: int
+    bytes_out: int
+    busy_ms: int
+    span_ms: int
+    queue_length_last: int
+    queue_length_max: int
+
+
+def pair_entity(first: str, second: str) -> str:
+    """Return the name of a pair, for example publisher and broker, or a broker and its link's other end."""
+    return f"{first}|{second}"
+
+
+def state_key(window_start_ms: int, kind: str, entity: str) -> bytes:
+    """Return the Kafka key of a state row; a repeated write of a window has the same keys."""
+    return f"{window_start_ms}/{kind}/{entity}".encode()
+
+
+def window_key(window_start_ms: int) -> bytes:
+    """Return the Kafka key of a window's marker."""
+    return str(window_start_ms).encode()
+
+
+def interest_row(
+    window: Window, broker: str, notifications: int, peers: tuple[str, ...], common: tuple[int, ...]
+) -> StateRow:
+    """Return the row of one broker's common interest; peers with nothing in common are left out by the caller."""
+    body = Interest(broker, notifications, peers, common)
+    return StateRow(window.start_ms, window.end_ms, "interest", broker, interest=body)
+
+
+def delivery_row(window: Window, delivery: PublisherDelivery) -> StateRow:
+    """Return the row of what one broker published or delivered of one publisher."""
+    entity = pair_entity(delivery.publisher, delivery.broker)
+    return StateRow(window.start_ms, window.end_ms, "delivery", entity, delivery=delivery)
+
+
+def queue_row(window: Window, broker: str, peer: str, span: QueueSpan) -> StateRow:
+    """Return the row of one queue: rates per second of the span (0 for a single sample) and congestion.
+
+    Congestion is CE * queue length, CE = in / out (paper 004, Eq. 10); CE is 1 when nothing moved, and the divisor is
+    at least 1.
+    """
+    span_s = span.span_ms / 1_000
+    moved = span.messages_in or span.messages_out
+    congestion_estimate = span.messages_in / max(span.messages_out, 1) if moved else 1.0
+
+    def rate(amount: int) -> float:
+        return amount / span_s if span.span_ms else 0.0
+
+    body = QueueState(
+        broker=broker,
+        peer=peer,
+        messages_in_per_s=rate(span.messages_in),
+        messages_out_per_s=rate(span.messages_out),
+        notifications_out_per_s=rate(span.notifications_out),
+        bytes_in_per_s=rate(span.bytes_in),
+        bytes_out_per_s=rate(span.bytes_out),
+        busy_share=span.busy_ms / span.span_ms if span.span_ms else 0.0,
+        queue_length_last=span.queue_length_last,
+        queue_length_max=span.queue_length_max,
+        congestion=congestion_estimate * span.queue_length_last,
+        span_ms=span.span_ms,
+    )
+    return StateRow(window.start_ms, window.end_ms, "queue", pair_entity(broker, peer), queue=body)
+
+
+def rtt_row(window: Window, broker: str, peer: str, rtt_ms_min: float, rtt_ms_last: float) -> StateRow:
+    """Return the row of one link end's round-trip time."""
+    body = LinkRtt(broker, peer, rtt_ms_min, rtt_ms_last)
+    return StateRow(window.start_ms, window.end_ms, "rtt", pair_entity(broker, peer), rtt=body)
+
+
+def churn_row(window: Window, broker: str, changes: int, clients: int) -> StateRow:
+    """Return the row of the client changes that one broker reported."""
+    return StateRow(window.start_ms, window.end_ms, "churn", broker, churn=Churn(broker, changes, clients))

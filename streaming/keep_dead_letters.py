@@ -1,0 +1,101 @@
+"""Refused records -> the dead-letter topic, each at least once, read again only where there are some.
+
+The query itself counts refused records in each micro-batch (an observed metric costs nothing) and reports the offsets
+it covered. Only a range that holds some is read a second time, as a batch, by the same expressions. A second streaming
+query would decode all telemetry twice; dead rows carried through the aggregate would need an event time, and a record
+that cannot be decoded has none that neither moves the watermark nor is late. How far letters are kept is a small file
+beside the checkpoint, so that a crash between a batch and its letters loses none.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from pyspark.sql import Row, SparkSession
+
+from schemas.dead_letter import DeadLetter
+from streaming.open_checkpoint import write_atomically
+from streaming.read_telemetry import dead_letters
+from streaming.streaming_settings import QUERY_VERSION, StreamingSettings
+
+EARLIEST = -2
+LETTERS_AT_ONCE_MAX = 500
+VALUE_BYTES_MAX = 900_000  # Kafka's default bound of a record is 1 MiB; a letter also holds the reason.
+
+Offsets = dict[str, int]  # partition -> next offset
+
+
+class DeadLetterKeeper:
+    """Follows the query's offsets and keeps the refused records of each range."""
+
+    def __init__(
+        self, spark: SparkSession, settings: StreamingSettings, write: Callable[[Sequence[DeadLetter]], None]
+    ) -> None:
+        self._spark, self._settings, self._write = spark, settings, write
+        self._topic = settings.source_topic
+        self._file = settings.checkpoint_directory / f"dead_letters.v{QUERY_VERSION}.json"
+        self._position: Offsets | None = _read_position(self._file)
+
+    def keep(self, start: Offsets | None, end: Offsets, refused: int) -> int:
+        """Keep the letters up to ``end``; return how many. ``start`` is None for the first batch of a checkpoint.
+
+        ``refused`` is what the query counted between start and end; with 0 nothing is read.
+        """
+        begin = self._position or {}
+        known = begin == (start or {})
+        if end == begin:
+            return 0
+        kept = self._keep_range(begin, end) if refused or not known else 0
+        self._position = dict(end)
+        write_atomically(self._file, {"next_offsets": self._position})
+        return kept
+
+    def _keep_range(self, begin: Offsets, end: Offsets) -> int:
+        starting = {partition: begin.get(partition, EARLIEST) for partition in end}
+        records = (
+            self._spark.read.format("kafka")
+            .option("kafka.bootstrap.servers", self._settings.bootstrap)
+            .option("subscribe", self._topic)
+            .option("startingOffsets", json.dumps({self._topic: starting}))
+            .option("endingOffsets", json.dumps({self._topic: end}))
+            .load()
+        )
+        rows = dead_letters(records, self._settings).toLocalIterator()
+        kept = 0
+        while letters := [_letter(row) for row in islice(rows, LETTERS_AT_ONCE_MAX)]:
+            self._write(letters)
+            kept += len(letters)
+        return kept
+
+
+def offsets_of(reported: str, topic: str) -> Offsets | None:
+    """Return the offsets that a progress report holds for the topic, None before a query's first batch.
+
+    PySpark gives them as the JSON text of Spark, and a missing one as a text that is no object.
+    """
+    document = json.loads(reported) if reported.startswith("{") else {}
+    if topic not in document:
+        return None
+    return {str(partition): int(offset) for partition, offset in document[topic].items()}
+
+
+def _letter(row: Row) -> DeadLetter:
+    value, reason = bytes(row["value"]), row["reason"]
+    if len(value) > VALUE_BYTES_MAX:
+        reason = f"{reason} (the first {VALUE_BYTES_MAX} of {len(value)} bytes are kept)"
+    return DeadLetter(
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        reason=reason,
+        value=value[:VALUE_BYTES_MAX],
+        time_ms=row["time_ms"],
+    )
+
+
+def _read_position(file: Path) -> Offsets | None:
+    if not file.exists():
+        return None
+    found = json.loads(file.read_text(encoding="utf-8"))["next_offsets"]
+    return {str(partition): int(offset) for partition, offset in found.items()}

@@ -1,0 +1,59 @@
+"""Say whose checkpoint a directory is, before Spark touches it.
+
+Spark takes a checkpoint of another window length without a word and reads its state wrongly, so a small file beside
+the checkpoint names the query version and the settings that the state depends on.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from streaming.streaming_settings import QUERY_VERSION, StreamingSettings
+
+MARKER = "query.json"
+
+
+class CheckpointMismatchError(RuntimeError):
+    """The directory holds the checkpoint of another query; the message says of which, and what to do."""
+
+
+def open_checkpoint(settings: StreamingSettings) -> None:
+    """Mark a new checkpoint directory as this query's, or check that an old one is.
+
+    Raises CheckpointMismatchError for another version or other settings, and OSError where it cannot be written.
+    """
+    directory, marker = settings.checkpoint_directory, settings.checkpoint_directory / MARKER
+    wanted = _identity(settings)
+    if not marker.exists():
+        if directory.is_dir() and any(directory.iterdir()):
+            raise CheckpointMismatchError(
+                f"{directory} is not empty and has no {MARKER}, so it is not known whose checkpoint it is: "
+                "choose another checkpoint directory or empty it"
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomically(marker, wanted)
+        return
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointMismatchError(f"{marker} is not readable ({error}): empty {directory}") from error
+    differences = [
+        f"{name} {found.get(name)!r} instead of {value!r}" for name, value in wanted.items() if found.get(name) != value
+    ]
+    if differences:
+        raise CheckpointMismatchError(
+            f"the checkpoint in {directory} was written with {', '.join(differences)}: choose another checkpoint "
+            "directory, or empty this one to read the telemetry again from the start of its retention"
+        )
+
+
+def write_atomically(path: Path, document: dict[str, Any]) -> None:
+    """Replace a small JSON file so that a reader sees the old or the new content, never a part."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def _identity(settings: StreamingSettings) -> dict[str, Any]:
+    return {"query_version": QUERY_VERSION, "window_ms": settings.window_ms, "topic": settings.source_topic}

@@ -1,0 +1,261 @@
+"""The same state rows as the Spark job, in plain Python: what the job is held to, and what experiments on the virtual
+clock use.
+
+In: TelemetryBatch records as dicts, as fastavro reads them. Out: ``ReferenceWindow``. Only names, keys and the formulas
+of ``build_rows`` are shared with the Spark path; every aggregate here is a loop over a dict.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas.state import BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from streaming.build_rows import (
+    ROW_KINDS,
+    QueueSpan,
+    Window,
+    churn_row,
+    delivery_row,
+    interest_row,
+    queue_row,
+    rtt_row,
+)
+from streaming.streaming_settings import QUERY_VERSION, SECOND_MS
+
+Batch = Mapping[str, Any]
+Moment = tuple[int, int, int, int]  # boot, time_ms, sequence, place in the batch: the order of "last"
+
+COUNTERS = ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms")
+UNSIGNED = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceWindow:
+    """All rows of one window, in the order of the Spark job, and its marker."""
+
+    rows: tuple[StateRow, ...]
+    marker: WindowClosed
+
+
+@dataclass(slots=True)
+class _Queue:
+    last: Moment
+    length_last: int
+    length_max: int
+    boots: dict[int, tuple[list[int], list[int]]]  # boot -> least and greatest of time_ms and the counters
+
+
+@dataclass(slots=True)
+class _Cells:
+    """Everything open of one window."""
+
+    deliveries: dict[tuple[str, str, int, int], list[int]] = field(default_factory=dict)
+    queues: dict[tuple[str, str], _Queue] = field(default_factory=dict)
+    probes: dict[tuple[str, str], tuple[float, Moment, float]] = field(default_factory=dict)
+    changes: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
+    batches: dict[tuple[str, int], dict[int, tuple[int, int]]] = field(default_factory=dict)
+
+
+class ReferenceAggregator:
+    """Windows of telemetry by the watermark rule of the Spark job, or all at the end.
+
+    ``take`` batches in any order and as often as you like; ``advance`` moves the watermark to the latest event time
+    taken minus ``grace_ms`` and closes what it passed, as Spark does between two micro-batches.
+    """
+
+    def __init__(self, window_ms: int, grace_ms: int) -> None:
+        self._window_ms, self._grace_ms = window_ms, grace_ms
+        self._open: dict[int, _Cells] = {}
+        self._event_ms_max = 0
+        self._late_rows_untold = 0
+        self.watermark_ms = 0
+        self.late_rows = 0
+
+    def take(self, batch: Batch) -> None:
+        """Take one batch; the parts of it that belong to windows already closed are counted as late and dropped."""
+        own_ms = self._window_start(batch["time_ms"])
+        starts = {own_ms}
+        seconds_ms = self._window_ms // SECOND_MS
+        broker = batch["broker"]
+        window_second, cells = -1, {}
+        for delivery in batch["deliveries"]:
+            second = delivery["second"]
+            if second - second % seconds_ms != window_second:
+                window_second = second - second % seconds_ms
+                starts.add(window_second * SECOND_MS)
+                cells = self._cells(window_second * SECOND_MS).deliveries
+            key = (delivery["publisher"], broker, delivery["block"], second)
+            cell = cells.get(key)
+            if cell is None:
+                cells[key] = [delivery["mask"], delivery["local_deliveries"], delivery["bytes"]]
+            else:
+                cell[0] |= delivery["mask"]
+                cell[1] = max(cell[1], delivery["local_deliveries"])
+                cell[2] = max(cell[2], delivery["bytes"])
+        self._take_own(self._cells(own_ms), batch)
+        for start_ms in starts:
+            self._event_ms_max = max(self._event_ms_max, batch["time_ms"] if start_ms == own_ms else start_ms)
+            if self._is_closed(start_ms):
+                self.late_rows += 1
+                self._late_rows_untold += 1
+                self._open.pop(start_ms, None)
+
+    def advance(self, event_ms: int | None = None) -> list[ReferenceWindow]:
+        """Move the watermark and return the windows it has passed, ascending.
+
+        ``event_ms`` replaces the latest event time taken, for a reader that knows how far its slowest partition is.
+        """
+        latest_ms = self._event_ms_max if event_ms is None else event_ms
+        self.watermark_ms = max(self.watermark_ms, latest_ms - self._grace_ms)
+        return self._close(start_ms for start_ms in sorted(self._open) if self._is_closed(start_ms))
+
+    def finish(self) -> list[ReferenceWindow]:
+        """Return all windows that are still open, ascending."""
+        return self._close(sorted(self._open))
+
+    def _window_start(self, time_ms: int) -> int:
+        return time_ms - time_ms % self._window_ms
+
+    def _is_closed(self, start_ms: int) -> bool:
+        return start_ms + self._window_ms <= self.watermark_ms
+
+    def _cells(self, start_ms: int) -> _Cells:
+        cells = self._open.get(start_ms)
+        if cells is None:
+            cells = self._open[start_ms] = _Cells()
+        return cells
+
+    def _take_own(self, cells: _Cells, batch: Batch) -> None:
+        """Take what stands at the batch's own time."""
+        broker, boot, sequence, time_ms = batch["broker"], batch["boot"], batch["sequence"], batch["time_ms"]
+        seen = cells.batches.setdefault((broker, boot), {})
+        least, greatest = seen.get(sequence, (batch["epoch"], batch["epoch"]))
+        seen[sequence] = (min(least, batch["epoch"]), max(greatest, batch["epoch"]))
+        for place, sample in enumerate(batch["queues"]):
+            _take_sample(cells.queues, (broker, sample["peer"]), sample, (boot, time_ms, sequence, place))
+        for place, probe in enumerate(batch["probes"]):
+            moment, rtt_ms = (boot, time_ms, sequence, place), probe["rtt_ms"]
+            lowest, last, rtt_ms_last = cells.probes.get((broker, probe["peer"]), (rtt_ms, moment, rtt_ms))
+            if moment >= last:
+                last, rtt_ms_last = moment, rtt_ms
+            cells.probes[broker, probe["peer"]] = (min(lowest, rtt_ms), last, rtt_ms_last)
+        for change in batch["clients"]:
+            cells.changes.setdefault(broker, set()).add((change["client"], change["sequence"]))
+
+    def _close(self, starts: Iterable[int]) -> list[ReferenceWindow]:
+        closed = []
+        for start_ms in list(starts):
+            late_rows, self._late_rows_untold = self._late_rows_untold, 0
+            window = Window(start_ms, start_ms + self._window_ms)
+            closed.append(_window_of(window, self._open.pop(start_ms), late_rows))
+        return closed
+
+
+def _take_sample(
+    queues: dict[tuple[str, str], _Queue], name: tuple[str, str], sample: Mapping[str, int], moment: Moment
+) -> None:
+    figures = [moment[1], *(sample[counter] for counter in COUNTERS)]
+    queue = queues.get(name)
+    if queue is None:
+        queue = queues[name] = _Queue(moment, sample["queue_length"], sample["queue_length_max"], {})
+    if moment >= queue.last:
+        queue.last, queue.length_last = moment, sample["queue_length"]
+    queue.length_max = max(queue.length_max, sample["queue_length_max"])
+    least, greatest = queue.boots.get(moment[0], (figures, figures))
+    queue.boots[moment[0]] = (
+        [min(pair) for pair in zip(least, figures, strict=True)],
+        [max(pair) for pair in zip(greatest, figures, strict=True)],
+    )
+
+
+def _window_of(window: Window, cells: _Cells, late_rows: int) -> ReferenceWindow:
+    masks: dict[tuple[str, str], dict[int, int]] = {}
+    sums: dict[tuple[str, str], list[int]] = {}
+    for (publisher, broker, block, _second), (mask, local, size) in cells.deliveries.items():
+        blocks = masks.setdefault((publisher, broker), {})
+        blocks[block] = blocks.get(block, 0) | mask
+        total = sums.setdefault((publisher, broker), [0, 0])
+        total[0] += local
+        total[1] += size
+    interest = _interest(window, masks)
+    deliveries = [_delivery(window, name, masks[name], sums[name]) for name in sorted(masks)]
+    queues = [_queue(window, name, cells.queues[name]) for name in sorted(cells.queues)]
+    rtts = [rtt_row(window, *name, cells.probes[name][0], cells.probes[name][2]) for name in sorted(cells.probes)]
+    churn = [
+        churn_row(window, broker, len(changes), len({client for client, _ in changes}))
+        for broker, changes in sorted(cells.changes.items())
+    ]
+    kinds = (interest, deliveries, queues, rtts, churn)
+    marker = WindowClosed(
+        window_start_ms=window.start_ms,
+        window_end_ms=window.end_ms,
+        query_version=QUERY_VERSION,
+        row_counts={kind: len(rows) for kind, rows in zip(ROW_KINDS, kinds, strict=True)},
+        brokers=tuple(_completeness(*name, cells.batches[name]) for name in sorted(cells.batches)),
+        late_rows=late_rows,
+    )
+    return ReferenceWindow(tuple(row for rows in kinds for row in rows), marker)
+
+
+def _interest(window: Window, masks: Mapping[tuple[str, str], Mapping[int, int]]) -> list[StateRow]:
+    """Return I_ij by one long integer of bits for each broker, 64 of them for each (publisher, block)."""
+    columns = sorted({(publisher, block) for (publisher, _), blocks in masks.items() for block in blocks})
+    place = {column: position for position, column in enumerate(columns)}
+    words: dict[str, list[int]] = {}
+    for (publisher, broker), blocks in masks.items():
+        row = words.setdefault(broker, [0] * len(columns))
+        for block, mask in blocks.items():
+            row[place[publisher, block]] = mask & UNSIGNED
+    bits = {
+        broker: int.from_bytes(b"".join(word.to_bytes(8, "little") for word in row), "little")
+        for broker, row in sorted(words.items())
+    }
+    rows = []
+    for broker, own in bits.items():
+        common = {peer: (own & other).bit_count() for peer, other in bits.items() if peer != broker}
+        common = {peer: count for peer, count in common.items() if count}
+        rows.append(interest_row(window, broker, own.bit_count(), tuple(common), tuple(common.values())))
+    return rows
+
+
+def _delivery(window: Window, name: tuple[str, str], blocks: Mapping[int, int], sums: list[int]) -> StateRow:
+    publisher, broker = name
+    ordered = sorted(blocks.items())
+    body = PublisherDelivery(
+        publisher=publisher,
+        broker=broker,
+        notifications=sum((mask & UNSIGNED).bit_count() for _, mask in ordered),
+        local_deliveries=sums[0],
+        bytes=sums[1],
+        blocks=tuple(block for block, _ in ordered),
+        masks=tuple(mask for _, mask in ordered),
+    )
+    return delivery_row(window, body)
+
+
+def _queue(window: Window, name: tuple[str, str], queue: _Queue) -> StateRow:
+    moved = [0] * (len(COUNTERS) + 1)
+    for least, greatest in queue.boots.values():
+        moved = [total + high - low for total, low, high in zip(moved, least, greatest, strict=True)]
+    span_ms, *counters = moved
+    span = QueueSpan(
+        **dict(zip(COUNTERS, counters, strict=True)),
+        span_ms=span_ms,
+        queue_length_last=queue.length_last,
+        queue_length_max=queue.length_max,
+    )
+    return queue_row(window, *name, span)
+
+
+def _completeness(broker: str, boot: int, seen: Mapping[int, tuple[int, int]]) -> BrokerCompleteness:
+    first, last = min(seen), max(seen)
+    return BrokerCompleteness(
+        broker=broker,
+        boot=boot,
+        sequence_min=first,
+        sequence_max=last,
+        received=len(seen),
+        expected=last - first + 1,
+        epoch_min=min(epoch for epoch, _ in seen.values()),
+        epoch_max=max(epoch for _, epoch in seen.values()),
+    )

@@ -1,0 +1,251 @@
+"""Run the query until told to stop: count late rows, keep dead letters, say how far it is, catch up evenly.
+
+While a backlog is read, partitions are read unevenly and the watermark follows the quickest, so the query starts with
+the catch-up grace and is started again with the live grace on the same checkpoint once all partitions are read to
+their end. Falling behind by more than one full micro-batch brings the catch-up grace back.
+"""
+
+import queue
+import re
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import structlog
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.close_windows import WindowRows
+from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of
+from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, write_atomically
+from streaming.streaming_settings import StreamingSettings
+from streaming.window_job import OBSERVATION, start_query
+from streaming.write_state import StateWriteError, StateWriter
+
+POLL_S = 0.2
+IDLE_POLL_S = 0.005
+REPORTS_WAITING_MAX = 1_000
+
+EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST = 1, 2, 3
+
+log = structlog.get_logger()
+
+
+class StreamingJobError(RuntimeError):
+    """The job cannot start or go on; the message is one sentence for a person, ``exit_code`` one for a supervisor."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(slots=True)
+class JobStatus:
+    """How far the job is; written to ``settings.status_file`` after every micro-batch, times in ms since 1970."""
+
+    batch_id: int = -1
+    batch_time_ms: int = 0
+    catching_up: bool = True
+    records: int = 0
+    cells: int = 0
+    records_per_s: float = 0.0
+    watermark_ms: int = 0
+    late_rows: int = 0
+    dead_letters: int = 0
+    windows: int = 0
+    rows: int = 0
+    window_end_ms_last: int = 0
+    state_bytes: int = 0
+
+
+def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
+    """Run until ``stop`` is set, then finish the micro-batch in hand; return the last status.
+
+    A crash at any point is healed by starting again: the last micro-batch writes the same keys with the same rows.
+    Raises StreamingJobError.
+    """
+    if faults := settings.faults():
+        raise StreamingJobError("; ".join(faults), EXIT_REFUSED)
+    try:
+        open_checkpoint(settings)
+    except (CheckpointMismatchError, OSError) as error:
+        raise StreamingJobError(str(error), EXIT_REFUSED) from error
+    with closing(StateWriter(settings.bootstrap, settings.namespace, settings.write_timeout_ms)) as writer:
+        job = _Job(spark, settings, writer)
+        spark.streams.addListener(job.reports)
+        try:
+            while not stop.is_set():
+                job.run_query(stop)
+        finally:
+            spark.streams.removeListener(job.reports)
+        return job.status
+
+
+class _Reports(StreamingQueryListener):
+    """Hands the progress reports of one query over to the thread that runs the job."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.waiting: queue.Queue[StreamingQueryProgress] = queue.Queue(REPORTS_WAITING_MAX)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        if str(event.progress.runId) != self.run_id and self.run_id:
+            return
+        if self.waiting.full():  # What is lost is read again: DeadLetterKeeper sees the gap in the offsets.
+            self.waiting.get_nowait()
+        self.waiting.put_nowait(event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        pass
+
+
+class _Job:
+    """One run of the job: the present query and what is counted across its restarts."""
+
+    def __init__(self, spark: SparkSession, settings: StreamingSettings, writer: StateWriter) -> None:
+        self._spark, self._settings, self._writer = spark, settings, writer
+        self._topic = settings.source_topic
+        self._letters = DeadLetterKeeper(spark, settings, writer.write_dead_letters)
+        self._writing = threading.Lock()
+        self._stopping = False
+        self._late_rows_untold = 0
+        self.reports = _Reports()
+        self.status = JobStatus()
+
+    def run_query(self, stop: threading.Event) -> None:
+        """Run the query until told to stop or until the other grace is due."""
+        settings = self._settings
+        grace_ms = settings.catch_up_grace_ms if self.status.catching_up else settings.grace_ms
+        self._stopping, self.reports.run_id = False, ""
+        catching_up = self.status.catching_up
+        query = start_query(self._spark, settings, self._write, grace_ms=grace_ms, take_late_rows=self._take_late_rows)
+        self.reports.run_id = str(query.runId)
+        log.info("streaming query started", grace_ms=grace_ms, catching_up=catching_up)
+        try:
+            while query.isActive and not stop.is_set() and self.status.catching_up == catching_up:
+                self._take_reports(POLL_S)
+            self._end(query)
+        finally:
+            query.stop()
+        self._take_reports(0)
+
+    def _write(self, windows: list[WindowRows]) -> None:
+        with self._writing:
+            if self._stopping:
+                raise RuntimeError("the job is being stopped: this micro-batch runs again at the next start")
+            self.status.rows += self._writer.write_windows(windows)
+            self.status.windows += len(windows)
+            self.status.window_end_ms_last = windows[-1].window.end_ms
+
+    def _take_late_rows(self) -> int:
+        untold, self._late_rows_untold = self._late_rows_untold, 0
+        return untold
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Let the micro-batch in hand end and stop the query, or raise what ended it."""
+        self._take_reports(0)
+        deadline_s = time.monotonic() + self._settings.write_timeout_ms / 1_000
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
+            if not self.reports.waiting.empty():  # It has ended and the next one has begun: nothing is done of it yet.
+                break
+            time.sleep(IDLE_POLL_S)
+        failure = query.exception()
+        if failure is not None:
+            raise _explained(str(failure), self._topic, self._settings) from failure
+        with self._writing:  # Whatever would be written from here on is not, and is run again at the next start.
+            self._stopping = True
+        query.stop()
+
+    def _take_reports(self, wait_s: float) -> None:
+        """Take all reports that are there, waiting for the first at most ``wait_s``."""
+        try:
+            self._take(self.reports.waiting.get(timeout=wait_s) if wait_s else self.reports.waiting.get_nowait())
+            while True:
+                self._take(self.reports.waiting.get_nowait())
+        except queue.Empty:
+            return
+
+    def _take(self, progress: StreamingQueryProgress) -> None:
+        status, operators = self.status, progress.stateOperators
+        late = sum(operator.numRowsDroppedByWatermark for operator in operators)
+        self._late_rows_untold += late
+        if late:
+            log.warning("late telemetry dropped", rows=late, batch=progress.batchId)
+        status.late_rows += late
+        status.batch_id, status.batch_time_ms = progress.batchId, _epoch_ms(progress.timestamp)
+        status.state_bytes = sum(operator.memoryUsedBytes for operator in operators)
+        status.watermark_ms = _epoch_ms(progress.eventTime.get("watermark", "1970-01-01T00:00:00.000Z"))
+        observed = _observed(progress)
+        status.records += observed.get("records", 0)
+        status.cells += observed.get("cells", 0)
+        status.records_per_s = progress.processedRowsPerSecond
+        source = progress.sources[0]
+        end, latest = offsets_of(str(source.endOffset), self._topic), offsets_of(str(source.latestOffset), self._topic)
+        if end is not None:
+            start = offsets_of(str(source.startOffset), self._topic)
+            try:
+                status.dead_letters += self._letters.keep(start, end, observed.get("dead", 0))
+            except (PySparkException, Py4JError, StateWriteError) as error:
+                text = f"{type(error).__name__}: {error}"
+                raise _explained(text, self._topic, self._settings) from error
+            self._choose_grace(end, latest or end)
+        if self._settings.status_file is not None:
+            write_atomically(self._settings.status_file, {name: getattr(status, name) for name in status.__slots__})
+
+    def _choose_grace(self, end: Offsets, latest: Offsets) -> None:
+        behind = sum(max(latest[partition] - end.get(partition, 0), 0) for partition in latest)
+        if behind == 0:
+            self.status.catching_up = False
+        elif behind > self._settings.records_per_trigger_max:
+            self.status.catching_up = True
+
+
+def _observed(progress: StreamingQueryProgress) -> dict[str, int]:
+    row: Any = progress.observedMetrics.get(OBSERVATION)
+    return {} if row is None else {name: int(value or 0) for name, value in row.asDict().items()}
+
+
+def _epoch_ms(timestamp: str) -> int:
+    return int(datetime.fromisoformat(timestamp).timestamp() * 1_000)
+
+
+def _explained(text: str, topic: str, settings: StreamingSettings) -> StreamingJobError:
+    """Return one clear sentence for what ended the query."""
+    lost = ("UnknownTopicOrPartition", "KAFKA_DATA_LOSS", "some data may have been missed", "does not host this topic")
+    if any(sign in text for sign in lost):
+        return StreamingJobError(
+            f"topic {topic} was deleted, or lost records that the checkpoint in {settings.checkpoint_directory} still "
+            "needs: create the topic again and start with an empty checkpoint directory",
+            EXIT_TOPIC_LOST,
+        )
+    if "No space left on device" in text:
+        return StreamingJobError(
+            f"the disk of {settings.checkpoint_directory} is full: make room and start again, nothing is lost",
+            EXIT_FAILED,
+        )
+    written = re.search(r"StateWriteError: ([^\n]*)", text)
+    if written:
+        return StreamingJobError(written.group(1), EXIT_FAILED)
+    reason = next(
+        (line.strip() for line in reversed(text.splitlines()) if "Error" in line or "Exception" in line), text
+    )
+    return StreamingJobError(f"the streaming query ended: {reason[:500]}", EXIT_FAILED)

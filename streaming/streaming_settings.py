@@ -1,0 +1,106 @@
+"""Settings of the streaming stage: one frozen value, checked as a whole before anything starts.
+
+Neither reads files nor the environment; ``regraft`` and ``window_job.main`` fill it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
+
+# Bump with every change of keys, windows or aggregates: a checkpoint holds state that only its own query understands.
+QUERY_VERSION = 1
+
+SECOND_MS = 1_000
+CATCH_UP_GRACE_MS = 60_000
+
+# What one Avro body may claim before anything is allocated. Without these a record of a few bytes that announces a
+# string or array of 2 GB ends the JVM, and does so again after every restart. Read once, when Avro is first used.
+AVRO_LIMITS: dict[str, int] = {
+    "org.apache.avro.limits.string.maxLength": 1 << 20,
+    "org.apache.avro.limits.bytes.maxLength": 1 << 20,
+    "org.apache.avro.limits.collectionItems.maxLength": 1 << 17,
+}
+
+# What the benchmark of the streaming stage was tuned with; give them to Spark as spark.driver.extraJavaOptions and,
+# on a cluster, spark.executor.extraJavaOptions. -Xss4m: stopping inside foreachBatch overflows smaller stacks.
+JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC " + " ".join(f"-D{name}={limit}" for name, limit in AVRO_LIMITS.items())
+
+# Session settings that the query needs or was tuned with, for ``SparkSession.builder.config``.
+SPARK_SETTINGS: dict[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+    ),
+    # One Arrow batch holds this many cells of (window, broker, boot), each with many deliveries.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    "spark.sql.streaming.numRecentProgressUpdates": "200",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingSettings:
+    """All that the query can be told.
+
+    ``grace_ms`` is how long a window waits for rows while the job keeps up, ``catch_up_grace_ms`` while it reads a
+    backlog: there the partitions are read unevenly, and event time passes quickly anyway. ``future_ms_max`` and
+    ``past_ms_max`` bound a record's event times against its Kafka timestamp; None turns a check off, as a replay
+    with original event times needs. ``records_per_trigger_max`` bounds one micro-batch over all partitions.
+    ``telemetry_topic`` is empty for the namespace's own; a replay beside a running job names another one to read.
+    """
+
+    bootstrap: str
+    checkpoint_directory: Path
+    namespace: str = DEFAULT_NAMESPACE
+    window_ms: int = 5_000
+    grace_ms: int = 2_000
+    catch_up_grace_ms: int = CATCH_UP_GRACE_MS
+    trigger_ms: int = 1_000
+    records_per_trigger_max: int = 20_000
+    read_partitions_min: int = 2
+    future_ms_max: int | None = 60_000
+    past_ms_max: int | None = 3_600_000
+    write_timeout_ms: int = 60_000
+    status_file: Path | None = None
+    telemetry_topic: str = ""
+
+    @property
+    def source_topic(self) -> str:
+        """The topic that is read."""
+        return self.telemetry_topic or topic_name(TELEMETRY, self.namespace)
+
+    @property
+    def query_directory(self) -> Path:
+        """Where Spark keeps the checkpoint of this version of the query."""
+        return self.checkpoint_directory / f"v{QUERY_VERSION}"
+
+    def faults(self) -> list[str]:
+        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        found: list[str] = []
+        if not self.bootstrap.strip():
+            found.append("bootstrap is empty: name the Kafka servers as host:port")
+        if not self.namespace.strip():
+            found.append("namespace is empty: name the prefix of the topics, for example regraft")
+        if self.window_ms < SECOND_MS or self.window_ms % SECOND_MS:
+            found.append(f"window_ms is {self.window_ms}: deliveries come by the second, take a multiple of 1000")
+        found += [
+            f"{name} is {value}, at least {least} is needed: {advice}"
+            for name, value, least, advice in (
+                ("grace_ms", self.grace_ms, 0, "it is a wait, in ms"),
+                ("catch_up_grace_ms", self.catch_up_grace_ms, self.grace_ms, "a backlog is read less evenly"),
+                ("trigger_ms", self.trigger_ms, 0, "0 starts each micro-batch when the last one ends"),
+                ("records_per_trigger_max", self.records_per_trigger_max, 100, "each micro-batch has a fixed cost"),
+                ("read_partitions_min", self.read_partitions_min, 1, "it is a number of Spark tasks"),
+                ("write_timeout_ms", self.write_timeout_ms, 1_000, "Kafka needs time to acknowledge"),
+            )
+            if value < least
+        ]
+        for name, bound in (("future_ms_max", self.future_ms_max), ("past_ms_max", self.past_ms_max)):
+            if bound is not None and bound < self.window_ms:
+                found.append(
+                    f"{name} is {bound}, less than a window of {self.window_ms}: good records would be refused"
+                )
+        return found

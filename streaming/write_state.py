@@ -1,0 +1,110 @@
+"""Closed windows and dead letters -> Kafka: every row acknowledged, then the markers, all keys deterministic.
+
+A micro-batch that is run again writes the same keys with the same rows, so readers that keep the newest value of a key
+see no difference. What the rows say does not belong here.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as KafkaMessage
+
+from schemas.codec import encode
+from schemas.dead_letter import DeadLetter
+from schemas.topics import DEAD_LETTERS, STATE, WINDOWS, Topic, topic_name
+from streaming.close_windows import WindowRows
+from streaming.encode_rows import Message, encode_marker, encode_window
+
+QUEUE_MESSAGES_MAX = 200_000
+POLL_S = 0.1
+
+
+class StateWriteError(RuntimeError):
+    """Kafka did not take rows, markers or dead letters in time; nothing after them was written."""
+
+
+class StateWriter:
+    """An idempotent producer for the topics that the streaming stage writes. Not shared between threads."""
+
+    def __init__(self, bootstrap: str, namespace: str, timeout_ms: int) -> None:
+        self._bootstrap, self._namespace, self._timeout_ms = bootstrap, namespace, timeout_ms
+        self._failure: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "batch.size": 1 << 20,
+                "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
+                "queue.buffering.max.kbytes": 1 << 18,
+                "delivery.timeout.ms": timeout_ms,
+                # A callback for each row would cost as much as the row; only failures are told.
+                "delivery.report.only.error": True,
+                "log_level": 3,
+            }
+        )
+
+    def write_windows(self, windows: Iterable[WindowRows]) -> int:
+        """Write the rows of all windows, wait for their acknowledgement, then write the markers; return the rows.
+
+        Raises StateWriteError after ``timeout_ms``, or at once when Kafka refuses a row.
+        """
+        markers: list[Message] = []
+        rows = 0
+        for window in windows:
+            messages = encode_window(window)
+            rows += len(messages)
+            self._send(STATE, messages)
+            markers.append(encode_marker(window))
+        self._acknowledge(STATE)
+        self._send(WINDOWS, markers)
+        self._acknowledge(WINDOWS)
+        return rows
+
+    def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        """Write dead letters and wait for their acknowledgement; raise StateWriteError like ``write_windows``."""
+        self._send(DEAD_LETTERS, [{"key": letter.topic.encode(), "value": encode(letter)} for letter in letters])
+        self._acknowledge(DEAD_LETTERS)
+
+    def close(self) -> None:
+        """Give up what is not acknowledged and close the connections."""
+        self._producer.purge()
+        self._producer.flush(1)
+
+    def _send(self, topic: Topic, messages: list[Message]) -> None:
+        """Hand all messages to the client, at most a full queue at a time."""
+        name = topic_name(topic, self._namespace)
+        deadline_s = time.monotonic() + self._timeout_ms / 1_000
+        while messages:
+            self._producer.produce_batch(name, messages, on_delivery=self._note)
+            self._producer.poll(0)
+            messages = [message for message in messages if "_error" in message]
+            for message in messages:
+                self._check_queue_full(topic, message.pop("_error"))
+            if messages:
+                if time.monotonic() > deadline_s:
+                    raise self._error(topic, f"{len(messages)} messages do not fit the queue")
+                self._producer.poll(POLL_S)
+
+    def _check_queue_full(self, topic: Topic, error: object) -> None:
+        if not (isinstance(error, KafkaError) and error.code() == KafkaError._QUEUE_FULL):
+            raise self._error(topic, f"Kafka refused a message: {error}")
+
+    def _acknowledge(self, topic: Topic) -> None:
+        try:
+            waiting = self._producer.flush(self._timeout_ms / 1_000)
+        except KafkaException as error:
+            raise self._error(topic, str(error)) from error
+        if self._failure is not None:
+            raise self._error(topic, self._failure.str())
+        if waiting:
+            raise self._error(topic, f"{waiting} messages are not acknowledged after {self._timeout_ms} ms")
+
+    def _note(self, error: KafkaError | None, _: KafkaMessage) -> None:
+        self._failure = self._failure or error
+
+    def _error(self, topic: Topic, reason: str) -> StateWriteError:
+        name = topic_name(topic, self._namespace)
+        return StateWriteError(f"could not write {name}: {reason}: is Kafka at {self._bootstrap} up, has it the topic?")

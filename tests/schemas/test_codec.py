@@ -1,0 +1,178 @@
+"""The codec: what is written is read back, and what cannot be read says why."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.client import Client, PredicateRecord, Role
+from schemas.codec import (
+    SINGLE_OBJECT_MAGIC,
+    UndecodableRecordError,
+    accepted_ids,
+    decode,
+    encode,
+    header,
+    use_wire_ids,
+)
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.dead_letter import DeadLetter
+from schemas.event import AdaptationEvent
+from schemas.plan import Plan
+from schemas.registry import SCHEMAS, latest_schema
+from schemas.state import StateRow, WindowClosed
+from schemas.telemetry import Delivery, TelemetryBatch
+
+LONGS = st.integers(-(2**63), 2**63 - 1)
+INTS = st.integers(-(2**31), 2**31 - 1)
+INT_FIELDS = {"queue_length", "queue_length_max", "queue_length_last", "partition", "query_version"}
+TYPES: dict[str, type[msgspec.Struct]] = {
+    kind.__name__: kind
+    for kind in (
+        TelemetryBatch,
+        StateRow,
+        WindowClosed,
+        Command,
+        CommandResult,
+        Plan,
+        AdaptationEvent,
+        Client,
+        DeadLetter,
+    )
+}
+BATCH = TelemetryBatch("b1", 1, 2, 3, 4, (Delivery("p", 5, 6, -7, 8, 9),))
+
+
+def records_of(kind: type) -> st.SearchStrategy[object]:
+    """Return records with every integer in the range that Avro has for its field."""
+    fields = {}
+    for field in msgspec.structs.fields(kind):
+        fields[field.name] = values_of(field.type, INTS if field.name in INT_FIELDS else LONGS)
+    return st.builds(kind, **fields)
+
+
+def values_of(kind: object, integers: st.SearchStrategy[int]) -> st.SearchStrategy[object]:
+    info = msgspec.inspect.type_info(kind)
+    return _values(info, integers)
+
+
+def _values(info: msgspec.inspect.Type, integers: st.SearchStrategy[int]) -> st.SearchStrategy[object]:
+    match info:
+        case msgspec.inspect.IntType():
+            return integers
+        case msgspec.inspect.FloatType():
+            return st.floats(allow_nan=False)
+        case msgspec.inspect.StrType():
+            return st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+        case msgspec.inspect.BytesType():
+            return st.binary(max_size=16)
+        case msgspec.inspect.BoolType():
+            return st.booleans()
+        case msgspec.inspect.NoneType():
+            return st.none()
+        case msgspec.inspect.EnumType():
+            return st.sampled_from(list(info.cls))
+        case msgspec.inspect.UnionType():
+            return st.one_of([_values(each, integers) for each in info.types])
+        case msgspec.inspect.VarTupleType():
+            return st.lists(_values(info.item_type, integers), max_size=3).map(tuple)
+        case msgspec.inspect.TupleType():
+            return st.tuples(*(_values(each, integers) for each in info.item_types))
+        case msgspec.inspect.DictType():
+            return st.dictionaries(_values(info.key_type, integers), _values(info.value_type, integers), max_size=3)
+        case msgspec.inspect.StructType():
+            return records_of(info.cls)
+        case _:
+            raise AssertionError(f"no strategy for {info}")
+
+
+@pytest.fixture(autouse=True)
+def _fixed_ids() -> Iterator[None]:
+    yield
+    use_wire_ids({})
+
+
+@pytest.mark.parametrize("name", sorted(TYPES))
+def test_what_is_written_is_read_back(name: str) -> None:
+    """Every record survives encoding and decoding unchanged."""
+    kind = TYPES[name]
+
+    @settings(max_examples=30, deadline=None)
+    @given(records_of(kind))
+    def check(record: object) -> None:
+        assert isinstance(record, msgspec.Struct)
+        assert decode(encode(record), kind) == record
+
+    check()
+
+
+def test_both_framings_hold_the_same_record() -> None:
+    """A record is read from the Confluent frame and from Avro's single-object encoding alike."""
+    framed = encode(BATCH)
+    single = SINGLE_OBJECT_MAGIC + latest_schema("TelemetryBatch").fingerprint + framed[5:]
+    assert framed[:5] == b"\x00" + (101).to_bytes(4, "big")
+    assert decode(framed, TelemetryBatch) == decode(single, TelemetryBatch) == BATCH
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "empty"),
+        (b"", "empty"),
+        (b"\x00\x00\x00\x0f\xff" + encode(BATCH)[5:], "schema id 4095 is unknown"),
+        (SINGLE_OBJECT_MAGIC + bytes(8) + encode(BATCH)[5:], "fingerprint 0000000000000000 is unknown"),
+        (b"{}", "starts with 7b7d"),
+        (b"\x00\x00", "starts with 0000"),
+        (encode(BATCH)[:-3], "the body is not a TelemetryBatch"),
+        (encode(BATCH)[:9], "the body is not a TelemetryBatch"),
+        (encode(BATCH) + b"xy", "2 bytes follow"),
+        (encode(DeadLetter("t", 0, 0, "r", b"", 0)), "schema id 901 is a DeadLetter"),
+    ],
+)
+def test_bad_bytes_say_what_is_wrong(value: bytes | None, reason: str) -> None:
+    """Empty, wrongly framed, unknown, cut and overlong records are refused with the reason."""
+    with pytest.raises(UndecodableRecordError, match=reason):
+        decode(value, TelemetryBatch)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=60))
+def test_no_body_raises_anything_else(body: bytes) -> None:
+    """Whatever follows a good header either decodes or is refused by the codec's own error."""
+    try:
+        decode(header("TelemetryBatch") + body, TelemetryBatch)
+    except UndecodableRecordError:
+        return
+
+
+def test_a_wrong_enum_value_is_refused() -> None:
+    """A command with a phase that this version does not know is refused, not taken as text."""
+    command = Command("plan-1", CommandPhase.PREPARE, "b1", 1, 2)
+    value = encode(command).replace(b"prepare", b"prepArE")
+    with pytest.raises(UndecodableRecordError, match="prepArE"):
+        decode(value, Command)
+    result = CommandResult("plan-1", CommandPhase.PREPARE, "b1", 2, Outcome.PREPARED, "", 0, 0)
+    client = Client("c", Role.PUBLISHER, "b", (PredicateRecord("a", "present"),), 1.0, 0)
+    assert decode(encode(result), CommandResult) == result
+    assert decode(encode(client), Client) == client
+
+
+def test_ids_of_a_registry_are_written_and_read() -> None:
+    """With a registry's ids the frame carries them, and records with our fixed ids are still read."""
+    fixed = encode(BATCH)
+    use_wire_ids({101: 7})
+    assert encode(BATCH)[:5] == b"\x00\x00\x00\x00\x07"
+    assert decode(encode(BATCH), TelemetryBatch) == decode(fixed, TelemetryBatch) == BATCH
+    assert accepted_ids(101) == (7, 101)
+
+
+def test_an_id_that_the_registry_gave_to_another_schema_means_that_schema() -> None:
+    """Where a registry's id equals a fixed id of ours, the registry's meaning holds."""
+    fixed = encode(BATCH)
+    use_wire_ids({101: 201, 201: 101, **{i: i + 5_000 for i in SCHEMAS if i not in (101, 201)}})
+    assert decode(encode(BATCH), TelemetryBatch) == BATCH
+    with pytest.raises(UndecodableRecordError, match="is a StateRow"):
+        decode(fixed, TelemetryBatch)
+    assert accepted_ids(101) == (201,)

@@ -1,0 +1,137 @@
+"""The optional schema registry, against a small one on the loopback."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
+
+import pytest
+
+from schemas.codec import decode, encode, use_wire_ids
+from schemas.registry import SCHEMAS, schema_by_id, schema_ids_of
+from schemas.remote_registry import URL_VARIABLE, RegistryError, register_schemas, use_registry
+from schemas.telemetry import TelemetryBatch
+from schemas.topics import TOPICS
+
+
+@dataclass
+class FakeRegistry:
+    """Gives each schema text an id, in the order of arrival; can fail first, or refuse."""
+
+    port: int = 0
+    ids: dict[str, int] = field(default_factory=dict)
+    subjects: dict[str, list[str]] = field(default_factory=dict)
+    failures: int = 0
+    refusal: str = ""
+    requests: int = 0
+    authorization: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def answer(self, path: str, body: bytes) -> tuple[int, object]:
+        self.requests += 1
+        if self.failures:
+            self.failures -= 1
+            return 503, {"message": "not ready"}
+        if self.refusal:
+            return 409, {"error_code": 409, "message": self.refusal}
+        _, subjects, subject, versions = path.split("/")
+        assert (subjects, versions) == ("subjects", "versions")
+        document = json.loads(body)
+        assert document["schemaType"] == "AVRO"
+        self.subjects.setdefault(unquote(subject), []).append(json.loads(document["schema"])["name"])
+        return 200, {"id": self.ids.setdefault(document["schema"], len(self.ids) + 1)}
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    fake = FakeRegistry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            fake.authorization = self.headers.get("Authorization", "")
+            status, document = fake.answer(self.path, self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(document).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    fake.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield fake
+    server.shutdown()
+    server.server_close()
+    use_wire_ids({})
+
+
+def no_sleep(_: float) -> None:
+    pass
+
+
+def test_every_schema_is_registered_under_its_topic(registry: FakeRegistry) -> None:
+    """Each topic's subject gets all versions of its record, oldest first, and every fixed id has a remote one."""
+    ids = register_schemas(registry.url, "regraft")
+    assert set(ids) == set(SCHEMAS)
+    assert len(set(ids.values())) == len(ids)
+    assert registry.subjects == {
+        f"regraft.{topic.suffix}-value": [schema_by_id(i).record for i in schema_ids_of(topic.record)]
+        for topic in TOPICS
+    }
+    assert register_schemas(registry.url, "regraft") == ids
+
+
+def test_the_codec_writes_with_the_registrys_ids(registry: FakeRegistry) -> None:
+    """With the variable set, records carry the registry's id; without it, the fixed one."""
+    batch = TelemetryBatch("b", 1, 2, 3, 4)
+    fixed = encode(batch)
+    ids = use_registry({URL_VARIABLE: registry.url})
+    assert encode(batch)[:5] == b"\x00" + ids[101].to_bytes(4, "big")
+    assert decode(encode(batch), TelemetryBatch) == batch
+    assert use_registry({}) == {}
+    assert encode(batch) == fixed
+
+
+def test_a_registry_that_is_starting_is_asked_again(registry: FakeRegistry) -> None:
+    """Two failures of the server are waited out."""
+    registry.failures = 2
+    assert set(register_schemas(registry.url, sleep=no_sleep)) == set(SCHEMAS)
+
+
+def test_a_registry_that_stays_away_gives_one_sentence(registry: FakeRegistry) -> None:
+    """Tries are bounded, and the message names the address, the reason and what to do, but no password."""
+    registry.failures = 99
+    with pytest.raises(RegistryError, match=r"no id for regraft.telemetry-value in 3 tries .*503.*unset it") as caught:
+        register_schemas(f"http://user:secret@127.0.0.1:{registry.port}", sleep=no_sleep)
+    assert registry.requests == 3
+    assert "secret" not in str(caught.value)
+    with pytest.raises(RegistryError, match="gave no id"):
+        register_schemas("http://127.0.0.1:9", timeout_s=0.2, sleep=no_sleep)
+
+
+def test_a_refused_schema_is_not_asked_again(registry: FakeRegistry) -> None:
+    """An incompatible schema is told at once with the registry's words."""
+    registry.refusal = "Schema being registered is incompatible"
+    with pytest.raises(RegistryError, match=r"409 .*incompatible"):
+        register_schemas(registry.url, sleep=no_sleep)
+    assert registry.requests == 1
+
+
+def test_user_and_password_go_into_the_header(registry: FakeRegistry) -> None:
+    """A registry behind a login is reached with the URL's user and password."""
+    register_schemas(f"http://user:p%40ss@127.0.0.1:{registry.port}")
+    assert base64.b64decode(registry.authorization.removeprefix("Basic ")) == b"user:p@ss"
+
+
+def test_a_wrong_url_is_refused() -> None:
+    """Anything but http and https is refused before a connection is tried."""
+    with pytest.raises(RegistryError, match="no http or https URL"):
+        register_schemas("file:///etc/hosts")

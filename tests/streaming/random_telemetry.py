@@ -1,0 +1,123 @@
+"""Random telemetry for the streaming tests: brokers that start again, windows that overlap batches, loss, repeats."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+
+BEGIN_MS = 1_700_000_000_000
+WINDOW_MS = 5_000
+BROKERS = ("b-10", "b-2", "b-é")
+PUBLISHERS = ("p1", "p2", "p10")
+
+ROW_LISTS = {
+    "deliveries": pa.list_(
+        pa.struct(
+            {
+                "publisher": pa.string(),
+                "block": pa.int64(),
+                "second": pa.int64(),
+                "mask": pa.int64(),
+                "local_deliveries": pa.int64(),
+                "bytes": pa.int64(),
+            }
+        )
+    ),
+    "queues": pa.list_(
+        pa.struct(
+            {
+                "peer": pa.string(),
+                **dict.fromkeys(
+                    ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms"), pa.int64()
+                ),
+                "queue_length": pa.int32(),
+                "queue_length_max": pa.int32(),
+            }
+        )
+    ),
+    "probes": pa.list_(pa.struct({"peer": pa.string(), "rtt_ms": pa.float64()})),
+    "clients": pa.list_(pa.struct({"client": pa.string(), "sequence": pa.int64(), "change": pa.string()})),
+}
+PART = pa.struct({"sequence": pa.int64(), "time_ms": pa.int64(), "epoch": pa.int64(), "own": pa.bool_(), **ROW_LISTS})
+TABLE = pa.schema({"window_start_ms": pa.int64(), "broker": pa.string(), "boot": pa.int64(), "parts": pa.list_(PART)})
+
+
+def random_telemetry(rng: random.Random, flushes: int = 12, flush_ms: int = 1_250) -> list[TelemetryBatch]:
+    """Return what all brokers sent, in order of time; a broker may start again with counters at 0."""
+    batches: list[TelemetryBatch] = []
+    for broker in BROKERS:
+        boot, sequence, counters = BEGIN_MS, 0, [0] * 6
+        for flush in range(flushes):
+            time_ms = BEGIN_MS + flush * flush_ms + rng.randrange(200)
+            if rng.random() < 0.08:
+                boot, sequence, counters = time_ms, 0, [0] * 6
+            counters = [counter + rng.choice((0, 0, 3, 250)) for counter in counters]
+            batches.append(_batch(rng, broker, boot, sequence, time_ms, counters))
+            sequence += 1
+    return sorted(batches, key=lambda batch: batch.time_ms)
+
+
+def lossy(rng: random.Random, batches: Sequence[TelemetryBatch]) -> list[TelemetryBatch]:
+    """Return the batches with some lost, some sent again, and all in any order."""
+    arrived = [batch for batch in batches if rng.random() > 0.1]
+    arrived += [batch for batch in arrived if rng.random() < 0.3]
+    rng.shuffle(arrived)
+    return arrived
+
+
+def as_dicts(batches: Sequence[TelemetryBatch]) -> list[dict[str, Any]]:
+    """Return the batches as fastavro reads them."""
+    dicts: list[dict[str, Any]] = msgspec.to_builtins(list(batches))
+    return dicts
+
+
+def parts_table(batches: Sequence[TelemetryBatch]) -> pa.Table:
+    """Return the table that Spark makes of the batches, rows in order of arrival and repeats kept."""
+    groups: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
+    for batch in as_dicts(batches):
+        own_ms = batch["time_ms"] - batch["time_ms"] % WINDOW_MS
+        starts = {own_ms} | {_window_of(delivery) for delivery in batch["deliveries"]}
+        for start_ms in starts:
+            part = {name: batch[name] for name in ("sequence", "time_ms", "epoch")} | {"own": start_ms == own_ms}
+            part["deliveries"] = [row for row in batch["deliveries"] if _window_of(row) == start_ms]
+            part |= {name: batch[name] if start_ms == own_ms else None for name in ("queues", "probes", "clients")}
+            groups.setdefault((start_ms, batch["broker"], batch["boot"]), []).append(part)
+    rows = [
+        {"window_start_ms": start_ms, "broker": broker, "boot": boot, "parts": parts}
+        for (start_ms, broker, boot), parts in groups.items()
+    ]
+    return pa.Table.from_pylist(rows, schema=TABLE)
+
+
+def _window_of(delivery: dict[str, Any]) -> int:
+    time_ms: int = delivery["second"] * 1_000
+    return time_ms - time_ms % WINDOW_MS
+
+
+def _batch(
+    rng: random.Random, broker: str, boot: int, sequence: int, time_ms: int, counters: list[int]
+) -> TelemetryBatch:
+    deliveries = tuple(
+        Delivery(
+            rng.choice(PUBLISHERS),
+            rng.choice((0, 1, 2**40)),
+            time_ms // 1_000 - rng.randrange(3),
+            rng.choice((1, 1 << rng.randrange(63), -(2**63), -1)),
+            rng.randrange(5),
+            rng.randrange(1_000),
+        )
+        for _ in range(rng.randrange(6))
+    )
+    queues = tuple(
+        QueueSample(peer, *counters, queue_length=rng.randrange(4), queue_length_max=rng.randrange(9))
+        for peer in rng.sample(("", *BROKERS), rng.randrange(3))
+    )
+    probes = tuple(LinkProbe(rng.choice(BROKERS), rng.random() * 100) for _ in range(rng.randrange(3)))
+    clients = tuple(
+        ClientChange(rng.choice(("c1", "c2")), rng.randrange(3), "subscribed") for _ in range(rng.randrange(3))
+    )
+    return TelemetryBatch(broker, boot, sequence, time_ms, rng.randrange(2), deliveries, queues, probes, clients)

@@ -1,0 +1,207 @@
+"""Whole windows to rows, without Spark: the vectorised path against the plain one, and each measure by hand."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.codec import encode
+from schemas.state import BrokerCompleteness, Churn, Interest, PublisherDelivery, StateRow
+from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+from streaming.build_rows import state_key
+from streaming.close_windows import WindowRows, close_windows
+from streaming.encode_rows import encode_longs, encode_marker, encode_window
+from streaming.merge_parts import merge_parts
+from streaming.reference_aggregator import ReferenceAggregator
+from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, parts_table, random_telemetry
+
+SECOND = BEGIN_MS // 1_000
+
+
+def closed(*batches: TelemetryBatch) -> list[WindowRows]:
+    return close_windows(merge_parts(parts_table(batches)), WINDOW_MS)
+
+
+def rows_of(kind: str, *batches: TelemetryBatch) -> list[StateRow]:
+    return [row for window in closed(*batches) for row in window.rows() if row.kind == kind]
+
+
+def batch(broker: str = "b1", sequence: int = 0, *, at_ms: int = 0, boot: int = 1, **rows: tuple) -> TelemetryBatch:
+    return TelemetryBatch(broker, boot, sequence, BEGIN_MS + at_ms, 3, **rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_both_paths_give_the_same_rows(seed: int) -> None:
+    """Loss, repeats and disorder included, the vectorised rows and markers equal those of the plain loops."""
+    rng = random.Random(seed)
+    batches = lossy(rng, random_telemetry(rng))
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for taken in as_dicts(batches):
+        reference.take(taken)
+    expected = reference.finish()
+    found = closed(*batches)
+    assert [window.marker for window in found] == [window.marker for window in expected]
+    assert [tuple(window.rows()) for window in found] == [window.rows for window in expected]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_order_and_repeats_change_no_byte(seed: int) -> None:
+    """Telemetry that comes again and in another order gives the same messages, byte for byte and in the same order."""
+    rng = random.Random(seed)
+    batches = random_telemetry(rng)
+    again = [*batches, *rng.sample(batches, 5)]
+    rng.shuffle(again)
+    first, second = closed(*batches), closed(*again)
+    assert [encode_window(window) for window in first] == [encode_window(window) for window in second]
+    assert [encode_marker(window) for window in first] == [encode_marker(window) for window in second]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_rows_encoded_from_columns_are_the_codecs(seed: int) -> None:
+    """Key and value of every row are what the codec writes for the record."""
+    for window in closed(*random_telemetry(random.Random(seed))):
+        expected = [
+            {"key": state_key(row.window_start_ms, row.kind, row.entity), "value": encode(row)} for row in window.rows()
+        ]
+        assert encode_window(window) == expected
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30))
+def test_longs_are_encoded_as_avro_does(values: list[int]) -> None:
+    """Every long of 64 bits, the extremes included, becomes its zigzag bytes."""
+    expected = []
+    for value in values:
+        zigzag, text = (value << 1) ^ (value >> 63), b""
+        zigzag &= 2**64 - 1
+        while zigzag > 0x7F:
+            text += bytes([zigzag & 0x7F | 0x80])
+            zigzag >>= 7
+        expected.append(text + bytes([zigzag]))
+    encoded, ends = encode_longs(np.array(values, dtype=np.int64))
+    assert encoded == b"".join(expected)
+    assert ends.tolist() == np.cumsum([len(text) for text in expected]).tolist()
+
+
+def test_interest_counts_common_notifications_of_all_pairs() -> None:
+    """I_ii is what a broker delivered, I_ij what both did; brokers with nothing in common are left out."""
+    rows = rows_of(
+        "interest",
+        batch("b1", deliveries=(Delivery("p", 0, SECOND, 0b0111, 3, 30), Delivery("q", 9, SECOND, -1, 64, 640))),
+        batch("b2", deliveries=(Delivery("p", 0, SECOND, 0b1100, 2, 20),)),
+        batch("b3", deliveries=(Delivery("p", 1, SECOND, 0b0111, 3, 30),)),
+    )
+    assert [row.interest for row in rows] == [
+        Interest("b1", 67, ("b2",), (1,)),
+        Interest("b2", 2, ("b1",), (1,)),
+        Interest("b3", 3, (), ()),
+    ]
+
+
+def test_a_cell_sent_early_and_again_counts_once() -> None:
+    """Within a cell the largest counters and all bits hold; seconds and blocks of a publisher add up."""
+    early = batch(sequence=0, deliveries=(Delivery("p", 0, SECOND, 0b01, 1, 10),))
+    again = batch(sequence=1, deliveries=(Delivery("p", 0, SECOND, 0b11, 2, 20), Delivery("p", 0, SECOND + 1, 4, 5, 6)))
+    later = batch(sequence=2, deliveries=(Delivery("p", 1, SECOND + 1, 1, 1, 1),))
+    [row] = rows_of("delivery", again, later, early, again)
+    assert row.delivery == PublisherDelivery("p", "b1", 4, 8, 27, (0, 1), (7, 1))
+    assert row.entity == "p|b1"
+
+
+def test_a_delivery_belongs_to_the_window_of_its_publish_time() -> None:
+    """A batch just after a window's end fills the window before, but says nothing of the batches sent in it."""
+    late = batch(at_ms=5_100, deliveries=(Delivery("p", 0, SECOND + 4, 1, 1, 1), Delivery("p", 0, SECOND + 5, 2, 1, 1)))
+    before, after = closed(late)
+    assert [row.delivery.masks for row in before.delivery_rows() if row.delivery] == [(1,)]
+    assert [row.delivery.masks for row in after.delivery_rows() if row.delivery] == [(2,)]
+    assert before.marker.brokers == ()
+    assert after.marker.brokers == (BrokerCompleteness("b1", 1, 0, 0, 1, 1, 3, 3),)
+
+
+def sample(*counters: int, length: int = 0, most: int = 0, peer: str = "b2") -> tuple[QueueSample, ...]:
+    return (QueueSample(peer, *counters, queue_length=length, queue_length_max=most),)
+
+
+def test_rates_come_from_counters_within_each_boot() -> None:
+    """A restart of the broker resets its counters and loses neither what came before nor what came after."""
+    [row] = rows_of(
+        "queue",
+        batch(sequence=0, at_ms=0, queues=sample(10, 10, 10, 100, 100, 5, length=4, most=9)),
+        batch(sequence=4, at_ms=1_000, queues=sample(30, 20, 20, 300, 200, 405, length=1, most=2)),
+        batch(sequence=0, at_ms=2_000, boot=2, queues=sample(0, 0, 0, 0, 0, 0)),
+        batch(sequence=1, at_ms=3_000, boot=2, queues=sample(20, 10, 10, 40, 40, 100, length=3, most=5)),
+    )
+    queue = row.queue
+    assert queue is not None
+    assert (queue.messages_in_per_s, queue.messages_out_per_s, queue.notifications_out_per_s) == (20, 10, 10)
+    assert (queue.bytes_in_per_s, queue.bytes_out_per_s, queue.busy_share, queue.span_ms) == (120, 70, 0.25, 2_000)
+    assert (queue.queue_length_last, queue.queue_length_max, queue.congestion) == (3, 9, 2 * 3)
+    assert row.entity == "b1|b2"
+
+
+@pytest.mark.parametrize(("moved_in", "moved_out", "congestion"), [(0, 0, 7.0), (6, 0, 42.0), (0, 6, 0.0), (3, 6, 3.5)])
+def test_congestion_is_in_over_out_times_the_queue(moved_in: int, moved_out: int, congestion: float) -> None:
+    """CE is 1 when nothing moved, and its divisor is never less than 1."""
+    [row] = rows_of(
+        "queue",
+        batch(sequence=0, queues=sample(0, 0, 0, 0, 0, 0)),
+        batch(sequence=1, at_ms=500, queues=sample(moved_in, moved_out, 0, 0, 0, 0, length=7)),
+    )
+    assert row.queue is not None
+    assert row.queue.congestion == congestion
+
+
+def test_a_single_sample_has_no_rate() -> None:
+    """One sample in a window gives lengths but no rates, and no division by zero."""
+    [row] = rows_of("queue", batch(queues=sample(5, 5, 5, 5, 5, 5, length=2, most=3, peer="")))
+    assert row.queue is not None
+    assert (row.queue.messages_in_per_s, row.queue.busy_share, row.queue.span_ms) == (0, 0, 0)
+    assert (row.entity, row.queue.congestion) == ("b1|", 2)
+
+
+def test_rtt_is_the_least_and_the_last() -> None:
+    """The last round trip is by time, not by arrival."""
+    probes = [batch(sequence=n, at_ms=100 * n, probes=(LinkProbe("b2", rtt),)) for n, rtt in enumerate((9.0, 4.0, 7.0))]
+    [row] = rows_of("rtt", probes[2], probes[0], probes[1])
+    assert row.rtt is not None
+    assert (row.rtt.rtt_ms_min, row.rtt.rtt_ms_last) == (4.0, 7.0)
+
+
+def test_churn_counts_distinct_changes_and_clients() -> None:
+    """A change that is reported twice is one change."""
+    first = batch(clients=(ClientChange("c1", 0, "subscribed"), ClientChange("c2", 0, "subscribed")))
+    second = batch(sequence=1, clients=(ClientChange("c1", 0, "subscribed"), ClientChange("c1", 1, "left")))
+    [row] = rows_of("churn", first, second, first)
+    assert row.churn == Churn("b1", 3, 2)
+
+
+def test_completeness_is_batches_received_of_the_span() -> None:
+    """A gap in the sequence of a boot is a lost batch; a repeat is not a second one."""
+    [window] = closed(batch(sequence=70), batch(sequence=70), batch(sequence=5), batch(sequence=0, boot=9))
+    assert window.marker.brokers == (
+        BrokerCompleteness("b1", 1, 5, 70, 2, 66, 3, 3),
+        BrokerCompleteness("b1", 9, 0, 0, 1, 1, 3, 3),
+    )
+    assert window.marker.row_counts == {"interest": 0, "delivery": 0, "queue": 0, "rtt": 0, "churn": 0}
+
+
+def test_late_rows_are_told_once() -> None:
+    """Of several windows closed together the first marker tells what was dropped since the one before."""
+    windows = close_windows(merge_parts(parts_table([batch(), batch(at_ms=6_000)])), WINDOW_MS, late_rows=4)
+    assert [window.marker.late_rows for window in windows] == [4, 0]
+
+
+def test_extreme_numbers_do_not_break_a_window() -> None:
+    """Numbers at both ends of 64 bits are sorted and merged like any others."""
+    ends = (-(2**63), 2**63 - 1)
+    deliveries = tuple(Delivery("p", block, SECOND, mask, 1, 1) for block in ends for mask in ends)
+    batches = [batch(sequence=n, boot=boot, deliveries=deliveries) for n in ends for boot in ends]
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for taken in as_dicts(batches):
+        reference.take(taken)
+    [expected], [found] = reference.finish(), closed(*batches)
+    assert tuple(found.rows()) == expected.rows

@@ -1,0 +1,267 @@
+"""The whole job on a real Kafka: rows before markers, dead letters, catching up, and what ends it."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pyspark
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from infra.create_topics import create_topics
+from infra.fetch_jars import spark_jars
+from infra.kafka_server import RunningKafka
+from schemas.codec import decode, encode
+from schemas.dead_letter import DeadLetter
+from schemas.state import StateRow, WindowClosed
+from schemas.telemetry import Delivery, TelemetryBatch
+from schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, TOPICS, WINDOWS, Topic, topic_name
+from streaming.run_job import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, JobStatus, StreamingJobError, run_job
+from streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
+from streaming.write_state import StateWriteError, StateWriter
+
+pytestmark = [pytest.mark.spark, pytest.mark.stack]
+
+BROKERS = 6
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def job(kafka: RunningKafka, tmp_path: Path) -> StreamingSettings:
+    """Settings with topics of their own."""
+    namespace = f"test-{uuid.uuid4().hex[:8]}"
+    create_topics(kafka.bootstrap, TOPICS, namespace)
+    return StreamingSettings(
+        kafka.bootstrap,
+        tmp_path / "checkpoint",
+        namespace=namespace,
+        window_ms=1_000,
+        grace_ms=500,
+        trigger_ms=100,
+        write_timeout_ms=20_000,
+        status_file=tmp_path / "status.json",
+    )
+
+
+def wait_status(
+    settings: StreamingSettings, until: Callable[[dict[str, Any]], bool], is_running: Callable[[], bool]
+) -> dict[str, Any]:
+    """Return the first status that is as wanted."""
+    deadline, file = time.monotonic() + WAIT_S, settings.status_file
+    assert file is not None
+    while time.monotonic() < deadline and is_running():
+        if file.exists() and until(status := json.loads(file.read_text())):
+            return status
+        time.sleep(0.05)
+    raise AssertionError(f"the job ended, or {WAIT_S} s passed at {file.exists() and file.read_text()}")
+
+
+class Running:
+    """The job in a thread."""
+
+    def __init__(self, spark: SparkSession, settings: StreamingSettings) -> None:
+        self.stop, self.error, self.settings = threading.Event(), None, settings
+        self.status: JobStatus | None = None
+
+        def run() -> None:
+            try:
+                self.status = run_job(spark, settings, self.stop)
+            except StreamingJobError as error:
+                self.error = error
+
+        self.thread = threading.Thread(target=run, daemon=True)
+        self.thread.start()
+
+    def wait(self, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        return wait_status(self.settings, until, self.thread.is_alive)
+
+    def end(self) -> JobStatus:
+        self.stop.set()
+        self.thread.join(WAIT_S)
+        assert self.status is not None, self.error
+        return self.status
+
+
+def send(settings: StreamingSettings, values: list[tuple[str, bytes]]) -> None:
+    producer = Producer({"bootstrap.servers": settings.bootstrap})
+    for key, value in values:
+        producer.produce(topic_name(TELEMETRY, settings.namespace), value, key=key)
+    assert producer.flush(20) == 0
+
+
+def beats(seconds: range, begin_ms: int) -> list[tuple[str, bytes]]:
+    values = []
+    for second in seconds:
+        for number in range(BROKERS):
+            time_ms = begin_ms + second * 1_000 + 500
+            deliveries = (Delivery("p", second, time_ms // 1_000, 1 << number | 1, 1, 10),)
+            batch = TelemetryBatch(f"b{number}", begin_ms, second, time_ms, 1, deliveries)
+            values.append((batch.broker, encode(batch)))
+    return values
+
+
+def read(settings: StreamingSettings, topic: Topic, kind: type[msgspec.Struct]) -> list[tuple[bytes, Any, int]]:
+    """Return key, record and Kafka timestamp of all records of a topic."""
+    consumer = Consumer({"bootstrap.servers": settings.bootstrap, "group.id": "test"})
+    place = TopicPartition(topic_name(topic, settings.namespace), 0, 0)
+    _, high = consumer.get_watermark_offsets(place, timeout=10)
+    consumer.assign([place])
+    found = []
+    while len(found) < high:
+        for message in consumer.consume(500, timeout=5):
+            found.append((message.key(), decode(message.value(), kind), message.timestamp()[1]))
+    consumer.close()
+    return found
+
+
+def check_windows(settings: StreamingSettings, windows: int) -> None:
+    """Each window has one key, all rows its marker announces, and a marker that is not older than they."""
+    rows = {key: (row, time_ms) for key, row, time_ms in read(settings, STATE, StateRow)}
+    markers = {key: (marker, time_ms) for key, marker, time_ms in read(settings, WINDOWS, WindowClosed)}
+    assert len(markers) == windows
+    for marker, marked_ms in markers.values():
+        mine = [(row, time_ms) for row, time_ms in rows.values() if row.window_start_ms == marker.window_start_ms]
+        assert len(mine) == sum(marker.row_counts.values()) == 2 * BROKERS
+        assert all(time_ms <= marked_ms for _, time_ms in mine)
+        assert [entry.received for entry in marker.brokers] == [1] * BROKERS
+        assert all(row.interest.notifications == (1 if row.entity == "b0" else 2) for row, _ in mine if row.interest)
+
+
+def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
+    spark: SparkSession, job: StreamingSettings
+) -> None:
+    """Backlog, live telemetry and a restart give every window once, none late, and every bad record a dead letter."""
+    begin_ms = (int(time.time()) - 200) * 1_000
+    bad = [("x", b"garbage"), ("y", b"\x00\x00\x00\x0f\xffzz")]
+    send(job, [*bad, *beats(range(100), begin_ms)])
+    running = Running(spark, job)
+    # The catch-up grace of 60 s is the live one from here on, and the next telemetry moves the watermark by it.
+    running.wait(lambda status: status["windows"] == 39 and not status["catching_up"])
+    send(job, beats(range(100, 110), begin_ms))
+    running.wait(lambda status: status["windows"] == 109)
+    assert running.end().dead_letters == 2
+    send(job, [("z", b""), *beats(range(110, 115), begin_ms)])
+    again = Running(spark, job)
+    again.wait(lambda status: status["dead_letters"] == 1 and not status["catching_up"])
+    send(job, beats(range(115, 120), begin_ms))
+    status = again.wait(lambda status: status["windows"] == 10 and status["dead_letters"] == 1)
+    again.end()
+    assert status["late_rows"] == 0
+    assert status["window_end_ms_last"] == begin_ms + 119_000
+    check_windows(job, 119)
+    found = [letter for _, letter, _ in read(job, DEAD_LETTERS, DeadLetter)]
+    assert sorted(letter.value for letter in found) == [b"", bad[1][1], b"garbage"]
+    assert {letter.topic for letter in found} == {topic_name(TELEMETRY, job.namespace)}
+    assert any("schema id 4095 is unknown" in letter.reason for letter in found)
+
+
+def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job: StreamingSettings) -> None:
+    """The job says that its topic is gone and what to do, and does not go on as if nothing had been lost."""
+    begin_ms = (int(time.time()) - 20) * 1_000
+    send(job, beats(range(10), begin_ms))
+    running = Running(spark, dataclasses.replace(job, catch_up_grace_ms=500))
+    running.wait(lambda status: status["windows"] >= 8)
+    topic = topic_name(TELEMETRY, job.namespace)
+    admin = AdminClient({"bootstrap.servers": job.bootstrap})
+    admin.delete_topics([topic])[topic].result(20)
+    running.thread.join(WAIT_S)
+    assert running.error is not None
+    assert str(running.error).startswith(f"topic {topic} was deleted, or lost records that the checkpoint in ")
+    assert running.error.exit_code == EXIT_TOPIC_LOST
+
+
+def test_wrong_settings_and_foreign_checkpoints_are_refused(spark: SparkSession, job: StreamingSettings) -> None:
+    """Nothing is started with settings that cannot work or on the checkpoint of another query."""
+    for wrong, reason in (
+        (dataclasses.replace(job, grace_ms=-1), "grace_ms is -1"),
+        (dataclasses.replace(job, checkpoint_directory=Path("/proc/none")), "/proc/none"),
+    ):
+        with pytest.raises(StreamingJobError, match=reason) as caught:
+            run_job(spark, wrong, threading.Event())
+        assert caught.value.exit_code == EXIT_REFUSED
+    stopped = threading.Event()
+    stopped.set()
+    run_job(spark, job, stopped)
+    with pytest.raises(StreamingJobError, match="window_ms 1000 instead of 2000"):
+        run_job(spark, dataclasses.replace(job, window_ms=2_000), stopped)
+
+
+def test_a_topic_that_refuses_rows_ends_the_job(spark: SparkSession, job: StreamingSettings) -> None:
+    """Rows that Kafka does not take leave their window without a marker, and the job says which topic it was."""
+    admin = AdminClient({"bootstrap.servers": job.bootstrap})
+    state = topic_name(STATE, job.namespace)
+    admin.delete_topics([state])[state].result(20)
+    begin_ms = (int(time.time()) - 20) * 1_000
+    send(job, beats(range(10), begin_ms))
+    short = dataclasses.replace(job, write_timeout_ms=1_500, catch_up_grace_ms=500)
+    running = Running(spark, short)
+    running.thread.join(WAIT_S)
+    assert running.error is not None
+    assert str(running.error).startswith(f"could not write {state}: ")
+    assert running.error.exit_code == EXIT_FAILED
+    assert read(job, WINDOWS, WindowClosed) == []
+
+
+def test_a_writer_without_kafka_gives_up_in_time() -> None:
+    """A Kafka that is not there is told with its address after the time-out, not waited for."""
+    writer = StateWriter("127.0.0.1:9", "none", 1_000)
+    with pytest.raises(StateWriteError, match=r"could not write none.dead-letters: .*127.0.0.1:9 up"):
+        writer.write_dead_letters([DeadLetter("t", 0, 0, "r", b"", 0)])
+    writer.close()
+
+
+@pytest.fixture
+def submitted(job: StreamingSettings, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    root = Path(__file__).parents[2]
+    command = [
+        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+        *("--master", "local[2]", "--driver-memory", "512m", "--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"),
+        *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=1"),
+        *("--jars", ",".join(str(jar) for jar in spark_jars())),
+        str(root / "streaming" / "window_job.py"),
+        *("--bootstrap", job.bootstrap, "--namespace", job.namespace, "--checkpoint", str(job.checkpoint_directory)),
+        *("--window-ms", "1000", "--grace-ms", "500", "--trigger-ms", "100", "--status-file", str(job.status_file)),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(root), "PYSPARK_PYTHON": sys.executable}
+    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, env=environment, stdout=log, stderr=log, cwd=tmp_path, start_new_session=True
+        )
+    yield process, tmp_path / "log"
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+
+def test_spark_submit_runs_the_same_job(
+    job: StreamingSettings, submitted: tuple[subprocess.Popen[bytes], Path]
+) -> None:
+    """The module that runs in-process also runs by spark-submit, and ends with 0 when it is told to stop."""
+    process, log = submitted
+    begin_ms = (int(time.time()) - 60) * 1_000
+    send(job, beats(range(30), begin_ms))
+    wait_status(job, lambda status: not status["catching_up"], lambda: process.poll() is None)
+    send(job, beats(range(30, 40), begin_ms))
+    wait_status(job, lambda status: status["windows"] == 39, lambda: process.poll() is None)
+    check_windows(job, 39)
+    # The program itself is told to stop; the JVM around it ends with the program's exit code.
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # Spark starts short-lived ones all the time.
+            if "window_job.py" in " ".join(child.cmdline()):
+                child.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0, log.read_text()

@@ -1,0 +1,67 @@
+"""Settings of the streaming stage and the mark on its checkpoint."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint
+from streaming.streaming_settings import StreamingSettings
+from streaming.window_job import parse_settings
+
+
+def good(tmp_path: Path) -> StreamingSettings:
+    return StreamingSettings("127.0.0.1:9092", tmp_path / "checkpoint")
+
+
+def test_the_defaults_are_sound(tmp_path: Path) -> None:
+    """The settings that nobody changed have no fault."""
+    assert good(tmp_path).faults() == []
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    """Each wrong value gives one sentence with the value and what to do."""
+    wrong = dataclasses.replace(
+        good(tmp_path), bootstrap=" ", window_ms=2_500, grace_ms=-1, records_per_trigger_max=1, future_ms_max=10
+    )
+    faults = wrong.faults()
+    assert len(faults) == 5
+    assert any("window_ms is 2500" in fault and "multiple of 1000" in fault for fault in faults)
+
+
+def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
+    """Another query version or window length is told in one sentence, before Spark reads the state wrongly."""
+    settings = good(tmp_path)
+    open_checkpoint(settings)
+    open_checkpoint(settings)
+    with pytest.raises(CheckpointMismatchError, match="with window_ms 5000 instead of 10000: choose another"):
+        open_checkpoint(dataclasses.replace(settings, window_ms=10_000))
+    marker = settings.checkpoint_directory / MARKER
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"query_version": 99}))
+    with pytest.raises(CheckpointMismatchError, match="query_version 99 instead of"):
+        open_checkpoint(settings)
+
+
+def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    """Files of unknown origin are not taken for a checkpoint, nor is a marker that cannot be read."""
+    settings = good(tmp_path)
+    settings.checkpoint_directory.mkdir()
+    (settings.checkpoint_directory / "holiday.jpg").touch()
+    with pytest.raises(CheckpointMismatchError, match="not known whose checkpoint"):
+        open_checkpoint(settings)
+    (settings.checkpoint_directory / MARKER).write_text("{")
+    with pytest.raises(CheckpointMismatchError, match="not readable"):
+        open_checkpoint(settings)
+
+
+def test_the_command_line_gives_the_same_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The arguments of spark-submit are checked like any other settings."""
+    given = parse_settings(["--bootstrap", "127.0.0.1:9092", "--checkpoint", str(tmp_path / "checkpoint")])
+    assert given == good(tmp_path)
+    replay = parse_settings(["--bootstrap", "h:1", "--checkpoint", "c", "--any-time"])
+    assert (replay.future_ms_max, replay.past_ms_max) == (None, None)
+    with pytest.raises(SystemExit) as ended:
+        parse_settings(["--bootstrap", "h:1", "--checkpoint", "c", "--window-ms", "7"])
+    assert ended.value.code == 2
+    assert "window_ms is 7" in capsys.readouterr().err

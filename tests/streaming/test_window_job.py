@@ -1,0 +1,308 @@
+"""The query on a real Spark session, its records from files in the shape of Kafka's: rows, lateness, dead letters."""
+
+import random
+import threading
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+from schemas.codec import SINGLE_OBJECT_MAGIC, UndecodableRecordError, decode, encode, header
+from schemas.dead_letter import DeadLetter
+from schemas.registry import latest_schema
+from schemas.telemetry import Delivery, TelemetryBatch
+from streaming.aggregate_windows import aggregate_windows
+from streaming.close_windows import WindowRows
+from streaming.encode_rows import encode_window
+from streaming.read_telemetry import dead_letters, telemetry_rows
+from streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
+from streaming.streaming_settings import StreamingSettings
+from streaming.window_job import start_query, windows_of
+from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry
+
+pytestmark = pytest.mark.spark
+
+KAFKA_RECORD = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("timestamp", T.TimestampType()),
+        T.StructField("value", T.BinaryType()),
+    ]
+)
+KAFKA_MS = BEGIN_MS + 20_000
+
+
+def settings_of(path: Path, **changes: Any) -> StreamingSettings:
+    return StreamingSettings("none:1", path / "checkpoint", **{"window_ms": WINDOW_MS, "trigger_ms": 0} | changes)
+
+
+def kafka_frame(spark: SparkSession, values: Iterable[bytes | None], time_ms: int = KAFKA_MS) -> DataFrame:
+    moment = datetime.fromtimestamp(time_ms / 1_000, UTC)
+    rows = [("regraft.telemetry", 0, offset, moment, value) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, KAFKA_RECORD)
+
+
+def in_spark(spark: SparkSession, records: DataFrame, job: StreamingSettings) -> list[WindowRows]:
+    return windows_of(aggregate_windows(telemetry_rows(records, job), job.window_ms, job.grace_ms).toArrow(), WINDOW_MS)
+
+
+def content(windows: Sequence[WindowRows | ReferenceWindow]) -> list[tuple[Any, ...]]:
+    """Return rows and markers, without the late rows: Spark counts them after a first aggregation."""
+    found = []
+    for window in windows:
+        rows = tuple(window.rows()) if isinstance(window, WindowRows) else window.rows
+        marker = window.marker
+        found.append((marker.window_start_ms, rows, marker.row_counts, marker.brokers))
+    return found
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_spark_and_the_reference_give_the_same_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Under loss, repeats and disorder Spark's rows equal the reference's one by one."""
+    rng = random.Random(seed)
+    batches = lossy(rng, random_telemetry(rng, flushes=60))
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for taken in as_dicts(batches):
+        reference.take(taken)
+    records = kafka_frame(spark, [encode(batch) for batch in batches])
+    found = in_spark(spark, records, settings_of(tmp_path, future_ms_max=None))
+    assert content(found) == content(reference.finish())
+
+
+def write_files(spark: SparkSession, directory: Path, groups: Sequence[Sequence[TelemetryBatch]]) -> DataFrame:
+    """Return a stream that reads one group of batches in each micro-batch."""
+    for group in groups:
+        kafka_frame(spark, [encode(batch) for batch in group]).coalesce(1).write.mode("append").parquet(str(directory))
+    return spark.readStream.schema(KAFKA_RECORD).option("maxFilesPerTrigger", 1).parquet(str(directory))
+
+
+class Written:
+    """Keeps what the query writes; can fail once after a write, as a crash would."""
+
+    def __init__(self, fail_at: int = 0) -> None:
+        self.calls: list[list[WindowRows]] = []
+        self.fail_at = fail_at
+
+    def __call__(self, windows: list[WindowRows]) -> None:
+        self.calls.append(windows)
+        if len(self.calls) == self.fail_at:
+            raise RuntimeError("crashed after the write")
+
+    @property
+    def windows(self) -> list[WindowRows]:
+        return [window for call in self.calls for window in call]
+
+
+@pytest.mark.parametrize("seed", [3, 14])
+def test_a_stream_closes_windows_as_the_reference_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Micro-batch by micro-batch, late parts included, the windows are the reference's, each whole and once."""
+    rng = random.Random(seed)
+    batches = random_telemetry(rng, flushes=24)
+    groups = [lossy(rng, batches[start : start + 18]) for start in range(0, len(batches), 18)]
+    groups[-1].append(batches[2])  # Comes long after its window was closed.
+    # Spark judges lateness by the watermark before last and moves it after each micro-batch.
+    reference, expected, latest_ms = ReferenceAggregator(WINDOW_MS, grace_ms=1_000), [], 0
+    for group in groups:
+        for taken in as_dicts(group):
+            reference.take(taken)
+        expected += reference.advance(latest_ms)
+        latest_ms = max([latest_ms, *(batch.time_ms for batch in group)])
+    expected += reference.advance(latest_ms)
+    written = Written()
+    job = settings_of(tmp_path, grace_ms=1_000)
+    query = start_query(spark, job, written, records=write_files(spark, tmp_path / "in", groups))
+    try:
+        query.processAllAvailable()
+        dropped = sum(operator.numRowsDroppedByWatermark for p in query.recentProgress for operator in p.stateOperators)
+    finally:
+        query.stop()
+    assert content(written.windows) == content(expected)
+    assert 0 < dropped <= reference.late_rows
+
+
+def test_a_crash_after_the_write_writes_the_same_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Started again from its checkpoint the query repeats the windows of its last micro-batch byte for byte."""
+    batches = random_telemetry(random.Random(5), flushes=20)
+    groups = [batches[start : start + 20] for start in range(0, len(batches), 20)]
+    job, stream = settings_of(tmp_path, grace_ms=0), write_files(spark, tmp_path / "in", groups)
+    crashing, calm = Written(fail_at=2), Written()
+    query = start_query(spark, job, crashing, records=stream)
+    with pytest.raises(Exception, match="crashed after the write"):
+        query.processAllAvailable()
+    query = start_query(spark, job, calm, records=stream)
+    query.processAllAvailable()
+    query.stop()
+    last, again = crashing.calls[-1], calm.calls[0]
+    assert [encode_window(window) for window in last] == [encode_window(window) for window in again]
+    starts = [window.window.start_ms for window in [*crashing.windows[: -len(last)], *calm.windows]]
+    assert starts == sorted(set(starts))
+
+
+def test_the_grace_may_change_between_starts(spark: SparkSession, tmp_path: Path) -> None:
+    """A job that has caught up goes on with a shorter grace on the same checkpoint; no window is lost or split."""
+    batches = random_telemetry(random.Random(8), flushes=24)
+    half = [batch for batch in batches if batch.time_ms < BEGIN_MS + 15_000]
+    rest = [batch for batch in batches if batch.time_ms >= BEGIN_MS + 15_000]
+    written, job = Written(), settings_of(tmp_path, grace_ms=0)
+    query = start_query(spark, job, written, grace_ms=60_000, records=write_files(spark, tmp_path / "in", [half]))
+    query.processAllAvailable()
+    query.stop()
+    assert written.windows == []
+    query = start_query(spark, job, written, records=write_files(spark, tmp_path / "in", [rest]))
+    query.processAllAvailable()
+    query.stop()
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for taken in as_dicts(batches):
+        reference.take(taken)
+    assert content(written.windows) == content(reference.advance())
+
+
+GOOD = TelemetryBatch("b1", 1, 0, KAFKA_MS, 1, (Delivery("p", 0, KAFKA_MS // 1_000, 1, 1, 1),))
+BODY = encode(GOOD)[5:]
+
+
+def letters(spark: SparkSession, values: list[bytes | None], job: StreamingSettings) -> list[DeadLetter]:
+    rows = dead_letters(kafka_frame(spark, values), job).orderBy("offset").collect()
+    return [DeadLetter(**row.asDict() | {"value": bytes(row["value"])}) for row in rows]
+
+
+def test_both_framings_are_taken(spark: SparkSession, tmp_path: Path) -> None:
+    """A record in Avro's single-object encoding is as good as one in the Confluent frame."""
+    single = SINGLE_OBJECT_MAGIC + latest_schema("TelemetryBatch").fingerprint + BODY
+    job = settings_of(tmp_path)
+    assert letters(spark, [encode(GOOD), single], job) == []
+    assert content(in_spark(spark, kafka_frame(spark, [single]), job)) == content(
+        in_spark(spark, kafka_frame(spark, [encode(GOOD)]), job)
+    )
+
+
+# An Avro string and an array that claim 2 GB: without limits they end the JVM.
+BOMB = header("TelemetryBatch") + bytes.fromhex("feffffff0f") + b"x"
+ARRAY_BOMB = header("TelemetryBatch") + b"\x02b\x00\x00\x00\x00" + bytes.fromhex("feffffff0f") + b"x"
+BAD: list[tuple[bytes | None, str]] = [
+    (None, "the record is empty"),
+    (b"", "the record is empty"),
+    (b"hello", "the record starts with 6865, expected 00 (Confluent) or c301 (Avro)"),
+    (b"\x00\x00\x00\x0f\xff" + BODY, "schema id 4095 is unknown here, known for TelemetryBatch are 101"),
+    (b"\x00\x00\x00\x03\x85" + BODY, "schema id 901 is unknown here"),
+    (SINGLE_OBJECT_MAGIC + bytes(8) + BODY, "schema fingerprint 0000000000000000 is unknown here"),
+    (encode(GOOD)[:-4], "the body is not a TelemetryBatch"),
+    (BOMB, "the body is not a TelemetryBatch"),
+    (ARRAY_BOMB, "the body is not a TelemetryBatch"),
+]
+
+
+def test_what_does_not_decode_becomes_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+    """Empty, unknown, cut and lying records are kept whole with the reason; the good one among them is used."""
+    values = [value for value, _ in BAD]
+    job = settings_of(tmp_path)
+    found = letters(spark, [*values, encode(GOOD)], job)
+    assert [letter.offset for letter in found] == list(range(len(BAD)))
+    for letter, (value, reason) in zip(found, BAD, strict=True):
+        assert letter.value == (value or b"")
+        assert letter.reason.startswith(reason)
+        assert letter.time_ms == KAFKA_MS
+    [window] = in_spark(spark, kafka_frame(spark, [*values, encode(GOOD)]), job)
+    assert window.marker.brokers[0].received == 1
+
+
+def test_spark_refuses_what_the_codec_refuses(spark: SparkSession, tmp_path: Path) -> None:
+    """Of records with bytes changed at random, those that Spark takes are those that the codec takes."""
+    rng = random.Random(2)
+    values: list[bytes | None] = []
+    for _ in range(300):
+        value = bytearray(encode(GOOD))
+        for _ in range(rng.randrange(1, 3)):
+            value[rng.randrange(len(value))] = rng.randrange(256)
+        values.append(bytes(value[: rng.choice((len(value), len(value), rng.randrange(len(value))))]))
+    job = settings_of(tmp_path, future_ms_max=None, past_ms_max=None)
+    refused = {letter.offset: letter.reason for letter in letters(spark, values, job)}
+    refusals: dict[int, str] = {}
+    for offset, value in enumerate(values):
+        try:
+            decode(value, TelemetryBatch)
+        except UndecodableRecordError as error:
+            refusals[offset] = str(error)
+    # Spark's decoder does not say where a body ends; the job also refuses what decodes to nonsense.
+    assert {offset for offset, why in refusals.items() if "bytes follow" not in why} <= set(refused)
+    nonsense = [refused[offset] for offset in set(refused) - set(refusals)]
+    assert all("times go" in reason or "sequences go" in reason for reason in nonsense)
+
+
+def second_of(second: int) -> TelemetryBatch:
+    return TelemetryBatch("b1", 1, 0, KAFKA_MS, 1, (*GOOD.deliveries, Delivery("p", 0, second, 1, 1, 1)))
+
+
+NONSENSE: list[tuple[bytes, str]] = [
+    (encode(TelemetryBatch("b1", 1, 0, 2**63 - 1, 1)), "its time is 9223372036854775807 ms, times go from 1970 to"),
+    (encode(TelemetryBatch("b1", 1, 0, -1, 1)), "its time is -1 ms, times go from 1970 to 9999"),
+    (encode(second_of(2**63 - 1)), "a delivery of it is of second 9223372036854775807, times go"),
+    (encode(second_of(-(2**63))), "a delivery of it is of second -9223372036854775808, times go"),
+    (encode(TelemetryBatch("b1", 1, -1, KAFKA_MS, 1)), "its sequence is -1, sequences go from 0 to"),
+    (encode(GOOD).replace(b"b1", b"b\xff"), "a name in it is not UTF-8"),
+    (encode(GOOD).replace(b"\x02p", b"\x02\xff"), "a name in it is not UTF-8"),
+]
+
+
+def test_what_decodes_to_nonsense_becomes_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+    """Numbers that would overflow and names that are no text are refused even where any time is taken."""
+    job = settings_of(tmp_path, future_ms_max=None, past_ms_max=None)
+    values = [value for value, _ in NONSENSE]
+    found = letters(spark, [*values, encode(GOOD)], job)
+    assert [letter.offset for letter in found] == list(range(len(NONSENSE)))
+    for letter, (_, reason) in zip(found, NONSENSE, strict=True):
+        assert letter.reason.startswith(reason)
+    assert len(in_spark(spark, kafka_frame(spark, [*values, encode(GOOD)]), job)) == 1
+
+
+@pytest.mark.parametrize("distance_ms", [-3_600_001, 60_001])
+def test_records_from_far_away_in_time_move_nothing(spark: SparkSession, tmp_path: Path, distance_ms: int) -> None:
+    """A batch, or one delivery of it, far from its Kafka time is refused whole, opens no window and moves no time."""
+    far_ms = KAFKA_MS + distance_ms
+    far_batch = TelemetryBatch("b9", 1, 0, far_ms, 1)
+    far_second = far_ms // 1_000 + (1 if distance_ms > 0 else -1)
+    far_delivery = TelemetryBatch("b9", 1, 0, KAFKA_MS, 1, (*GOOD.deliveries, Delivery("p", 0, far_second, 1, 1, 1)))
+    values: list[bytes | None] = [encode(batch) for batch in (far_batch, far_delivery, GOOD)]
+    job = settings_of(tmp_path)
+    found = letters(spark, values, job)
+    side = "after" if distance_ms > 0 else "before"
+    assert [letter.offset for letter in found] == [0, 1]
+    assert found[0].reason.startswith(f"its time is {abs(distance_ms)} ms {side} the record's Kafka time, at most ")
+    assert found[1].reason.endswith("check the clock of broker b9")
+    assert [w.window.start_ms for w in in_spark(spark, kafka_frame(spark, values), job)] == [KAFKA_MS]
+    unchecked = settings_of(tmp_path, future_ms_max=None, past_ms_max=None)
+    assert letters(spark, values, unchecked) == []
+
+
+def test_stopping_from_another_thread_leaves_a_checkpoint_that_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    """A query stopped while it writes loses nothing: the next start writes what was not committed."""
+    batches = random_telemetry(random.Random(9), flushes=16)
+    stream = write_files(spark, tmp_path / "in", [batches])
+    entered, leave, kept = threading.Event(), threading.Event(), Written()
+
+    def slow(windows: list[WindowRows]) -> None:
+        entered.set()
+        leave.wait(20)
+        raise RuntimeError("stopped before the write")
+
+    job = settings_of(tmp_path, grace_ms=0)
+    query = start_query(spark, job, slow, records=stream)
+    assert entered.wait(30)
+    leave.set()
+    query.stop()
+    query = start_query(spark, job, kept, records=stream)
+    query.processAllAvailable()
+    query.stop()
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for taken in as_dicts(batches):
+        reference.take(taken)
+    assert content(kept.windows) == content(reference.advance())
