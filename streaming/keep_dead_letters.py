@@ -37,6 +37,11 @@ class DeadLetterKeeper:
         self._file = settings.checkpoint_directory / f"dead_letters.v{QUERY_VERSION}.json"
         self._position: Offsets | None = _read_position(self._file)
 
+    @property
+    def next_offsets(self) -> Offsets:
+        """Where the records begin that no finished micro-batch covered; empty before the first."""
+        return dict(self._position or {})
+
     def keep(self, start: Offsets | None, end: Offsets, refused: int) -> int:
         """Keep the letters up to ``end``; return how many. ``start`` is None for the first batch of a checkpoint.
 

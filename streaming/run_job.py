@@ -30,6 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.close_windows import WindowRows
 from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of
+from streaming.measure_backlog import records_behind
 from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, write_atomically
 from streaming.streaming_settings import StreamingSettings
 from streaming.window_job import OBSERVATION, start_query
@@ -129,7 +130,9 @@ class _Job:
         self._stopping = False
         self._late_rows_untold = 0
         self.reports = _Reports()
-        self.status = JobStatus()
+        behind = records_behind(settings.bootstrap, self._topic, self._letters.next_offsets)
+        # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
+        self.status = JobStatus(catching_up=behind is None or behind > settings.records_per_trigger_max)
 
     def run_query(self, stop: threading.Event) -> None:
         """Run the query until told to stop or until the other grace is due."""

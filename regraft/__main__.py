@@ -1,0 +1,5 @@
+"""Let ``python -m regraft`` do what the ``regraft`` command does."""
+
+from regraft.cli import main
+
+main()

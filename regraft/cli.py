@@ -1,0 +1,343 @@
+"""The command line: reads flags, calls what does the work, turns outcomes into exit codes.
+
+Exit codes: 0 all well, 1 it ran and something is wrong, 2 the call or the settings are wrong, 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import regraft
+
+if TYPE_CHECKING:
+    from regraft.settings import Settings
+
+EXIT_FAILED = 1
+EXIT_SETTINGS = 2
+EXIT_INTERRUPTED = 130
+QUICK_RUNNING_S = 75.0
+WIDE_TABLE_WIDTH = 120
+
+app = typer.Typer(
+    name="regraft",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Keep a publish/subscribe broker overlay in shape while it runs.
+
+Brokers report what they deliver; Spark turns that into windowed state; a controller swaps links where that saves cost,
+without losing or repeating a notification.
+
+Start here: `regraft doctor`, then `regraft demo`.
+
+Every setting can be given in four ways, the first wins: a flag (`--set streaming.window_ms=10000`), the environment
+(`REGRAFT_STREAMING__WINDOW_MS=10000`), a TOML file (`--settings FILE` or `REGRAFT_SETTINGS`), its default.
+`regraft settings --example` prints them all.""",
+)
+
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option("--settings", metavar="FILE", help="TOML file with settings; `regraft settings --example` makes one."),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Give one setting; repeat for more."),
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of all random choices; the default is 1.")]
+Bootstrap = Annotated[
+    str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Kafka servers; default 127.0.0.1:9092.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+DryRun = Annotated[
+    bool | None,
+    typer.Option("--dry-run/--act", help="Only say what would be done, or do it.", show_default="act"),
+]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/demo"),
+    seed: Seed = None,
+    duration: Annotated[
+        float | None, typer.Option("--duration", metavar="SECONDS", help="Running time after start; default 180.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Notifications per second of each publisher; the default is 4.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help=f"Run only {QUICK_RUNNING_S:.0f} s.")] = False,
+    chaos: Annotated[
+        bool, typer.Option("--chaos", help="Kill controller, Spark, Valkey and Kafka in turn while it runs.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Run the whole loop on this machine on real input and show it: about 3 minutes, no Docker, no root.
+
+    Starts a real Kafka, Valkey, Spark job, controller and 40 emulated brokers, shifts the interests halfway, and writes
+    summary.json, report.html and run.json. Ends with 0 only if nothing was lost, repeated or out of order and at least
+    one plan was carried out.
+
+    Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos`.
+    """
+    from regraft.run_demo import DemoOptions, run_demo
+    from regraft.run_stage import configure_logs
+    from regraft.summary import failures
+
+    configure_logs(level="warning")
+    console = Console()
+    flags = _flags(assignments, seed=seed)
+    demo_flags = flags.setdefault("demo", {})
+    if duration is not None or quick:
+        demo_flags["running_s"] = duration if duration is not None else QUICK_RUNNING_S
+    if rate is not None:
+        flags.setdefault("emulator", {}).setdefault("workload", {})["notifications_per_s"] = rate
+    try:
+        summary = run_demo(flags, settings_file, DemoOptions(out, kills=chaos, quiet=as_json), console)
+    except KeyboardInterrupt:
+        typer.echo("Stopped by Ctrl-C before its end: nothing was left running, and no summary was written.", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    faults = failures(summary)
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+    else:
+        _show_summary(summary, out, console)
+    for fault in faults:
+        typer.echo(f"Not a success: {fault}.", err=True)
+    if faults:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def run(
+    bootstrap: Bootstrap = None,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Also run the emulated brokers; without it, yours must report.")
+    ] = False,
+    dry_run: DryRun = None,
+    seed: Seed = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Run the loop against a Kafka that is there: the Spark job and the controller, restarted when they die.
+
+    Creates the topics that are missing. Goes on until Ctrl-C or SIGTERM, then stops in order.
+
+    Examples: `regraft run --bootstrap kafka:9092 --dry-run`; `regraft run --emulate --set run.directory=out/lab`.
+    """
+    from regraft.run_loop import run_loop
+    from regraft.run_stage import configure_logs
+
+    configure_logs(level="warning")
+    settings = _settings(_flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run), settings_file)
+    run_loop(settings, Console(), emulate=emulate)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Say what this machine has of what Regraft needs, what is missing, and what to do.
+
+    Changes nothing. Ends with 1 when something is missing.
+    """
+    from infra.doctor import FindingStatus, diagnose
+
+    findings = diagnose()
+    if as_json:
+        fields = [
+            {"name": each.name, "status": str(each.status), "found": each.found, "to_do": each.to_do}
+            for each in findings
+        ]
+        typer.echo(json.dumps(fields, indent=2))
+    else:
+        table = Table(box=None, pad_edge=False)
+        for head in ("what", "state", "found", "what to do"):
+            table.add_column(head, overflow="fold")
+        for each in findings:
+            table.add_row(each.name, str(each.status), each.found, each.to_do)
+        Console().print(table)
+    if any(each.status is FindingStatus.MISSING for each in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def topics(
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the topics that are missing, check the rest.")
+    ] = False,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Show the table of Kafka topics; with --create make them in Kafka.
+
+    Examples: `regraft topics`; `regraft topics --create --bootstrap kafka:9092 --set kafka.namespace=lab`.
+    """
+    from schemas.topics import TOPICS, topic_name
+
+    kafka = _settings(_flags(assignments, bootstrap=bootstrap), settings_file).kafka
+    rows = [
+        {
+            "topic": topic_name(topic, kafka.namespace),
+            "record": topic.record,
+            "key": topic.key,
+            "partitions": topic.partitions,
+            "retention_h": None if topic.retention_ms is None else topic.retention_ms / 3_600_000,
+            "writers": topic.writers,
+            "readers": topic.readers,
+        }
+        for topic in TOPICS
+    ]
+    created: list[str] = []
+    if create:
+        from infra.create_topics import create_topics
+        from regraft.run_loop import require_kafka
+
+        require_kafka(kafka.bootstrap)
+        created = create_topics(kafka.bootstrap, namespace=kafka.namespace)
+    if as_json:
+        typer.echo(json.dumps({"topics": rows, "created": created if create else None}, indent=2))
+        return
+    _show_topics(rows, Console())
+    if create:
+        there = len(rows) - len(created)
+        typer.echo(f"{len(created)} topics created at {kafka.bootstrap}, {there} were there and are as they should be.")
+
+
+@app.command(name="settings")
+def show_settings(
+    example: Annotated[
+        bool, typer.Option("--example", help="Print a TOML file with every setting at its default.")
+    ] = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Check the settings and print them as they would be used, as TOML.
+
+    Examples: `regraft settings --example > regraft.toml`; `regraft settings --settings regraft.toml`.
+    """
+    from regraft.settings_example import example_text, settings_text
+
+    if example:
+        typer.echo(example_text(), nl=False)
+        return
+    typer.echo(settings_text(_settings(_flags(assignments), settings_file)), nl=False)
+
+
+@app.command()
+def emulate(settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
+    """Run only the emulated brokers and clients, until Ctrl-C or SIGTERM. One part of `run --emulate`."""
+    _run_stage("emulate", _flags(assignments), settings_file)
+
+
+@app.command()
+def stream(settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
+    """Run only the Spark job that turns telemetry into windowed state, until Ctrl-C or SIGTERM. One part of `run`."""
+    _run_stage("stream", _flags(assignments), settings_file)
+
+
+@app.command()
+def control(dry_run: DryRun = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
+    """Run only the controller, until Ctrl-C or SIGTERM. One part of `run`."""
+    _run_stage("control", _flags(assignments, dry_run=dry_run), settings_file)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"regraft {regraft.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _run_stage(name: str, flags: dict[str, dict[str, Any]], settings_file: Path | None) -> None:
+    from regraft.run_stage import configure_logs, run_stage
+
+    configure_logs()
+    raise typer.Exit(run_stage(name, _settings(flags, settings_file)))
+
+
+def _flags(
+    assignments: list[str] | None,
+    *,
+    seed: int | None = None,
+    bootstrap: str | None = None,
+    dry_run: bool | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Return flags as nested tables; a flag of its own wins over ``--set``."""
+    from regraft.parse_assignments import parse_assignments
+
+    flags = parse_assignments(assignments or [])
+    for section, name, value in (
+        ("run", "seed", seed),
+        ("kafka", "bootstrap", bootstrap),
+        ("controller", "dry_run", dry_run),
+    ):
+        if value is not None:
+            flags.setdefault(section, {})[name] = value
+    return flags
+
+
+def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> Settings:
+    from regraft.settings import load_settings
+
+    return load_settings(flags, settings_file)
+
+
+def _show_topics(rows: list[dict[str, Any]], console: Console) -> None:
+    heads = {"topic": "topic", "record": "record", "partitions": "parts", "kept": "kept", "key": "key"}
+    if console.width >= WIDE_TABLE_WIDTH:
+        heads |= {"writers": "writers", "readers": "readers"}
+    table = Table(box=None, pad_edge=False)
+    for name, head in heads.items():
+        table.add_column(head, no_wrap=name not in ("key", "readers"))
+    for row in rows:
+        kept = "newest per key" if row["retention_h"] is None else f"{row['retention_h']:g} h"
+        table.add_row(*(str({**row, "kept": kept}[name]) for name in heads))
+    console.print(table)
+
+
+def _show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in summary.items():
+        shown = "not measured" if value is None else value
+        if name == "rss_bytes_max":
+            shown = ", ".join(f"{service} {size / 1e6:.0f} MB" for service, size in value.items())
+        elif name == "restarts":
+            shown = ", ".join(f"{service} {count}" for service, count in value.items() if count) or "none"
+        if shown != {}:
+            table.add_row(name.replace("_", " "), str(shown))
+    console.print(table)
+    console.print(f"Report: {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run the command line; faults that a person can mend end in one sentence each, without a traceback."""
+    from infra.stack_error import StackError
+    from regraft.settings import SettingsError
+
+    try:
+        app()
+    except SettingsError as error:
+        for fault in error.faults:
+            typer.echo(f"Wrong setting: {fault}.", err=True)
+        sys.exit(EXIT_SETTINGS)
+    except StackError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,159 @@
+"""Watch a run from outside: the status files that its stages replace every second, put together over restarts.
+
+In: the run directory. Out: what is known so far. A stage that was killed starts its counts anew; here they go on.
+What is final is read from Kafka at the end (``collect_run``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from regraft.run_record import DeliveryLedger, ServiceUse, WindowCost
+from regraft.show_run import Frame
+from schemas.event import AdaptationEvent
+
+Document = Mapping[str, Any]
+
+EVENTS_MAX = 500
+WINDOWS_MAX = 10_000
+
+
+class RunObserver:
+    """What the status files have said so far; ``refresh`` reads them again."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.emulator: Document = {}
+        self.streaming: Document = {}
+        self.controller: Document = {}
+        self.windows: dict[int, WindowCost] = {}
+        self.behind_ms_max = 0.0
+        self.latencies_ms: dict[str, float] = {}
+        self.events: dict[tuple[int, str, str, str], AdaptationEvent] = {}
+        self._refusals_before: Counter[str] = Counter()
+        self._refusals: Counter[str] = Counter()
+
+    def refresh(self) -> list[AdaptationEvent]:
+        """Read the files again and return the events that are new; a file that is missing changes nothing."""
+        self.emulator = read_status(self._directory / "emulator.json") or self.emulator
+        self.behind_ms_max = max(self.behind_ms_max, float(self.emulator.get("behind_ms", 0.0)))
+        self.streaming = read_status(self._directory / "streaming.json") or self.streaming
+        controller = read_status(self._directory / "controller.json")
+        return self._take_controller(controller) if controller else []
+
+    @property
+    def ledger(self) -> DeliveryLedger:
+        """The emulator's account so far."""
+        return parse_ledger(self.emulator)
+
+    @property
+    def traffic_start_ms(self) -> int:
+        """When the emulator began; 0 when it has not."""
+        return int(self.emulator.get("started_ms", 0))
+
+    @property
+    def regime_change_ms(self) -> int | None:
+        """When the interests shifted; None as long as they have not."""
+        time_ms = self.emulator.get("regime_changed_ms")
+        return None if time_ms is None else int(time_ms)
+
+    @property
+    def refusals(self) -> Counter[str]:
+        """Refused proposals by verdict, those of a killed controller included."""
+        return self._refusals_before + self._refusals
+
+    def frame(self, stage: str, elapsed_s: float, running_s: float | None, services: tuple[ServiceUse, ...]) -> Frame:
+        """Return the present picture; ``running_s`` is None when the run has no planned end."""
+        document = self.controller
+        windows = tuple(self.windows[end_ms] for end_ms in sorted(self.windows))
+        return Frame(
+            stage=stage,
+            elapsed_s=elapsed_s,
+            running_s=running_s,
+            epoch=document.get("configuration", {}).get("epoch", 0),
+            windows=windows,
+            windows_incomplete=sum(not window.complete for window in windows),
+            plans=tuple(
+                (plan["plan"], plan["epoch_to"], plan["phase"], _reason(plan)) for plan in document.get("plans", ())
+            ),
+            plans_completed=document.get("plans_completed", 0),
+            plans_aborted=document.get("plans_aborted", 0),
+            refusals=self.refusals,
+            ledger=self.ledger,
+            services=services,
+            note="dry run: nothing is changed" if document.get("dry_run") else "",
+        )
+
+    def _take_controller(self, document: Document) -> list[AdaptationEvent]:
+        refusals = Counter({str(verdict): int(count) for verdict, count in document.get("refusals", {}).items()})
+        if refusals.total() < self._refusals.total():  # a restarted controller counts from 0
+            self._refusals_before += self._refusals
+        self._refusals = refusals
+        self.controller = document
+        self.latencies_ms.update(document.get("window_close_to_command_ms", {}))
+        for point in document.get("cost", ()):
+            self.windows[point["window_end_ms"]] = WindowCost(
+                point["window_end_ms"],
+                point["epoch"],
+                point["cost_per_s"],
+                point["cost_bootstrap_per_s"],
+                point["is_complete"],
+            )
+        _forget_oldest(self.windows, WINDOWS_MAX)
+        return self._take_events(document)
+
+    def _take_events(self, document: Document) -> list[AdaptationEvent]:
+        fresh = []
+        for fields in document.get("events", ()):
+            event = msgspec.convert(fields, AdaptationEvent)
+            key = (event.time_ms, event.subject, event.kind, event.text)
+            if key not in self.events:
+                self.events[key] = event
+                fresh.append(event)
+        _forget_oldest(self.events, EVENTS_MAX)
+        return fresh
+
+
+def read_status(file: Path) -> Document | None:
+    """Return a status file's document; None while there is none or it cannot be read."""
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # not written yet, or on a disk that is full: the next look may find it
+    return document if isinstance(document, dict) else None
+
+
+def parse_ledger(document: Document) -> DeliveryLedger:
+    """Return the emulator's account in its status document; zeros where there is none yet."""
+    ledger = document.get("ledger", document)
+    return DeliveryLedger(
+        published=int(ledger.get("published", 0)),
+        expected=int(ledger.get("expected", 0)),
+        delivered=int(ledger.get("delivered", 0)),
+        lost=int(ledger.get("lost", 0)),
+        repeated=int(ledger.get("repeated", 0)),
+        out_of_order=int(ledger.get("out_of_order", 0)),
+        unexpected=int(ledger.get("unexpected", 0)),
+        final=bool(ledger.get("final", False)),
+        lost_by_reason=dict(ledger.get("lost_by_reason", {})),
+    )
+
+
+def _reason(plan: Document) -> str:
+    if plan.get("undoes"):
+        return f"takes back {plan['undoes']}"
+    reasons = [str(proposal["reason"]) for proposal in plan["proposals"]]
+    if not reasons:
+        return ""
+    return reasons[0] if len(reasons) == 1 else f"{reasons[0]} (and {len(reasons) - 1} more)"
+
+
+def _forget_oldest(entries: dict[Any, Any], count_max: int) -> None:
+    while len(entries) > count_max:
+        del entries[next(iter(entries))]

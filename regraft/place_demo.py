@@ -1,0 +1,43 @@
+"""Make sure that a run has its inventory: emulated brokers on measured hosts, by the seed, unless there is one.
+
+In: settings. Out: the inventory, stored in the run directory. The same settings give the same inventory, so processes
+that share no disk agree on it. How brokers are placed belongs to ``producers``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import structlog
+
+from overlay.inventory import Inventory
+from regraft.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+def ensure_inventory(settings: Settings) -> Inventory:
+    """Return the inventory that the run directory holds, placing the emulated brokers when it holds none.
+
+    Raises InventoryError when there is a file that is no inventory.
+    """
+    file = settings.controller.inventory_path
+    if file.exists():
+        return Inventory.load(file)
+    from producers.place_overlay import place_overlay
+
+    rng = random.Random(settings.run.seed)
+    inventory = place_overlay(settings.demo.brokers, settings.demo.degree_max, rng)
+    _save_whole(inventory, file)
+    log.info("brokers placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
+    return Inventory.load(file)
+
+
+def _save_whole(inventory: Inventory, file: Path) -> None:
+    """Replace the file in one step: another stage may be looking at this moment."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    inventory.save(beside)
+    beside.replace(file)

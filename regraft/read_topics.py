@@ -1,0 +1,98 @@
+"""Read whole Kafka topics up to their present end, without a consumer group and without committing anything.
+
+In: a bootstrap address and topics with their record types. Out: records. What they mean does not belong here.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from infra.stack_error import StackError
+from schemas.codec import UndecodableRecordError, decode
+from schemas.topics import Topic, topic_name
+
+RECORDS_PER_POLL_MAX = 5000
+CALL_S = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+class UnreadableTopicError(StackError):
+    """Say which topic could not be read to its end, and how far it was read."""
+
+
+def read_whole(
+    bootstrap: str, namespace: str, topics: Mapping[Topic, type[msgspec.Struct]], wait_s_max: float
+) -> Iterator[Any]:
+    """Yield every record of the topics, oldest first in each partition; records that do not decode are logged.
+
+    Raises UnreadableTopicError when the end is not reached in time: half a topic would give wrong figures.
+    """
+    types = {topic_name(topic, namespace): record_type for topic, record_type in topics.items()}
+    with _consumer(bootstrap) as consumer:
+        unread = {(part.topic, part.partition) for part in _partitions(consumer, list(types))}
+        consumer.assign([TopicPartition(name, number, OFFSET_BEGINNING) for name, number in sorted(unread)])
+        deadline_s = time.monotonic() + wait_s_max
+        count = 0
+        while unread:
+            if time.monotonic() > deadline_s:
+                names = ", ".join(sorted({name for name, _ in unread}))
+                raise UnreadableTopicError(
+                    f"{names} could not be read to the end in {wait_s_max:g} s ({count} records came): "
+                    "ask Kafka's log whether the broker is well."
+                )
+            for message in consumer.consume(RECORDS_PER_POLL_MAX, 0.1):
+                error = message.error()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        unread.discard((message.topic(), message.partition()))
+                    continue
+                count += 1
+                if message.value() is None:
+                    continue  # a tombstone
+                try:
+                    yield decode(message.value(), types[str(message.topic())])
+                except UndecodableRecordError as fault:
+                    log.warning("record skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+
+
+def count_records(bootstrap: str, namespace: str, topic: Topic) -> int:
+    """Return how many records a topic has ever held, by its offsets."""
+    with _consumer(bootstrap) as consumer:
+        parts = _partitions(consumer, [topic_name(topic, namespace)])
+        return sum(int(consumer.get_watermark_offsets(part, timeout=CALL_S)[1]) for part in parts)
+
+
+@contextmanager
+def _consumer(bootstrap: str) -> Iterator[Consumer]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"regraft-reader-{uuid.uuid4()}",  # the client wants one, nothing is ever committed to it
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": 16_384,
+        }
+    )
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _partitions(consumer: Consumer, names: Sequence[str]) -> list[TopicPartition]:
+    found = []
+    for name in names:
+        topic = consumer.list_topics(name, timeout=CALL_S).topics[name]
+        if topic.error is not None:
+            raise UnreadableTopicError(f"Topic {name} cannot be read ({topic.error.str()}): was it deleted?")
+        found += [TopicPartition(name, number) for number in sorted(topic.partitions)]
+    return found

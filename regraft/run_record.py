@@ -1,0 +1,102 @@
+"""What is known of one run when it is over: the values that the summary and the report are made of.
+
+Plain values. Collecting them belongs to ``collect_run``, showing them to ``summary`` and ``report``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from overlay.configuration import Configuration
+from overlay.cost import CostBreakdown
+from overlay.inventory import Inventory
+from schemas.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLedger:
+    """The emulator's account of who was owed what; it knows nothing of the controller or of Spark.
+
+    ``published`` counts notifications, ``expected`` and ``delivered`` count pairs of notification and subscription.
+    ``unexpected`` counts what was handed to a subscription that was not owed it. ``final`` tells that traffic had ended
+    and nothing was under way when it was written.
+    """
+
+    published: int = 0
+    expected: int = 0
+    delivered: int = 0
+    lost: int = 0
+    repeated: int = 0
+    out_of_order: int = 0
+    unexpected: int = 0
+    final: bool = False
+    lost_by_reason: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_clean(self) -> bool:
+        """Tell whether every notification arrived exactly once and in its publisher's order."""
+        return self.lost == self.repeated == self.out_of_order == self.unexpected == 0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCost:
+    """What one window's traffic cost on the overlay of its time, and would have cost on the bootstrap overlay."""
+
+    end_ms: int
+    epoch: int
+    cost_per_s: float
+    cost_bootstrap_per_s: float
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceUse:
+    """How one service of the local stack fared; ``rss_bytes_max`` includes its children."""
+
+    name: str
+    restarts: int
+    rss_bytes_max: int
+
+
+@dataclass(frozen=True)
+class OverlayComparison:
+    """The bootstrap overlay and the final one on the traffic of the same last complete windows."""
+
+    final: Configuration
+    before: CostBreakdown
+    after: CostBreakdown
+    window_count: int
+
+    @property
+    def cost_reduction_share(self) -> float:
+        """The share of the bootstrap overlay's cost that the final one saves; 0 when there was no traffic."""
+        initial_per_s = self.before.total_per_s
+        return 1 - self.after.total_per_s / initial_per_s if initial_per_s > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run. Times are Unix milliseconds; ``regime_change_ms`` is None when the interests never shifted.
+
+    ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
+    """
+
+    seed: int
+    inventory: Inventory
+    started_ms: int
+    ended_ms: int
+    ledger: DeliveryLedger = field(default_factory=DeliveryLedger)
+    windows: tuple[WindowCost, ...] = ()
+    windows_incomplete: int = 0
+    plans: tuple[Plan, ...] = ()
+    plan_outcomes: Mapping[str, str] = field(default_factory=dict)
+    first_window_cost_per_s: float | None = None
+    comparison: OverlayComparison | None = None
+    regime_change_ms: int | None = None
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    latencies_ms: tuple[float, ...] = ()
+    telemetry_records: int = 0
+    emulator_behind_ms_max: float = 0.0
+    services: tuple[ServiceUse, ...] = ()
+    rss_total_bytes_max: int = 0

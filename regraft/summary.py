@@ -1,0 +1,89 @@
+"""Turn the record of a run into the flat figures of ``summary.json``, and say whether the run did what it promises.
+
+In: a RunRecord. Out: plain values. Reading files and drawing do not belong here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from regraft.run_record import RunRecord
+from schemas.plan import Plan, PlanPhase
+
+FAULTS = {
+    "lost": "lost",
+    "repeated": "repeated",
+    "out_of_order": "out of order",
+    "unexpected": "to subscriptions that were not owed them",
+}
+
+
+def summarise(record: RunRecord) -> dict[str, Any]:
+    """Return the figures of a run. A figure that could not be measured is None, never 0."""
+    comparison = record.comparison
+    completed = [plan for plan in record.plans if plan.phase is PlanPhase.COMPLETED]
+    return {
+        "notifications_published": record.ledger.published,
+        "deliveries_expected": record.ledger.expected,
+        "deliveries": record.ledger.delivered,
+        "lost": record.ledger.lost,
+        "repeated": record.ledger.repeated,
+        "out_of_order": record.ledger.out_of_order,
+        "unexpected": record.ledger.unexpected,
+        "lost_by_reason": dict(record.ledger.lost_by_reason),
+        "ledger_final": record.ledger.final,
+        "windows_closed": len(record.windows),
+        "windows_incomplete": record.windows_incomplete,
+        "plans_completed": len(completed),
+        "plans_aborted": sum(plan.phase is PlanPhase.ABORTED for plan in record.plans),
+        "plans_completed_after_regime_change": _started_after(completed, record.regime_change_ms),
+        "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
+        "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
+        "cost_reduction_share": _rounded(comparison.cost_reduction_share if comparison else None, 4),
+        "cost_compared_windows": comparison.window_count if comparison else 0,
+        "cost_first_window": _rounded(record.first_window_cost_per_s),
+        "window_close_to_command_ms_p50": _rounded(percentile(record.latencies_ms, 50)),
+        "window_close_to_command_ms_p95": _rounded(percentile(record.latencies_ms, 95)),
+        "emulator_behind_ms_max": record.emulator_behind_ms_max,
+        "telemetry_records": record.telemetry_records,
+        "seed": record.seed,
+        "restarts": {service.name: service.restarts for service in record.services},
+        "rss_bytes_max": {
+            "total": record.rss_total_bytes_max,
+            **{service.name: service.rss_bytes_max for service in record.services},
+        },
+        "duration_s": round((record.ended_ms - record.started_ms) / 1000, 1),
+    }
+
+
+def failures(summary: dict[str, Any]) -> list[str]:
+    """Return why a run is not the success it should be, one sentence each; empty when it is."""
+    found = [f"{summary[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if summary[name]]
+    if not summary["ledger_final"]:
+        found.append("the emulator wrote no final ledger: what was still under way is not counted")
+    if not summary["notifications_published"]:
+        found.append("no notification was published: see the log of the emulator")
+    if not summary["windows_closed"]:
+        found.append("no window closed: see the log of the streaming job")
+    if not summary["plans_completed"]:
+        found.append("no plan was completed, at least 1 is needed: see the refusals in the report")
+    return found
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """Return the nearest-rank percentile, None of nothing."""
+    if not values:
+        return None
+    return sorted(values)[max(math.ceil(len(values) * percent / 100) - 1, 0)]
+
+
+def _started_after(plans: Sequence[Plan], time_ms: int | None) -> int:
+    if time_ms is None:
+        return 0
+    return sum(bool(plan.history) and plan.history[0].time_ms >= time_ms for plan in plans)
+
+
+def _rounded(value: float | None, digits: int = 2) -> float | None:
+    return None if value is None else round(value, digits)

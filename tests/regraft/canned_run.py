@@ -1,0 +1,92 @@
+"""A small run that never happened: four brokers, one plan, a shift of interests; the same in every test."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from overlay.configuration import Configuration
+from overlay.cost import overlay_cost
+from overlay.delivery_sets import DeliverySets
+from overlay.inventory import Inventory
+from regraft.run_record import DeliveryLedger, OverlayComparison, RunRecord, ServiceUse, WindowCost
+from schemas.plan import PhaseChange, Plan, PlanPhase, Proposal
+
+START_MS = 1_700_000_000_000
+BROKERS = ("b00", "b01", "b02", "b03")
+BAD_LINKS = (("b00", "b03"), ("b01", "b03"), ("b01", "b02"))
+GOOD_LINKS = (("b00", "b01"), ("b01", "b03"), ("b01", "b02"))
+
+
+def small_inventory() -> Inventory:
+    """Return four brokers on a line, 10 ms apart, with a bootstrap overlay that goes to and fro."""
+    place = np.arange(4, dtype=np.float64)
+    link_cost = np.abs(place[:, None] - place[None]) * 10
+    return Inventory(BROKERS, np.full(4, 0.5), link_cost, 3, Configuration.of(0, BROKERS, BAD_LINKS))
+
+
+def small_plan(phase: PlanPhase = PlanPhase.COMPLETED, time_ms: int = START_MS + 40_000) -> Plan:
+    """Return one swap of b00-b03 for b00-b01."""
+    proposal = Proposal("swap_links_ci", ("b00", "b03"), ("b00", "b01"), 90.0, 40.0, 1.0, "near & of like interest")
+    final = phase if phase is not PlanPhase.ABORTED else PlanPhase.ABORTING
+    history = [PhaseChange(PlanPhase.PREPARING, time_ms, "chosen")]
+    history += [PhaseChange(final, time_ms + 900, "b02 refused to prepare: <no room>")] if phase is not final else [
+        PhaseChange(PlanPhase.ACTIVATING, time_ms + 500, "all brokers answered"),
+        PhaseChange(PlanPhase.COMPLETED, time_ms + 9_000, "verified"),
+    ]  # fmt: skip
+    return Plan(
+        plan="plan-1",
+        epoch_from=0,
+        epoch_to=1,
+        window_end_ms=time_ms - 300,
+        proposals=(proposal,),
+        links_removed=(("b00", "b03"),),
+        links_added=(("b00", "b01"),),
+        links_target=GOOD_LINKS,
+        cost_before_per_s=90.0,
+        cost_predicted_per_s=40.0,
+        phase=phase,
+        history=tuple(history),
+        cost_observed_per_s=42.0 if phase is PlanPhase.COMPLETED else None,
+    )
+
+
+def small_sets() -> DeliverySets:
+    """Return a span in which b00 and b01 share all notifications and b03 wants a few."""
+    masks = {("b00", "ibm", 0): 0xFFFF, ("b01", "ibm", 0): 0xFFFF, ("b03", "ibm", 0): 0x3}
+    return DeliverySets.of(BROKERS, masks, 5.0)
+
+
+def small_run() -> RunRecord:
+    """Return the record of a run that went well."""
+    inventory, sets = small_inventory(), small_sets()
+    final = Configuration.of(1, BROKERS, GOOD_LINKS)
+    return RunRecord(
+        seed=7,
+        inventory=inventory,
+        started_ms=START_MS,
+        ended_ms=START_MS + 75_000,
+        ledger=DeliveryLedger(published=16, expected=34, delivered=34, final=True),
+        windows=tuple(
+            WindowCost(START_MS + 5_000 * turn, int(turn > 8), 90.0 if turn <= 8 else 40.0, 90.0, turn != 3)
+            for turn in range(1, 15)
+        ),
+        windows_incomplete=1,
+        plans=(small_plan(),),
+        plan_outcomes={"plan-1": "plan-1 saves 48 per second, 50 were predicted"},
+        comparison=OverlayComparison(
+            final, overlay_cost(inventory.bootstrap, inventory, sets), overlay_cost(final, inventory, sets), 5
+        ),
+        regime_change_ms=START_MS + 37_500,
+        refusals={"gain_within_noise": 12, "degree": 3},
+        latencies_ms=(2_300.0,),
+        telemetry_records=12_000,
+        services=(ServiceUse("kafka", 0, 400_000_000), ServiceUse("streaming", 1, 900_000_000)),
+        rss_total_bytes_max=1_500_000_000,
+    )
+
+
+def empty_run() -> RunRecord:
+    """Return the record of a run in which nothing came about."""
+    return replace(
+        RunRecord(1, small_inventory(), START_MS, START_MS + 20_000), ledger=DeliveryLedger(), windows_incomplete=0
+    )

@@ -1,0 +1,125 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import regraft.run_demo
+from infra.stack_error import StackError
+from regraft.cli import app
+from regraft.settings import SettingsError
+from regraft.summary import summarise
+from tests.regraft.canned_run import empty_run, small_run
+
+RUNNER = CliRunner()
+COMMANDS = ("demo", "run", "doctor", "topics", "settings", "emulate", "stream", "control")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    """--help works without any server, file or setting."""
+    answer = RUNNER.invoke(app, [command, "--help"])
+    assert answer.exit_code == 0
+    assert "Usage" in answer.stdout
+
+
+def test_the_overview_names_all_commands_and_where_to_start() -> None:
+    """A newcomer finds the way from the overview alone."""
+    text = RUNNER.invoke(app, ["--help"]).stdout
+    for wanted in (*COMMANDS, "Start here", "REGRAFT_SETTINGS"):
+        assert wanted in text
+
+
+def test_version_is_that_of_the_package() -> None:
+    """--version answers without a command."""
+    assert RUNNER.invoke(app, ["--version"]).stdout == f"regraft {regraft.__version__}\n"
+
+
+def test_topics_are_shown_with_their_namespace() -> None:
+    """The table comes from schemas/topics.py and needs no Kafka."""
+    answer = RUNNER.invoke(app, ["topics", "--json", "--set", "kafka.namespace=lab"])
+    names = [row["topic"] for row in json.loads(answer.stdout)["topics"]]
+    assert "lab.telemetry" in names
+    assert all(name.startswith("lab.") for name in names)
+    assert "regraft.plans" in RUNNER.invoke(app, ["topics"]).stdout
+
+
+def test_doctor_says_what_it_found_as_json() -> None:
+    """Every finding has a name and a state, and whatever is not ok says what to do."""
+    findings = json.loads(RUNNER.invoke(app, ["doctor", "--json"]).stdout)
+    assert {"python", "java", "valkey"} <= {each["name"] for each in findings}
+    assert all(each["to_do"] for each in findings if each["status"] != "ok")
+
+
+def test_wrong_settings_raise_before_anything_is_started(tmp_path: Path) -> None:
+    """A demo with wrong settings leaves no trace."""
+    out = tmp_path / "out"
+    answer = RUNNER.invoke(app, ["demo", "--out", str(out), "--duration", "1", "--set", "demo.degree_max=1"])
+    assert isinstance(answer.exception, SettingsError)
+    assert len(answer.exception.faults) == 2
+    assert not out.exists()
+
+
+def test_a_shift_of_interests_after_the_end_is_refused(tmp_path: Path) -> None:
+    """The demo could not show what it is there to show."""
+    arguments = ["demo", "--out", str(tmp_path), "--quick", "--set", "emulator.workload.regime_change_s=100"]
+    answer = RUNNER.invoke(app, arguments)
+    assert isinstance(answer.exception, SettingsError)
+    assert "the demo runs 75 s" in answer.exception.faults[0]
+
+
+def test_program_lists_all_faults_and_ends_with_2() -> None:
+    """From a shell, each fault is one line on standard error, without a traceback."""
+    command = [sys.executable, "-m", "regraft", "control", "--set", "run.seed=x", "--set", "controller.planner=best"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert answer.returncode == 2
+    lines = answer.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("Wrong setting: ") for line in lines)
+
+
+def test_program_ends_with_2_on_a_wrong_call() -> None:
+    """A flag that does not exist is told as such."""
+    command = [sys.executable, "-m", "regraft", "demo", "--fast"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert answer.returncode == 2
+    assert "--fast" in answer.stderr
+
+
+def test_demo_prints_the_summary_and_ends_with_0_when_all_went_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --json standard output is the summary and nothing else."""
+    monkeypatch.setattr(regraft.run_demo, "run_demo", lambda *_: summarise(small_run()))
+    answer = RUNNER.invoke(app, ["demo", "--json"])
+    assert answer.exit_code == 0
+    assert json.loads(answer.stdout)["seed"] == 7
+    assert "cost reduction share" in RUNNER.invoke(app, ["demo"]).stdout
+
+
+def test_demo_ends_with_1_and_the_reasons_when_it_was_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in which nothing happened does not pass."""
+    monkeypatch.setattr(regraft.run_demo, "run_demo", lambda *_: summarise(empty_run()))
+    answer = RUNNER.invoke(app, ["demo"])
+    assert answer.exit_code == 1
+    assert answer.stderr.count("Not a success") == 4
+
+
+def test_demo_stopped_by_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is no failure with a traceback."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(regraft.run_demo, "run_demo", interrupted)
+    assert RUNNER.invoke(app, ["demo"]).exit_code == 130
+
+
+def test_two_demos_in_one_directory_do_not_meet(tmp_path: Path) -> None:
+    """The second one says who is there and what to do."""
+    from infra.hold_lock import hold_lock
+
+    with hold_lock(tmp_path / "demo.lock"):
+        answer = RUNNER.invoke(app, ["demo", "--out", str(tmp_path)])
+    assert isinstance(answer.exception, StackError)
+    assert "--out" in str(answer.exception)

@@ -1,0 +1,64 @@
+import json
+from pathlib import Path
+
+from regraft.observe_run import RunObserver
+from schemas.plan import PlanPhase
+from tests.regraft.canned_run import START_MS, small_plan
+
+
+def _controller(refusals: dict[str, int], window_count: int) -> dict[str, object]:
+    plan = small_plan(PlanPhase.COMPLETED)
+    return {
+        "configuration": {"epoch": 1},
+        "plans_completed": 1,
+        "plans": [{"plan": plan.plan, "epoch_to": 1, "phase": "completed", "proposals": [{"reason": "near"}]}],
+        "window_close_to_command_ms": {plan.plan: 2_300},
+        "refusals": refusals,
+        "cost": [
+            {
+                "window_end_ms": START_MS + 5_000 * turn,
+                "epoch": 1,
+                "cost_per_s": 40.0,
+                "cost_bootstrap_per_s": 90.0,
+                "is_complete": True,
+            }
+            for turn in range(window_count)
+        ],
+        "events": [
+            {"subject": "plan-1", "kind": "plan_started", "severity": "info", "time_ms": START_MS, "text": "go"}
+        ],
+    }
+
+
+def _write(directory: Path, name: str, document: object) -> None:
+    (directory / f"{name}.json").write_text(json.dumps(document))
+
+
+def test_before_any_status_file_nothing_is_claimed(tmp_path: Path) -> None:
+    """The first picture of a run is empty, not wrong."""
+    observer = RunObserver(tmp_path)
+    assert observer.refresh() == []
+    frame = observer.frame("starting", 0.0, 75.0, ())
+    assert (frame.windows, frame.ledger.published, observer.regime_change_ms) == ((), 0, None)
+
+
+def test_a_restarted_controller_does_not_set_counts_back(tmp_path: Path) -> None:
+    """Refusals of before and after a kill add up; windows, latencies and events are kept once."""
+    observer = RunObserver(tmp_path)
+    _write(tmp_path, "controller", _controller({"degree": 5}, window_count=3))
+    assert len(observer.refresh()) == 1
+    _write(tmp_path, "controller", _controller({"degree": 2, "cool_down": 1}, window_count=2))
+    assert observer.refresh() == []
+    assert observer.refusals == {"degree": 7, "cool_down": 1}
+    assert len(observer.windows) == 3
+    assert observer.latencies_ms == {"plan-1": 2_300}
+
+
+def test_a_broken_status_file_is_passed_over(tmp_path: Path) -> None:
+    """A full disk may leave a status file empty; the last good picture stays."""
+    observer = RunObserver(tmp_path)
+    _write(tmp_path, "controller", _controller({}, window_count=1))
+    observer.refresh()
+    (tmp_path / "controller.json").write_text("")
+    observer.refresh()
+    assert observer.frame("running", 1.0, None, ()).plans == (("plan-1", 1, "completed", "near"),)
