@@ -17,8 +17,8 @@ from regraft.settings import Settings
 EMULATOR, STREAMING, CONTROLLER = "emulator", "streaming", "controller"
 COMMANDS = {EMULATOR: "emulate", STREAMING: "stream", CONTROLLER: "control"}
 # The emulator answers SIGTERM by letting everything under way arrive (at most 60 s) and reach Kafka (30 s); Spark
-# finishes its micro-batch.
-GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 15.0}
+# finishes its micro-batch, the controller the transition under way (15 s) and its last records (10 s).
+GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0}
 READY_TIMEOUT_S = 180.0
 # A broker's death takes with it what only its ledger knows, so the emulator's is the end of the run.
 RESTARTS_MAX = {EMULATOR: 0, STREAMING: 8, CONTROLLER: 8}

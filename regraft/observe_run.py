@@ -53,6 +53,11 @@ class RunObserver:
         return parse_ledger(self.emulator)
 
     @property
+    def written_until_ms(self) -> int:
+        """The end of the newest window that the streaming job has written; 0 before the first."""
+        return int(self.streaming.get("window_end_ms_last", 0))
+
+    @property
     def traffic_start_ms(self) -> int:
         """When the emulator began; 0 when it has not."""
         return int(self.emulator.get("started_ms", 0))

@@ -170,13 +170,14 @@ class _DemoRun:
             if self._kills is not None and (text := self._kills.act(self._elapsed_s, self._newest_window_ms)):
                 screen.tell(text, self._elapsed_s)
             self._show(screen, "running")
-        self._await_rest(screen)
+        # The controller goes first: it ends the transition under way, for which the brokers must still live.
+        self._show(screen, "finishing the plan under way")
+        self._stop(CONTROLLER)
         traffic_end_ms = int(time.time() * 1000)
         self._show(screen, "draining")
         self._stop(EMULATOR)
-        self._await_last_window(screen, traffic_end_ms)
-        for name in (CONTROLLER, STREAMING):
-            self._stop(name)
+        self._await_last_window(screen)
+        self._stop(STREAMING)
         self._show(screen, "collecting")
         self._measure()
         kafka = self._settings.kafka
@@ -198,27 +199,14 @@ class _DemoRun:
     def _elapsed_s(self) -> float:
         return time.time() - self._started_s
 
-    def _await_rest(self, screen: RunScreen) -> None:
-        """Wait until no plan is under way: its brokers must live for it to end. Bounded by ``drain_s_max``."""
-        deadline_s = self._elapsed_s + self._settings.demo.drain_s_max
-        while self._elapsed_s < deadline_s and self._is_plan_moving():
-            time.sleep(SETTLE_POLL_S)
-            self._show(screen, "finishing the plan under way")
-
-    def _is_plan_moving(self) -> bool:
-        self._observer.refresh()
-        document = self._observer.controller
-        running = document.get("plan_running", "")
-        phases = {plan["plan"]: plan["phase"] for plan in document.get("plans", ())}
-        return bool(running) and phases.get(running) != "verifying"
-
-    def _await_last_window(self, screen: RunScreen, traffic_end_ms: int) -> None:
-        """Wait until the controller has seen the last window of the traffic; bounded."""
+    def _await_last_window(self, screen: RunScreen) -> None:
+        """Wait until the last window that the brokers' last batches can close is written; bounded."""
         streaming = self._settings.streaming
-        last_end_ms = traffic_end_ms // streaming.window_ms * streaming.window_ms
-        patience_s = (2 * streaming.window_ms + streaming.grace_ms) / 1000 + 2
+        closable_ms = int(time.time() * 1000) - streaming.grace_ms - int(self._settings.emulator.flush_ms)
+        last_end_ms = closable_ms // streaming.window_ms * streaming.window_ms
+        patience_s = (2 * streaming.window_ms + streaming.grace_ms) / 1000
         deadline_s = self._elapsed_s + min(patience_s, self._settings.demo.drain_s_max)
-        while self._elapsed_s < deadline_s and self._newest_window_ms < last_end_ms:
+        while self._elapsed_s < deadline_s and self._observer.written_until_ms < last_end_ms:
             time.sleep(SETTLE_POLL_S)
             self._show(screen, "closing the last window")
 

@@ -58,7 +58,7 @@ class StreamingSettings:
     window_ms: int = 5_000
     grace_ms: int = 2_000
     catch_up_grace_ms: int = CATCH_UP_GRACE_MS
-    trigger_ms: int = 1_000
+    trigger_ms: int = 200
     records_per_trigger_max: int = 20_000
     read_partitions_min: int = 2
     future_ms_max: int | None = 60_000
