@@ -3,7 +3,7 @@
 Each size is one run of the demo (real Kafka, Spark, Valkey, emulator and controller on this machine). Asserts that the
 run was clean: nothing lost, repeated or out of order, and no window incomplete.
 
-    python benchmarks/bench_loop_latency.py [--seconds 75] [--json FILE]
+    python -m benchmarks.bench_loop_latency [--seconds 75] [--json FILE]
 """
 
 import argparse
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from measured_figures import Figure, run_facts, write_figures
+from benchmarks.measured_figures import Figure, run_facts, write_figures
 
 # Notifications per second of each of 49 publishers: with 400 brokers a notification crosses many more links, and the
 # emulator shares the cores with everything that is measured.
