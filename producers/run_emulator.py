@@ -7,13 +7,10 @@ file each second, and the final account of the ledger. What is emulated belongs 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import random
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
@@ -28,6 +25,7 @@ from producers.kafka_ports import KafkaPorts
 from producers.ledger import Ledger, LedgerSnapshot
 from producers.stock_workload import StockWorkload
 from schemas.client import Role
+from schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
 
@@ -90,6 +88,7 @@ class WallClockEmulator:
     def __init__(self, settings: EmulatorSettings, inventory: Inventory, ports: EmulatorPorts) -> None:
         self._settings = settings
         self._ports = ports
+        self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
         rng = random.Random(settings.seed)
         self._started_s = time.monotonic()
         self._start_ms = float(int(time.time() * SECOND_MS))
@@ -150,12 +149,13 @@ class WallClockEmulator:
         self._env.timeout(STATUS_MS).callbacks.append(self._look_after)
 
     def _write_status(self, account: LedgerSnapshot, counts: dict[str, int]) -> None:
-        if self._settings.status_file is not None:
-            write_status(self._settings.status_file, self._status(account, counts))
+        if self._status_file is not None:
+            self._status_file.write(self._status(account, counts))
 
     def _status(self, account: LedgerSnapshot, counts: dict[str, int]) -> dict[str, Any]:
         now_ms = float(self._env.now)
-        epochs = Counter(broker.core.epoch for broker in self.overlay.brokers.values())
+        cores = [broker.core for broker in self.overlay.brokers.values()]
+        epochs = Counter(core.epoch for core in cores)
         wall_ms = self._start_ms + (time.monotonic() - self._started_s) * SECOND_MS
         return {
             "phase": self._phase,
@@ -165,17 +165,12 @@ class WallClockEmulator:
             "regime_changed_ms": self._workload.regime_changed_ms,
             "ledger": dataclasses.asdict(account),
             "brokers_by_epoch": {str(epoch): count for epoch, count in sorted(epochs.items())},
-            "held_deliveries": sum(len(broker.core.held) for broker in self.overlay.brokers.values()),
+            "held_deliveries": sum(len(core.held) for core in cores),
+            "held_deliveries_max": max(core.held_count_max for core in cores),
             "queue_overflows": self.overlay.overflow_count,
             "notification_hops": self.overlay.hop_count,
             "control_hops": self.overlay.control_count,
+            # Subscriptions sent to a neighbour that already had a wider one from here: what covering would save.
+            "covered_forwards": sum(core.covered_forwards for core in cores),
             **counts,
         }
-
-
-def write_status(path: Path, status: dict[str, Any]) -> None:
-    """Write the status as JSON so that no reader ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(status, indent=1), encoding="utf-8")
-    fresh.replace(path)

@@ -264,3 +264,14 @@ def test_a_publisher_that_comes_during_a_transition_is_advertised_after_it() -> 
     assert core.handle(None, AdvertiseRequest("IBM", IBM), 2) == []
     effects = core.handle(None, command(CommandPhase.ABORT, "a"), 3)
     assert Send("b", Advertise("IBM", "a", IBM)) in effects
+
+
+def test_forwards_that_covering_would_save_are_counted_and_sent_all_the_same() -> None:
+    """A narrower subscription to the same symbol follows a wider one: counted as covered, not suppressed."""
+    core = BrokerCore("a", CHAIN, 0)
+    core.handle("b", Advertise("IBM", "c", IBM), 1)
+    narrow = (*IBM, Predicate("open", Operator("<"), 5.0))
+    core.handle(None, SubscribeRequest("wide", "client", IBM), 2)
+    sent = core.handle(None, SubscribeRequest("narrow", "client", narrow), 3)
+    assert sent == [Send("b", Subscribe(0, "narrow", "a", narrow, 0))]
+    assert core.covered_forwards == 1
