@@ -27,6 +27,7 @@ from infra.stack_error import StackError
 
 TICK_S = 0.05
 MEMORY_INTERVAL_S = 1.0
+YOUNG_S = 1.0
 EVENTS_MAX = 10_000
 LOG_TAIL_BYTES = 4_000
 KILL_WAIT_S = 5.0
@@ -102,13 +103,16 @@ class Supervisor:
     def rss_bytes(self) -> dict[str, int]:
         """Measure the resident memory of each service with its children, and of this process as ``supervisor``.
 
-        Pages shared between processes count once for each.
+        Pages shared between processes count once for each. Processes younger than a second are left out: Java starts
+        chmod and its like by a copy of itself that shares all of its memory for an instant, which would count twice.
         """
         by_session: Counter[int] = Counter()
         own = psutil.Process()
+        now_s = time.time()
         for member in own.children(recursive=True):
             try:
-                by_session[os.getsid(member.pid)] += member.memory_info().rss
+                if now_s - member.create_time() >= YOUNG_S:
+                    by_session[os.getsid(member.pid)] += member.memory_info().rss
             except (psutil.NoSuchProcess, ProcessLookupError):
                 continue  # it ended between the listing and the look
         found = {OWN_NAME: own.memory_info().rss}

@@ -1,0 +1,55 @@
+"""Files that one process replaces while others read them: always the old or the new content, never a part.
+
+In: a path and text, or a JSON document. Out: the file. What a status says belongs to the stage that writes it.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file whole, making its directory where needed.
+
+    Raises OSError, for example on a full disk; then the old content stays and nothing is left beside it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+        raise
+
+
+class StatusFile:
+    """A JSON file that says how far a stage is; a disk that is full is told once and does not stop the stage.
+
+    ``failures`` counts the documents that could not be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.failures = 0
+        self._is_failing = False
+
+    def write(self, document: Mapping[str, Any]) -> None:
+        """Replace the file by the document."""
+        try:
+            replace_file(self._path, json.dumps(document, indent=1) + "\n")
+        except OSError as error:
+            self.failures += 1
+            if not self._is_failing:
+                log.warning("status not written", path=str(self._path), reason=str(error))
+            self._is_failing = True
+        else:
+            self._is_failing = False

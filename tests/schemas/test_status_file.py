@@ -1,0 +1,50 @@
+"""Files that others read while they are replaced."""
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from schemas.status_file import StatusFile, replace_file
+from tests.full_disk import small_disk
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    """The file holds the newest document and nothing is left beside it."""
+    status = StatusFile(tmp_path / "run" / "stage.json")
+    status.write({"windows": 1})
+    status.write({"windows": 2})
+    assert json.loads((tmp_path / "run" / "stage.json").read_text()) == {"windows": 2}
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["stage.json"]
+
+
+def test_a_status_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    """A file where the directory should be is counted, and the status is there when writing works again."""
+    (tmp_path / "run").touch()
+    status = StatusFile(tmp_path / "run" / "stage.json")
+    status.write({"windows": 1})
+    status.write({"windows": 2})
+    assert status.failures == 2
+    (tmp_path / "run").unlink()
+    status.write({"windows": 3})
+    assert json.loads((tmp_path / "run" / "stage.json").read_text()) == {"windows": 3}
+
+
+def test_a_full_disk_keeps_the_old_content_and_nothing_else(tmp_path: Path) -> None:
+    """Where there is no room for the new content, readers go on seeing the old one, and no half file stays."""
+    with small_disk(tmp_path / "disk") as disk:
+        file = disk.directory / "stage.json"
+        replace_file(file, "old")
+        disk.fill()
+        status = StatusFile(file)
+        status.write({"text": "long" * 2_000})
+        assert status.failures == 1
+        with pytest.raises(OSError, match="No space left") as caught:
+            replace_file(file, "new" * 2_000)
+        assert caught.value.errno == errno.ENOSPC
+        assert file.read_text() == "old"
+        assert sorted(path.name for path in disk.directory.iterdir()) == ["filler", "stage.json"]
+        disk.make_room()
+        replace_file(file, "new")
+        assert file.read_text() == "new"
