@@ -19,11 +19,13 @@ BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counte
 
 @dataclass(frozen=True)
 class AssemblyLimits:
-    """Bounds of the assembler.
+    """How long a window waits to be whole, and how much may wait.
 
-    ``completeness_share_min`` is the share of a broker's batches that must have come. A window whose marker came waits
-    ``rows_wait_ms`` for its rows (and for an earlier window's marker). ``future_ms_max`` is how far ahead of the
-    present a window may lie before its records are refused.
+    ``completeness_share_min``: share of a broker's batches that must have come, or the window is not decided on.
+    ``rows_wait_ms``: how long a window waits for its rows after its marker, and for an earlier window's marker.
+    ``windows_pending_max``: windows that may wait; beyond it the oldest is dropped.
+    ``rows_per_window_max``: rows kept of one window; further ones are refused, so the window is incomplete.
+    ``future_ms_max``: how far ahead of the present a window may lie before its records are refused.
     """
 
     completeness_share_min: float = 0.95

@@ -14,7 +14,7 @@ from controller.controller_settings import ControllerSettings
 from controller.kafka_links import KafkaPlanStore, RecordSender, TopicReader
 from controller.live_view import LiveView
 from controller.loop_metrics import LoopMetrics
-from controller.write_status import StatusFile
+from controller.write_status import StatusView
 from overlay.inventory import Inventory
 from schemas.command import CommandResult
 from schemas.state import StateRow, WindowClosed
@@ -107,7 +107,7 @@ def _views(settings: ControllerSettings) -> tuple[DocumentSink, ...]:
         )
         views.append(LiveView(client, settings.namespace))
     if settings.status_file is not None:
-        views.append(StatusFile(settings.status_file))
+        views.append(StatusView(settings.status_file))
     return tuple(views)
 
 

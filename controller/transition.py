@@ -29,9 +29,17 @@ NAMED_BROKERS_MAX = 5  # Brokers named in a message before the rest is only coun
 
 @dataclass(frozen=True)
 class TransitionLimits:
-    """How long each phase may take, and how often unanswered commands are repeated, in ms.
+    """How long each phase may take, and how often unanswered commands are repeated.
 
-    ``prepare_ms`` ends in an abort. The others cannot be undone, so they end in one PLAN_STALLED event and go on.
+    What is activated cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED
+    event, and the plan goes on.
+
+    ``prepare_ms``: until every broker is prepared, or the plan is aborted without trace.
+    ``activate_ms``: until every broker works with both configurations.
+    ``drain_ms``: until no broker sees a notification of the old configuration any more; the longest, it waits for
+    queues.
+    ``retire_ms``: until every broker has dropped the old configuration, and until an abort is answered.
+    ``resend_ms``: pause after which an unanswered command is sent again.
     """
 
     prepare_ms: int = 20_000

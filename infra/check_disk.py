@@ -1,5 +1,6 @@
-"""Check that a directory's file system has room before a run writes into it."""
+"""Check that a directory's file system has room before a run writes into it; say so when it runs full all the same."""
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -28,3 +29,13 @@ def check_disk(directory: Path, free_mb_min: int = FREE_MB_MIN) -> None:
             f"Only {found_mb} MB are free for {directory}, at least {free_mb_min} MB are needed: "
             "free some space, or choose a directory on another disk."
         )
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Tell whether a write failed for want of room, on the disk or in the user's share of it."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def tell_disk_full(error: OSError) -> str:
+    """Return the sentence for a user whose write failed for want of room."""
+    return f"The disk of {error.filename or 'the run directory'} is full: make room and start again."

@@ -39,9 +39,9 @@ def create_topics(
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": bootstrap,
         "socket.timeout.ms": int(TIMEOUT_S * 1_000),
-        "log_level": 4,
+        "log_level": 0,
     }
-    admin = AdminClient(settings)  # log level 4: warnings; its level 6 tells of the closing of every client
+    admin = AdminClient(settings)  # log level 0: a Kafka that is away is told once, in a StackError
     wanted = {topic_name(topic, namespace): topic for topic in topics}
     existing = _partitions(admin, bootstrap)
     fresh = [

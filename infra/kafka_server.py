@@ -4,7 +4,6 @@ In: a run directory, Java, the jars of the lock. Out: a Service and its bootstra
 same ports and data again. Topics belong to create_topics.py.
 """
 
-import logging
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
@@ -17,17 +16,16 @@ from confluent_kafka.admin import AdminClient
 
 from infra.fetch_jars import kafka_class_path
 from infra.find_java import JavaRuntime, find_java
-from infra.find_port import LOOPBACK, check_port, choose_ports, is_listening
+from infra.find_port import LOOPBACK, choose_ports, is_listening
 from infra.service import RestartPolicy, Service
 from infra.stack_error import StackError
-from infra.supervise import ServiceFailedError, Supervisor
+from infra.start_on_port import start_on_port
+from infra.supervise import Supervisor
 
 HEAP_MB = 320
-PORT_TRIES = 3
 FORMAT_TIMEOUT_S = 120
 READY_TIMEOUT_S = 90.0
 PROBE_TIMEOUT_S = 1.0
-BIND_FAULT = "Address already in use"
 
 # Sizes fit one machine and a run of minutes to hours: every log, index and cache is bounded, and small enough that the
 # whole stack stays lean. Time-outs are short because a killed broker's own registration keeps its successor waiting.
@@ -95,10 +93,6 @@ rootLogger.appenderRef.file.ref=file
 rootLogger.appenderRef.console.ref=console
 """
 
-_silent_log = logging.getLogger("infra.kafka_probe")
-_silent_log.addHandler(logging.NullHandler())
-_silent_log.propagate = False
-
 
 class KafkaError(StackError):
     """Say why the local Kafka broker could not be prepared or started."""
@@ -153,20 +147,14 @@ def start_kafka_service(
     Raises PortInUseError, KafkaError or ServiceFailedError.
     """
     java, class_path, files = find_java(), kafka_class_path(), KafkaFiles((run_dir / "kafka").absolute())
-    if port is not None:
-        check_port(port, "Kafka")
-    for attempt in range(PORT_TRIES):
-        address = _choose_address(files, port, again=attempt > 0)
+
+    def prepare(again: bool) -> tuple[KafkaAddress, Service]:
+        address = _choose_address(files, port, again=again)
         _write_settings(files, address)
         _format(files, java, class_path)
-        try:
-            supervisor.start(_service(files, address, java, class_path, heap_mb))
-        except ServiceFailedError as error:
-            if port is not None or attempt + 1 == PORT_TRIES or BIND_FAULT not in error.log_tail:
-                raise
-        else:
-            return address
-    raise AssertionError("the last try either returned or raised")
+        return address, _service(files, address, java, class_path, heap_mb)
+
+    return start_on_port(supervisor, "Kafka", port, prepare)
 
 
 class RunningKafka:
@@ -204,9 +192,8 @@ def start_kafka(run_dir: Path, *, port: int | None = None, heap_mb: int = HEAP_M
 
 def is_kafka_ready(bootstrap: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
     """Tell whether the cluster at ``bootstrap`` answers and has a broker that serves clients."""
-    client = AdminClient(
-        {"bootstrap.servers": bootstrap, "socket.timeout.ms": int(timeout_s * 1_000)}, logger=_silent_log
-    )
+    # log level 0: while nobody is there, the client would tell of each of its tries
+    client = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": int(timeout_s * 1_000), "log_level": 0})
     try:
         return bool(client.list_topics(timeout=timeout_s).brokers)
     except KafkaException:

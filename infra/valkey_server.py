@@ -19,16 +19,15 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from infra.find_port import LOOPBACK, check_port, choose_ports, is_listening
+from infra.find_port import LOOPBACK, choose_ports, is_listening
 from infra.service import Service
 from infra.stack_error import StackError
-from infra.supervise import ServiceFailedError, Supervisor
+from infra.start_on_port import start_on_port
+from infra.supervise import Supervisor
 
 URL_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
 MEMORY_MB_MAX = 256
-PORT_TRIES = 3
 PROBE_TIMEOUT_S = 1.0
-BIND_FAULT = "Address already in use"
 
 # noeviction: the live view is small, and a write that is refused is seen, while an evicted lease would not be.
 SETTINGS = """\
@@ -98,10 +97,9 @@ def start_valkey_service(
     Raises PortInUseError, NoRedisError or ServiceFailedError.
     """
     program, root = find_valkey(), (run_dir / "valkey").absolute()
-    if port is not None:
-        check_port(port, "Valkey")
-    for attempt in range(PORT_TRIES):
-        address = _choose_address(root, port, again=attempt > 0)
+
+    def prepare(again: bool) -> tuple[ValkeyAddress, Service]:
+        address = _choose_address(root, port, again=again)
         settings_file = _write_settings(root, address, memory_mb_max)
         service = Service(
             name="valkey",
@@ -110,14 +108,9 @@ def start_valkey_service(
             ready=partial(is_redis_ready, address.url),
             ready_timeout_s=30.0,
         )
-        try:
-            supervisor.start(service)
-        except ServiceFailedError as error:
-            if port is not None or attempt + 1 == PORT_TRIES or BIND_FAULT not in error.log_tail:
-                raise
-        else:
-            return address
-    raise AssertionError("the last try either returned or raised")
+        return address, service
+
+    return start_on_port(supervisor, "Valkey", port, prepare)
 
 
 def is_redis_ready(url: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overlay.configuration import Configuration, NotATreeError
+from schemas.status_file import replace_file
 
 
 class InventoryError(ValueError):
@@ -61,7 +62,7 @@ class Inventory:
         return float(self.link_cost[self.index[broker], self.index[peer]])
 
     def save(self, path: Path) -> None:
-        """Write the inventory as JSON."""
+        """Write the inventory as JSON, whole: another process may be looking at this moment."""
         document = {
             "brokers": self.brokers,
             "processing_cost": self.processing_cost.tolist(),
@@ -69,7 +70,7 @@ class Inventory:
             "degree_max": self.degree_max,
             "links": self.bootstrap.links,
         }
-        path.write_text(json.dumps(document), encoding="utf-8")
+        replace_file(path, json.dumps(document))
 
     @classmethod
     def load(cls, path: Path) -> Inventory:

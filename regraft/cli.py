@@ -329,8 +329,10 @@ def _show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
 
 def main() -> None:
     """Run the command line; faults that a person can mend end in one sentence each, without a traceback."""
+    from infra.check_disk import is_disk_full, tell_disk_full
     from infra.stack_error import StackError
     from regraft.settings import SettingsError
+    from schemas.remote_registry import RegistryError
 
     try:
         app()
@@ -338,6 +340,11 @@ def main() -> None:
         for fault in error.faults:
             typer.echo(f"Wrong setting: {fault}.", err=True)
         sys.exit(EXIT_SETTINGS)
-    except StackError as error:
+    except (StackError, RegistryError) as error:
         typer.echo(str(error), err=True)
+        sys.exit(EXIT_FAILED)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        typer.echo(tell_disk_full(error), err=True)
         sys.exit(EXIT_FAILED)

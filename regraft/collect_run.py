@@ -19,6 +19,7 @@ from regraft.read_topics import count_records, read_whole
 from regraft.run_record import OverlayComparison, WindowCost
 from schemas.event import AdaptationEvent, EventKind
 from schemas.plan import Plan, PlanPhase
+from schemas.remote_registry import use_registry
 from schemas.state import StateRow, WindowClosed
 from schemas.topics import EVENTS, PLANS, STATE, TELEMETRY, WINDOWS
 
@@ -43,7 +44,8 @@ class StoredRun:
 
 
 def read_stored_run(bootstrap: str, namespace: str, inventory: Inventory, limits: AssemblyLimits) -> StoredRun:
-    """Read the topics of a run whole; each reading is bounded to 60 s. Raises UnreadableTopicError."""
+    """Read the topics of a run whole; each reading is bounded to 60 s. Raises UnreadableTopicError, RegistryError."""
+    use_registry(namespace=namespace)
     told = list(read_whole(bootstrap, namespace, {PLANS: Plan, EVENTS: AdaptationEvent}, READ_S_MAX))
     state = read_whole(bootstrap, namespace, {STATE: StateRow, WINDOWS: WindowClosed}, READ_S_MAX)
     windows = assemble_windows(state, inventory, limits)

@@ -6,9 +6,7 @@ that share no disk agree on it. How brokers are placed belongs to ``producers``.
 
 from __future__ import annotations
 
-import os
 import random
-from pathlib import Path
 
 import structlog
 
@@ -30,14 +28,6 @@ def ensure_inventory(settings: Settings) -> Inventory:
 
     rng = random.Random(settings.run.seed)
     inventory = place_overlay(settings.demo.brokers, settings.demo.degree_max, rng)
-    _save_whole(inventory, file)
+    inventory.save(file)
     log.info("brokers placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
     return Inventory.load(file)
-
-
-def _save_whole(inventory: Inventory, file: Path) -> None:
-    """Replace the file in one step: another stage may be looking at this moment."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    inventory.save(beside)
-    beside.replace(file)

@@ -13,11 +13,13 @@ from types import FrameType
 
 import structlog
 
+from infra.check_disk import is_disk_full, tell_disk_full
 from infra.stack_error import StackError
 from overlay.configuration import NotATreeError
 from overlay.inventory import InventoryError
 from regraft.place_demo import ensure_inventory
 from regraft.settings import Settings
+from schemas.remote_registry import RegistryError, use_registry
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -96,9 +98,13 @@ def run_stage(name: str, settings: Settings) -> int:
         signal.signal(number, ask_to_stop)
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
+        use_registry(namespace=settings.kafka.namespace)
         code = STAGES[name](settings, stop)
-    except (StackError, InventoryError, NotATreeError, OSError) as error:
+    except (StackError, RegistryError, InventoryError, NotATreeError) as error:
         log.error("stage cannot run", stage=name, reason=str(error))
+        return EXIT_FAILED
+    except OSError as error:
+        log.error("stage cannot run", stage=name, reason=tell_disk_full(error) if is_disk_full(error) else str(error))
         return EXIT_FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import Row, SparkSession
 
 from schemas.dead_letter import DeadLetter
-from streaming.open_checkpoint import write_atomically
+from schemas.status_file import replace_file
 from streaming.read_telemetry import dead_letters
 from streaming.streaming_settings import QUERY_VERSION, StreamingSettings
 
@@ -53,7 +53,7 @@ class DeadLetterKeeper:
             return 0
         kept = self._keep_range(begin, end) if refused or not known else 0
         self._position = dict(end)
-        write_atomically(self._file, {"next_offsets": self._position})
+        replace_file(self._file, json.dumps({"next_offsets": self._position}) + "\n")
         return kept
 
     def _keep_range(self, begin: Offsets, end: Offsets) -> int:

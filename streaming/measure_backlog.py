@@ -18,8 +18,9 @@ def records_behind(bootstrap: str, topic: str, next_offsets: Mapping[str, int]) 
 
     A partition without an offset counts from its beginning. Takes at most 10 s for each partition.
     """
-    settings = {"bootstrap.servers": bootstrap, "group.id": "regraft-backlog", "enable.auto.commit": False}
-    consumer = Consumer(settings)
+    # log level 0: that Kafka is away is told once below, not by the client for each of its tries
+    settings = {"bootstrap.servers": bootstrap, "group.id": "regraft-backlog", "log_level": 0}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
     try:
         metadata = consumer.list_topics(topic, timeout=ASK_TIMEOUT_S).topics[topic]
         behind = 0
@@ -28,7 +29,7 @@ def records_behind(bootstrap: str, topic: str, next_offsets: Mapping[str, int]) 
             behind += max(high - max(next_offsets.get(str(partition), low), low), 0)
         return behind
     except KafkaException as error:
-        log.warning("backlog unknown", topic=topic, reason=str(error))
+        log.warning("backlog unknown", topic=topic, reason=error.args[0].str())
         return None
     finally:
         consumer.close()

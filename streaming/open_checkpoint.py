@@ -5,10 +5,9 @@ the checkpoint names the query version and the settings that the state depends o
 """
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
+from schemas.status_file import replace_file
 from streaming.streaming_settings import QUERY_VERSION, StreamingSettings
 
 MARKER = "query.json"
@@ -26,13 +25,13 @@ def open_checkpoint(settings: StreamingSettings) -> None:
     directory, marker = settings.checkpoint_directory, settings.checkpoint_directory / MARKER
     wanted = _identity(settings)
     if not marker.exists():
-        if directory.is_dir() and any(directory.iterdir()):
+        drafts = f".{MARKER}."  # of a process that was killed while it wrote the marker
+        if directory.is_dir() and not all(each.name.startswith(drafts) for each in directory.iterdir()):
             raise CheckpointMismatchError(
                 f"{directory} is not empty and has no {MARKER}, so it is not known whose checkpoint it is: "
                 "choose another checkpoint directory or empty it"
             )
-        directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(marker, wanted)
+        replace_file(marker, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
         return
     try:
         found = json.loads(marker.read_text(encoding="utf-8"))
@@ -46,13 +45,6 @@ def open_checkpoint(settings: StreamingSettings) -> None:
             f"the checkpoint in {directory} was written with {', '.join(differences)}: choose another checkpoint "
             "directory, or empty this one to read the telemetry again from the start of its retention"
         )
-
-
-def write_atomically(path: Path, document: dict[str, Any]) -> None:
-    """Replace a small JSON file so that a reader sees the old or the new content, never a part."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    draft.replace(path)
 
 
 def _identity(settings: StreamingSettings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -28,10 +28,11 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
+from schemas.status_file import StatusFile
 from streaming.close_windows import WindowRows
 from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of
 from streaming.measure_backlog import records_behind
-from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, write_atomically
+from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint
 from streaming.streaming_settings import StreamingSettings
 from streaming.window_job import OBSERVATION, start_query
 from streaming.write_state import StateWriteError, StateWriter
@@ -41,6 +42,9 @@ IDLE_POLL_S = 0.005
 REPORTS_WAITING_MAX = 1_000
 
 EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST = 1, 2, 3
+
+DATA_LOST = ("UnknownTopicOrPartition", "KAFKA_DATA_LOSS", "some data may have been missed", "does not host this topic")
+DISK_FULL = ("No space left on device", "Disk quota exceeded")
 
 log = structlog.get_logger()
 
@@ -82,8 +86,10 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         raise StreamingJobError("; ".join(faults), EXIT_REFUSED)
     try:
         open_checkpoint(settings)
-    except (CheckpointMismatchError, OSError) as error:
+    except CheckpointMismatchError as error:
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
+    except OSError as error:
+        raise _unwritable(error, settings) from error
     with closing(StateWriter(settings.bootstrap, settings.namespace, settings.write_timeout_ms)) as writer:
         job = _Job(spark, settings, writer)
         spark.streams.addListener(job.reports)
@@ -125,6 +131,7 @@ class _Job:
     def __init__(self, spark: SparkSession, settings: StreamingSettings, writer: StateWriter) -> None:
         self._spark, self._settings, self._writer = spark, settings, writer
         self._topic = settings.source_topic
+        self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
         self._letters = DeadLetterKeeper(spark, settings, writer.write_dead_letters)
         self._writing = threading.Lock()
         self._stopping = False
@@ -140,7 +147,12 @@ class _Job:
         grace_ms = settings.catch_up_grace_ms if self.status.catching_up else settings.grace_ms
         self._stopping, self.reports.run_id = False, ""
         catching_up = self.status.catching_up
-        query = start_query(self._spark, settings, self._write, grace_ms=grace_ms, take_late_rows=self._take_late_rows)
+        try:
+            query = start_query(
+                self._spark, settings, self._write, grace_ms=grace_ms, take_late_rows=self._take_late_rows
+            )
+        except (PySparkException, Py4JError) as error:
+            raise _explained(str(error), self._topic, settings) from error
         self.reports.run_id = str(query.runId)
         log.info("streaming query started", grace_ms=grace_ms, catching_up=catching_up)
         try:
@@ -207,12 +219,12 @@ class _Job:
             start = offsets_of(str(source.startOffset), self._topic)
             try:
                 status.dead_letters += self._letters.keep(start, end, observed.get("dead", 0))
-            except (PySparkException, Py4JError, StateWriteError) as error:
+            except (PySparkException, Py4JError, StateWriteError, OSError) as error:
                 text = f"{type(error).__name__}: {error}"
                 raise _explained(text, self._topic, self._settings) from error
             self._choose_grace(end, latest or end)
-        if self._settings.status_file is not None:
-            write_atomically(self._settings.status_file, {name: getattr(status, name) for name in status.__slots__})
+        if self._status_file is not None:
+            self._status_file.write(asdict(status))
 
     def _choose_grace(self, end: Offsets, latest: Offsets) -> None:
         behind = sum(max(latest[partition] - end.get(partition, 0), 0) for partition in latest)
@@ -231,16 +243,26 @@ def _epoch_ms(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1_000)
 
 
+def _unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError:
+    """Return one clear sentence for a checkpoint directory that the job itself cannot write."""
+    if any(sign in str(error) for sign in DISK_FULL):
+        return _explained(str(error), settings.source_topic, settings)
+    return StreamingJobError(
+        f"{error.filename or settings.checkpoint_directory} cannot be written ({error.strerror}): choose another "
+        "checkpoint directory, or let this user write there",
+        EXIT_REFUSED,
+    )
+
+
 def _explained(text: str, topic: str, settings: StreamingSettings) -> StreamingJobError:
     """Return one clear sentence for what ended the query."""
-    lost = ("UnknownTopicOrPartition", "KAFKA_DATA_LOSS", "some data may have been missed", "does not host this topic")
-    if any(sign in text for sign in lost):
+    if any(sign in text for sign in DATA_LOST):
         return StreamingJobError(
             f"topic {topic} was deleted, or lost records that the checkpoint in {settings.checkpoint_directory} still "
             "needs: create the topic again and start with an empty checkpoint directory",
             EXIT_TOPIC_LOST,
         )
-    if "No space left on device" in text:
+    if any(sign in text for sign in DISK_FULL):
         return StreamingJobError(
             f"the disk of {settings.checkpoint_directory} is full: make room and start again, nothing is lost",
             EXIT_FAILED,

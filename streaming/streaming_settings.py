@@ -45,11 +45,20 @@ SPARK_SETTINGS: dict[str, str] = {
 class StreamingSettings:
     """All that the query can be told.
 
-    ``grace_ms`` is how long a window waits for rows while the job keeps up, ``catch_up_grace_ms`` while it reads a
-    backlog: there the partitions are read unevenly, and event time passes quickly anyway. ``future_ms_max`` and
-    ``past_ms_max`` bound a record's event times against its Kafka timestamp; None turns a check off, as a replay
-    with original event times needs. ``records_per_trigger_max`` bounds one micro-batch over all partitions.
-    ``telemetry_topic`` is empty for the namespace's own; a replay beside a running job names another one to read.
+    ``bootstrap``: Kafka's servers as host:port, several with commas. ``namespace``: prefix of all topic names.
+    ``checkpoint_directory``: where Spark keeps how far it is and its state.
+    ``window_ms``: length of a window of event time, a multiple of 1000; the controller decides once a window.
+    ``grace_ms``: how long a window waits for late rows while the job keeps up.
+    ``catch_up_grace_ms``: how long it waits while a backlog is read; there the partitions are read unevenly, and event
+    time passes quickly anyway.
+    ``trigger_ms``: time from the start of one micro-batch to that of the next; 0 starts it when the last one ends.
+    ``records_per_trigger_max``: records in one micro-batch over all partitions.
+    ``read_partitions_min``: Spark tasks that read telemetry at once; more than Kafka's partitions splits these up.
+    ``future_ms_max``, ``past_ms_max``: how far a record's event times may lie after and before its Kafka timestamp;
+    None turns a check off, as a replay with original event times needs.
+    ``write_timeout_ms``: how long Kafka may take to acknowledge a window's rows before the job ends.
+    ``status_file``: JSON that says how far the job is; None writes none.
+    ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
     """
 
     bootstrap: str

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from schemas.topics import DEFAULT_NAMESPACE
+from schemas.remote_registry import RegistryError, use_registry
 from streaming.aggregate_windows import aggregate_windows
 from streaming.close_windows import WindowRows, close_windows
 from streaming.merge_parts import merge_parts
@@ -84,30 +84,27 @@ def limit_avro(spark: SparkSession) -> None:
 
 def parse_settings(arguments: list[str]) -> StreamingSettings:
     """Return the settings of a command line; argparse ends the program with 2 and one line for each fault."""
-    parser = argparse.ArgumentParser(prog="window_job.py", description="Telemetry in Kafka to windowed state in Kafka.")
+    parser = argparse.ArgumentParser(
+        prog="window_job.py",
+        description="Telemetry in Kafka to windowed state in Kafka.",
+        argument_default=argparse.SUPPRESS,  # What is not given has the default of StreamingSettings.
+    )
     parser.add_argument("--bootstrap", required=True, help="Kafka servers, host:port[,host:port]")
-    parser.add_argument("--checkpoint", required=True, type=Path, help="directory of the checkpoint")
-    parser.add_argument("--namespace", default=DEFAULT_NAMESPACE, help="prefix of the topics")
-    parser.add_argument("--window-ms", type=int, default=5_000, help="length of a window, a multiple of 1000")
-    parser.add_argument("--grace-ms", type=int, default=2_000, help="how long a window waits for rows")
-    parser.add_argument("--trigger-ms", type=int, default=1_000, help="time from one micro-batch to the next")
-    parser.add_argument("--records-per-trigger-max", type=int, default=20_000, help="bound of one micro-batch")
+    parser.add_argument(
+        "--checkpoint", required=True, type=Path, dest="checkpoint_directory", help="directory of the checkpoint"
+    )
+    parser.add_argument("--namespace", help="prefix of the topics")
+    parser.add_argument("--window-ms", type=int, help="length of a window, a multiple of 1000")
+    parser.add_argument("--grace-ms", type=int, help="how long a window waits for rows")
+    parser.add_argument("--trigger-ms", type=int, help="time from one micro-batch to the next")
+    parser.add_argument("--records-per-trigger-max", type=int, help="bound of one micro-batch")
     parser.add_argument("--any-time", action="store_true", help="take event times far from Kafka's (replays)")
     parser.add_argument("--status-file", type=Path, help="JSON file that says how far the job is")
-    given = parser.parse_args(arguments)
-    checked: dict[str, Any] = {"future_ms_max": None, "past_ms_max": None} if given.any_time else {}
-    settings = StreamingSettings(
-        bootstrap=given.bootstrap,
-        checkpoint_directory=given.checkpoint,
-        namespace=given.namespace,
-        window_ms=given.window_ms,
-        grace_ms=given.grace_ms,
-        catch_up_grace_ms=max(given.grace_ms, CATCH_UP_GRACE_MS),
-        trigger_ms=given.trigger_ms,
-        records_per_trigger_max=given.records_per_trigger_max,
-        status_file=given.status_file,
-        **checked,
-    )
+    given: dict[str, Any] = vars(parser.parse_args(arguments))
+    if given.pop("any_time", False):
+        given |= {"future_ms_max": None, "past_ms_max": None}
+    given["catch_up_grace_ms"] = max(given.get("grace_ms", 0), CATCH_UP_GRACE_MS)
+    settings = StreamingSettings(**given)
     faults = settings.faults()
     if faults:
         parser.error("; ".join(faults))
@@ -116,9 +113,14 @@ def parse_settings(arguments: list[str]) -> StreamingSettings:
 
 def main() -> int:
     """Run the job until SIGTERM or SIGINT; return the exit code of ``run_job.StreamingJobError``, 0 when stopped."""
-    from streaming.run_job import StreamingJobError, run_job  # run_job starts the query of this module.
+    from streaming.run_job import EXIT_REFUSED, StreamingJobError, run_job  # run_job starts the query of this module.
 
     settings = parse_settings(sys.argv[1:])
+    try:
+        use_registry(namespace=settings.namespace)
+    except RegistryError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_REFUSED
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

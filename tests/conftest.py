@@ -1,8 +1,10 @@
-"""What all tests share: no settings from the developer's own environment."""
+"""What all tests share: no settings from the developer's own environment, no log left over from another test."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+import structlog
 
 
 @pytest.fixture(autouse=True)
@@ -12,3 +14,10 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("REGRAFT_") and name not in kept:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def logs_as_at_the_start() -> Iterator[None]:
+    """A test that lets the program configure its logs does not leave the next one with a closed standard error."""
+    yield
+    structlog.reset_defaults()

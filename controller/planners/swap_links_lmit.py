@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
-
+from controller.find_lighter_swaps import lighter_swaps
 from controller.planner_interface import OverlayState, PlannerSettings
 from controller.rank_swaps import rank_swaps
-from overlay.configuration import link
-from overlay.horizon_paths import paths_within
-from overlay.swap_cost import LinkSwap
 from schemas.plan import Proposal
 
 PLANNER = "swap_links_lmit"
@@ -23,19 +19,9 @@ def swap_links_lmit(state: OverlayState, settings: PlannerSettings, rng: random.
     Guarantee: each swap raises the sum of common interest over the links; none for the overlay's cost, which
     the proposals carry. Departures: those of :mod:`controller.rank_swaps`. ``rng`` is not drawn from.
     """
-    names = state.inventory.brokers
-    interest = state.interest
-    reasons: dict[LinkSwap, str] = {}
-    for hops, paths in paths_within(state.configuration, settings.horizon_hops).items():
-        if hops < 2:
-            continue
-        ascending = paths[paths[:, 0] < paths[:, -1]]
-        common = interest[ascending[:, :-1], ascending[:, 1:]]
-        direct = interest[ascending[:, 0], ascending[:, -1]]
-        least = common.argmin(axis=1)
-        for row in np.flatnonzero(common.min(axis=1) < direct):
-            path = [names[position] for position in ascending[row]]
-            cut = int(least[row])
-            swap = LinkSwap(link(path[cut], path[cut + 1]), link(path[0], path[-1]))
-            reasons[swap] = f"its ends share {direct[row]} notifications, the least of its path {common[row, cut]}"
+    # The least interest is the heaviest weight of its negative.
+    reasons = {
+        found.swap: f"its ends share {-found.weight_added} notifications, the least of its path {-found.weight_removed}"
+        for found in lighter_swaps(state, settings.horizon_hops, -state.interest)
+    }
     return rank_swaps(state, settings, PLANNER, reasons)

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from tests.controller.scripted_overlay import ANSWERS
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 from tests.controller.test_plan_log import INVENTORY, plan_at
 from tests.overlay.small_overlays import inventory_of, line_of
+from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.stack
 PATIENCE_S = 60.0
@@ -53,13 +54,6 @@ def collected(reader: TopicReader[Any], count: int) -> list[Any]:
     found: list[Any] = []
     wait_until(lambda: len(found) >= count or bool(found.extend(reader.poll())))
     return found + reader.poll()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    give_up_s = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < give_up_s, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_reader_starts_at_a_point_in_time(kafka: RunningKafka, namespace: str) -> None:

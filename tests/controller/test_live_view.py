@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from controller.live_view import PAUSE_MS_MAX, VIEW_PARTS, LiveView
-from controller.write_status import StatusFile
+from controller.write_status import StatusView
 from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
 
@@ -67,24 +67,12 @@ def test_view_is_whole_again_after_the_server_lost_everything() -> None:
     assert client.calls == 4
 
 
-def test_status_file_is_replaced_whole(tmp_path: Path) -> None:
-    """The file holds the newest document and nothing is left beside it."""
-    status = StatusFile(tmp_path / "controller.json")
+def test_the_status_file_is_one_of_the_views(tmp_path: Path) -> None:
+    """The file holds the loop's newest document."""
+    status = StatusView(tmp_path / "controller.json")
     status.publish({"windows_closed": 1}, 0)
     status.publish({"windows_closed": 2}, 1)
     assert json.loads((tmp_path / "controller.json").read_text()) == {"windows_closed": 2}
-    assert [path.name for path in tmp_path.iterdir()] == ["controller.json"]
-
-
-def test_status_that_cannot_be_written_does_not_stop_anything(tmp_path: Path) -> None:
-    """A missing folder (like a full disk) is counted, and the file is there when writing works again."""
-    status = StatusFile(tmp_path / "later" / "controller.json")
-    status.publish({"windows_closed": 1}, 0)
-    status.publish({"windows_closed": 2}, 1)
-    assert status.failures == 2
-    (tmp_path / "later").mkdir()
-    status.publish({"windows_closed": 3}, 2)
-    assert json.loads((tmp_path / "later" / "controller.json").read_text()) == {"windows_closed": 3}
 
 
 @pytest.fixture

@@ -118,16 +118,20 @@ def test_wanted_port_in_use_is_refused(tmp_path: Path) -> None:
             start_kafka(tmp_path, port=rival.getsockname()[1])
 
 
-def test_nobody_there_is_not_ready() -> None:
-    """An address where nobody listens is not ready, and creating topics there is one clear sentence."""
+def test_nobody_there_is_not_ready(capfd: pytest.CaptureFixture[str]) -> None:
+    """An address where nobody listens is not ready, and nothing but the answer says so."""
     assert not is_kafka_ready(f"{LOOPBACK}:1", timeout_s=0.2)
+    assert capfd.readouterr() == ("", "")
 
 
-def test_no_kafka_for_topics_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Creating topics where no broker answers says so with the address and the time."""
+def test_no_kafka_for_topics_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Creating topics where no broker answers says so with the address and the time, and nothing else does."""
     monkeypatch.setattr("infra.create_topics.TIMEOUT_S", 0.3)
     with pytest.raises(StackError, match=r"^Kafka at 127\.0\.0\.1:1 did not answer within 0\.3 s .*: check .*\.$"):
         create_topics(f"{LOOPBACK}:1")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_address_is_read_back_from_the_settings(tmp_path: Path) -> None:

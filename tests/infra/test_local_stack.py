@@ -18,6 +18,7 @@ from infra.local_stack import LocalStack, RunDirInUseError
 from infra.service import ServiceEventKind
 from infra.stack_error import StackError
 from infra.valkey_server import is_redis_ready
+from tests.full_disk import small_disk
 
 ROOT = Path(__file__).parents[2]
 ENOUGH_S = 60.0
@@ -37,6 +38,15 @@ def test_full_disk_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(DiskFullError):
         LocalStack(tmp_path / "run", free_mb_min=10**12).__enter__()
     assert not (tmp_path / "run").exists()
+
+
+def test_a_disk_that_is_really_full_stops_the_start(tmp_path: Path) -> None:
+    """On a full disk neither Kafka nor Valkey is started, and the reason is one sentence with what to do."""
+    with small_disk(tmp_path / "disk") as disk:
+        disk.fill()
+        with pytest.raises(DiskFullError, match=r"^Only 0 MB are free .* at least 500 MB are needed: free some space"):
+            LocalStack(disk.directory / "run", environ={}).__enter__()
+        assert [path.name for path in disk.directory.iterdir()] == ["filler"]
 
 
 def test_wanted_port_in_use_stops_the_start(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from infra.service import NO_RESTART, RestartPolicy, Service, ServiceEvent, ServiceEventKind
 from infra.supervise import OWN_NAME, ServiceFailedError, Supervisor
+from tests.wait_until import wait_until
 
 MakeService = Callable[..., Service]
 QUICK = RestartPolicy(restarts_max=2, backoff_ms=1, backoff_ms_max=2)
@@ -25,13 +26,6 @@ ENOUGH_S = 30.0
 def supervisor() -> Iterator[Supervisor]:
     with Supervisor() as running:
         yield running
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + ENOUGH_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "the condition did not come true"
-        time.sleep(0.01)
 
 
 def _kill(supervisor: Supervisor, name: str) -> int:
@@ -52,7 +46,7 @@ def test_killed_service_is_started_again_and_counted(supervisor: Supervisor, scr
     """A service killed with SIGKILL is started again, and the events tell of it in order."""
     supervisor.start(script_service("one", restart=QUICK))
     first = _kill(supervisor, "one")
-    _wait_until(lambda: supervisor.restarts("one") == 1 and supervisor.is_ready("one"))
+    wait_until(lambda: supervisor.restarts("one") == 1 and supervisor.is_ready("one"))
     assert supervisor.pid("one") != first
     kinds = [event.kind for event in supervisor.events]
     assert kinds == [
@@ -69,7 +63,7 @@ def test_restarts_are_bounded(supervisor: Supervisor, script_service: MakeServic
     """A service that keeps dying is given up after the restarts its policy allows."""
     supervisor.start(script_service("weak", restart=QUICK))
     for count in range(3):
-        _wait_until(lambda count=count: supervisor.restarts("weak") == count and supervisor.is_ready("weak"))
+        wait_until(lambda count=count: supervisor.restarts("weak") == count and supervisor.is_ready("weak"))
         _kill(supervisor, "weak")
     assert supervisor.wait_end("weak", ENOUGH_S) == -signal.SIGKILL
     assert supervisor.events[-1].kind is ServiceEventKind.GAVE_UP
@@ -81,10 +75,10 @@ def test_restart_allowance_returns_after_health(supervisor: Supervisor, script_s
     policy = RestartPolicy(restarts_max=1, backoff_ms=1, backoff_ms_max=1, healthy_s=0.0)
     supervisor.start(script_service("lasting", restart=policy))
     for count in range(4):
-        _wait_until(lambda count=count: supervisor.restarts("lasting") == count and supervisor.is_ready("lasting"))
+        wait_until(lambda count=count: supervisor.restarts("lasting") == count and supervisor.is_ready("lasting"))
         time.sleep(0.2)  # some looks of the supervisor, each of which may find it healthy for longer than 0 s
         _kill(supervisor, "lasting")
-    _wait_until(lambda: supervisor.restarts("lasting") == 4)
+    wait_until(lambda: supervisor.restarts("lasting") == 4)
 
 
 def test_services_stop_in_reverse_order(script_service: MakeService) -> None:
@@ -104,7 +98,7 @@ def test_service_that_ignores_the_stop_is_killed(script_service: MakeService) ->
     service = script_service("deaf", script, grace_s=0.2)
     with Supervisor() as supervisor:
         supervisor.start(service)
-        _wait_until(lambda: "deaf" in service.log_file.read_text())
+        wait_until(lambda: "deaf" in service.log_file.read_text())
     assert supervisor.events[-1].exit_code == -signal.SIGKILL
 
 
@@ -122,12 +116,12 @@ def test_grandchildren_end_with_their_service(
     supervisor.start(
         script_service("parent", textwrap.dedent(script), restart=NO_RESTART, ready=lambda: marker.exists())
     )
-    _wait_until(lambda: marker.read_text() != "")
+    wait_until(lambda: marker.read_text() != "")
     grandchild = int(marker.read_text())
     assert _alive(grandchild)
     _kill(supervisor, "parent")
     supervisor.wait_end("parent", ENOUGH_S)
-    _wait_until(lambda: not _alive(grandchild))
+    wait_until(lambda: not _alive(grandchild))
 
 
 def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
@@ -150,7 +144,7 @@ def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
         child = next(int(line.split()[1]) for line in parent.stdout if line.startswith("PID "))
         assert _alive(child)
         parent.kill()
-    _wait_until(lambda: not _alive(child))
+    wait_until(lambda: not _alive(child))
 
 
 def test_children_survive_the_thread_that_asked_for_them(supervisor: Supervisor, script_service: MakeService) -> None:
@@ -207,8 +201,8 @@ def test_memory_counts_children_of_services(supervisor: Supervisor, script_servi
     hungry = "import time; held = bytearray(64_000_000); time.sleep(600)"
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hungry!r}])"
     supervisor.start(script_service("outer", script))
-    _wait_until(lambda: supervisor.rss_bytes()["outer"] > 64_000_000)
-    _wait_until(lambda: supervisor.rss_bytes_max["outer"] > 64_000_000)
+    wait_until(lambda: supervisor.rss_bytes()["outer"] > 64_000_000)
+    wait_until(lambda: supervisor.rss_bytes_max["outer"] > 64_000_000)
     assert supervisor.rss_bytes()[OWN_NAME] > 0
     assert supervisor.rss_total_bytes_max > supervisor.rss_bytes_max["outer"]
 

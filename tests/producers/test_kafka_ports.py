@@ -1,7 +1,6 @@
 """The Kafka ports against librdkafka's mock cluster: everything arrives, bad commands are buried, old ones ignored."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -14,6 +13,7 @@ from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.dead_letter import DeadLetter
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import CLIENTS, COMMANDS, DEAD_LETTERS, RESULTS, TELEMETRY, TOPICS, topic_name
+from tests.wait_until import wait_until
 
 NAMESPACE = "test"
 WAIT_S_MAX = 30.0
@@ -53,16 +53,9 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[tuple[str, bytes | 
                 found.append(((message.key() or b"").decode(), message.value()))
         return len(found) >= count
 
-    wait_for(read_some)
+    wait_until(read_some)
     consumer.close()
     return found
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S_MAX
-    while not condition():
-        assert time.monotonic() < deadline_s, "nothing came in time"
-        time.sleep(0.02)
 
 
 def test_records_go_to_their_topics_by_key(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
@@ -101,7 +94,7 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
         owner.produce(topic, value=value, key=b"b1")
     owner.flush(WAIT_S_MAX)
     got: list[Command] = []
-    wait_for(lambda: got.extend(ports.poll()) or bool(got))  # type: ignore[func-returns-value]
+    wait_until(lambda: got.extend(ports.poll()) or bool(got))  # type: ignore[func-returns-value]
     assert got == [newer]
     assert ports.flush(WAIT_S_MAX) == 0
     [(_, letter)] = read_all(bootstrap, topic_name(DEAD_LETTERS, NAMESPACE), 1)

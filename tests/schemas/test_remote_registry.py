@@ -1,76 +1,22 @@
 """The optional schema registry, against a small one on the loopback."""
 
 import base64
-import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote
 
 import pytest
 
-from schemas.codec import decode, encode, use_wire_ids
+from schemas.codec import decode, encode
 from schemas.registry import SCHEMAS, schema_by_id, schema_ids_of
 from schemas.remote_registry import URL_VARIABLE, RegistryError, register_schemas, use_registry
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import TOPICS
-
-
-@dataclass
-class FakeRegistry:
-    """Gives each schema text an id, in the order of arrival; can fail first, or refuse."""
-
-    port: int = 0
-    ids: dict[str, int] = field(default_factory=dict)
-    subjects: dict[str, list[str]] = field(default_factory=dict)
-    failures: int = 0
-    refusal: str = ""
-    requests: int = 0
-    authorization: str = ""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def answer(self, path: str, body: bytes) -> tuple[int, object]:
-        self.requests += 1
-        if self.failures:
-            self.failures -= 1
-            return 503, {"message": "not ready"}
-        if self.refusal:
-            return 409, {"error_code": 409, "message": self.refusal}
-        _, subjects, subject, versions = path.split("/")
-        assert (subjects, versions) == ("subjects", "versions")
-        document = json.loads(body)
-        assert document["schemaType"] == "AVRO"
-        self.subjects.setdefault(unquote(subject), []).append(json.loads(document["schema"])["name"])
-        return 200, {"id": self.ids.setdefault(document["schema"], len(self.ids) + 1)}
+from tests.schemas.fake_registry import FakeRegistry, running_registry
 
 
 @pytest.fixture
 def registry() -> Iterator[FakeRegistry]:
-    fake = FakeRegistry()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            fake.authorization = self.headers.get("Authorization", "")
-            status, document = fake.answer(self.path, self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps(document).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield fake
-    server.shutdown()
-    server.server_close()
-    use_wire_ids({})
+    with running_registry() as running:
+        yield running
 
 
 def no_sleep(_: float) -> None:

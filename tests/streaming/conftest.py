@@ -6,17 +6,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from infra.kafka_server import RunningKafka, start_kafka
-from infra.spark_session import build_spark_session
+from infra.spark_session import base_configuration, build_spark_session
 from streaming.streaming_settings import SPARK_SETTINGS
 from streaming.window_job import limit_avro
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    settings = {name: value for name, value in SPARK_SETTINGS.items() if name != "spark.driver.extraJavaOptions"}
-    session = build_spark_session(
-        "streaming-tests", run_dir=tmp_path_factory.mktemp("spark"), shuffle_partitions=1, extra=settings
-    )
+    run_dir, java_options = tmp_path_factory.mktemp("spark"), "spark.driver.extraJavaOptions"
+    # The quick compiler alone: the other one pays only in runs that are longer than all tests together.
+    options = f"{base_configuration(run_dir)[java_options]} -XX:TieredStopAtLevel=1"
+    settings = {**SPARK_SETTINGS, java_options: options}
+    session = build_spark_session("streaming-tests", run_dir=run_dir, shuffle_partitions=1, extra=settings)
     session.conf.set("spark.sql.shuffle.partitions", 1)
     limit_avro(session)
     yield session

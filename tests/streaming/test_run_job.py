@@ -33,6 +33,7 @@ from schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, TOPICS, WINDOWS, Topi
 from streaming.run_job import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, JobStatus, StreamingJobError, run_job
 from streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 from streaming.write_state import StateWriteError, StateWriter
+from tests.full_disk import small_disk
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
@@ -122,7 +123,7 @@ def read(settings: StreamingSettings, topic: Topic, kind: type[msgspec.Struct]) 
     consumer.assign([place])
     found = []
     while len(found) < high:
-        for message in consumer.consume(500, timeout=5):
+        for message in consumer.consume(high - len(found), timeout=5):  # It returns as soon as it has so many.
             found.append((message.key(), decode(message.value(), kind), message.timestamp()[1]))
     consumer.close()
     return found
@@ -145,6 +146,7 @@ def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
     spark: SparkSession, job: StreamingSettings
 ) -> None:
     """Backlog, live telemetry and a restart give every window once, none late, and every bad record a dead letter."""
+    job = dataclasses.replace(job, records_per_trigger_max=500)  # Less than what waits, so that the job catches up.
     begin_ms = (int(time.time()) - 200) * 1_000
     bad = [("x", b"garbage"), ("y", b"\x00\x00\x00\x0f\xffzz")]
     send(job, [*bad, *beats(range(100), begin_ms)])
@@ -200,6 +202,31 @@ def test_wrong_settings_and_foreign_checkpoints_are_refused(spark: SparkSession,
         run_job(spark, dataclasses.replace(job, window_ms=2_000), stopped)
 
 
+def test_a_full_disk_ends_the_job_and_room_lets_it_go_on(
+    spark: SparkSession, job: StreamingSettings, tmp_path: Path
+) -> None:
+    """The job says whose disk is full and what to do; with room it goes on, every window whole and none lost."""
+    begin_ms = (int(time.time()) - 60) * 1_000
+    with small_disk(tmp_path / "disk") as disk:
+        small = dataclasses.replace(job, checkpoint_directory=disk.directory / "checkpoint")
+        said = f"the disk of {small.checkpoint_directory} is full: make room and start again, nothing is lost"
+        send(job, beats(range(20), begin_ms))
+        running = Running(spark, small)
+        running.wait(lambda status: status["windows"] == 19)
+        disk.fill()
+        send(job, beats(range(20, 30), begin_ms))
+        running.thread.join(WAIT_S)
+        assert str(running.error) == said
+        with pytest.raises(StreamingJobError, match="is full") as caught:
+            run_job(spark, small, threading.Event())
+        assert caught.value.exit_code == EXIT_FAILED
+        disk.make_room()
+        again = Running(spark, small)
+        again.wait(lambda status: status["window_end_ms_last"] == begin_ms + 29_000)
+        assert again.end().late_rows == 0
+    check_windows(job, 29)
+
+
 def test_a_topic_that_refuses_rows_ends_the_job(spark: SparkSession, job: StreamingSettings) -> None:
     """Rows that Kafka does not take leave their window without a marker, and the job says which topic it was."""
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
@@ -229,7 +256,14 @@ def submitted(job: StreamingSettings, tmp_path: Path) -> Iterator[tuple[subproce
     root = Path(__file__).parents[2]
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
-        *("--master", "local[2]", "--driver-memory", "512m", "--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"),
+        *(
+            "--master",
+            "local[2]",
+            "--driver-memory",
+            "512m",
+            "--conf",
+            f"spark.driver.extraJavaOptions={JAVA_OPTIONS} -XX:TieredStopAtLevel=1",
+        ),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=1"),
         *("--jars", ",".join(str(jar) for jar in spark_jars())),
         str(root / "streaming" / "window_job.py"),

@@ -9,6 +9,7 @@ import pytest
 from streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint
 from streaming.streaming_settings import StreamingSettings
 from streaming.window_job import parse_settings
+from tests.full_disk import small_disk
 
 
 def good(tmp_path: Path) -> StreamingSettings:
@@ -41,6 +42,19 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"query_version": 99}))
     with pytest.raises(CheckpointMismatchError, match="query_version 99 instead of"):
         open_checkpoint(settings)
+
+
+def test_a_full_disk_marks_nothing(tmp_path: Path) -> None:
+    """A checkpoint directory that could not be marked for want of room is still a new one when there is room."""
+    with small_disk(tmp_path / "disk") as disk:
+        settings = StreamingSettings("127.0.0.1:9092", disk.directory / "checkpoint")
+        settings.checkpoint_directory.mkdir()
+        disk.fill()
+        with pytest.raises(OSError, match="No space left on device"):
+            open_checkpoint(settings)
+        disk.make_room()
+        open_checkpoint(settings)
+        assert [path.name for path in settings.checkpoint_directory.iterdir()] == [MARKER]
 
 
 def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -64,15 +64,21 @@ def content(windows: Sequence[WindowRows | ReferenceWindow]) -> list[tuple[Any, 
     return found
 
 
+def reference_of(batches: Iterable[TelemetryBatch]) -> ReferenceAggregator:
+    """Return the reference after it took all batches."""
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for taken in as_dicts(batches):
+        reference.take(taken)
+    return reference
+
+
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_spark_and_the_reference_give_the_same_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Under loss, repeats and disorder Spark's rows equal the reference's one by one."""
     rng = random.Random(seed)
     batches = lossy(rng, random_telemetry(rng, flushes=60))
-    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
-    for taken in as_dicts(batches):
-        reference.take(taken)
+    reference = reference_of(batches)
     records = kafka_frame(spark, [encode(batch) for batch in batches])
     found = in_spark(spark, records, settings_of(tmp_path, future_ms_max=None))
     assert content(found) == content(reference.finish())
@@ -160,9 +166,7 @@ def test_the_grace_may_change_between_starts(spark: SparkSession, tmp_path: Path
     query = start_query(spark, job, written, records=write_files(spark, tmp_path / "in", [rest]))
     query.processAllAvailable()
     query.stop()
-    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
-    for taken in as_dicts(batches):
-        reference.take(taken)
+    reference = reference_of(batches)
     assert content(written.windows) == content(reference.advance())
 
 
@@ -302,7 +306,5 @@ def test_stopping_from_another_thread_leaves_a_checkpoint_that_goes_on(spark: Sp
     query = start_query(spark, job, kept, records=stream)
     query.processAllAvailable()
     query.stop()
-    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
-    for taken in as_dicts(batches):
-        reference.take(taken)
+    reference = reference_of(batches)
     assert content(kept.windows) == content(reference.advance())

@@ -1,0 +1,38 @@
+"""Start a server on the port that the user wants, or on a free one even when somebody takes it in between.
+
+In: what makes ready a server on some port. Out: its address once it serves. Which ports are free ``find_port`` says.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from infra.find_port import check_port
+from infra.service import Service
+from infra.supervise import ServiceFailedError, Supervisor
+
+TRIES = 3
+BIND_FAULT = "Address already in use"
+
+Address = TypeVar("Address")
+
+
+def start_on_port(
+    supervisor: Supervisor, server: str, port: int | None, prepare: Callable[[bool], tuple[Address, Service]]
+) -> Address:
+    """Start what ``prepare`` returns and return its address.
+
+    Without a wanted ``port`` a server that finds its port taken is prepared again, with True for "another port".
+    Raises PortInUseError and ServiceFailedError.
+    """
+    if port is not None:
+        check_port(port, server)
+    for attempt in range(TRIES):
+        address, service = prepare(attempt > 0)
+        try:
+            supervisor.start(service)
+        except ServiceFailedError as error:
+            if port is not None or attempt + 1 == TRIES or BIND_FAULT not in error.log_tail:
+                raise
+        else:
+            return address
+    raise AssertionError("the last try either returned or raised")

@@ -1,0 +1,66 @@
+"""How much waits to be read, and with which grace the job therefore starts."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from streaming import run_job
+from streaming.measure_backlog import records_behind
+from streaming.streaming_settings import StreamingSettings
+
+TOPIC = "telemetry"
+RECORDS = 30
+
+
+@pytest.fixture
+def bootstrap() -> Iterator[str]:
+    """The address of a mock cluster whose topic holds ``RECORDS`` records in the first of its partitions."""
+    owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
+    broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
+    for number in range(RECORDS):
+        owner.produce(TOPIC, str(number).encode(), partition=0)
+    assert owner.flush(10) == 0
+    yield f"{broker.host}:{broker.port}"
+    owner.flush(1)
+
+
+@pytest.mark.parametrize(
+    ("next_offsets", "behind"),
+    [({}, RECORDS), ({"0": 10}, RECORDS - 10), ({"0": RECORDS, "1": 0}, 0), ({"0": RECORDS + 5}, 0)],
+)
+def test_what_no_micro_batch_covered_is_behind(bootstrap: str, next_offsets: dict[str, int], behind: int) -> None:
+    """Counted is from the last run's offsets, from the beginning where there are none, and never below zero."""
+    assert records_behind(bootstrap, TOPIC, next_offsets) == behind
+
+
+def test_without_kafka_nobody_knows(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """A Kafka that does not answer in time gives no count, and no page of connection errors."""
+    monkeypatch.setattr("streaming.measure_backlog.ASK_TIMEOUT_S", 0.3)
+    assert records_behind("127.0.0.1:1", TOPIC, {}) is None
+    assert "FAIL" not in capfd.readouterr().err
+
+
+class NoWriter:
+    """Takes the place of the way to Kafka."""
+
+    def write_dead_letters(self, _letters: object) -> None:
+        pytest.fail("nothing is read yet")
+
+
+def answer(behind: int | None) -> Callable[..., int | None]:
+    return lambda *_: behind
+
+
+@pytest.mark.parametrize(("behind", "catching_up"), [(0, False), (500, False), (501, True), (None, True)])
+def test_only_a_backlog_of_several_micro_batches_waits_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int | None, catching_up: bool
+) -> None:
+    """What one micro-batch holds is read as a whole, so it needs no catch-up grace; an unknown backlog gets it."""
+    monkeypatch.setattr(run_job, "records_behind", answer(behind))
+    settings = StreamingSettings("none:1", tmp_path, records_per_trigger_max=500)
+    nothing: Any = None
+    writer: Any = NoWriter()
+    assert run_job._Job(nothing, settings, writer).status.catching_up is catching_up

@@ -1,0 +1,14 @@
+"""Waiting in tests: for a fact, with a bound."""
+
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 30.0
+
+
+def wait_until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    """Return as soon as the condition holds; fail when it does not in time."""
+    deadline_s = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"it did not happen in {patience_s:g} s"
+        time.sleep(0.01)
