@@ -101,7 +101,9 @@ def _candidates(
     environ: Mapping[str, str], bundled_home: Callable[[], Path | None]
 ) -> Iterator[tuple[str, Path | None, int | None]]:
     named = environ.get("JAVA_HOME")
-    yield ("JAVA_HOME", *_probe(Path(named) / "bin" / "java" if named else None))
+    home, version = _probe(Path(named) / "bin" / "java" if named else None)
+    # The home as it was named: a wrapper of ours, handed to a child process, reports the runtime behind it as its home.
+    yield "JAVA_HOME", Path(named) if named and home else None, version
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     yield ("PATH", *_probe(Path(on_path) if on_path else None))
     bundled = bundled_home()
