@@ -1,7 +1,7 @@
 """From the end of a window to its state and to the first command, on the real stack, at 40 and 400 brokers.
 
 Each size is one run of the demo (real Kafka, Spark, Valkey, emulator and controller on this machine). Asserts that the
-run was clean: nothing lost, repeated or out of order, and no window incomplete.
+run was clean: nothing lost, repeated or out of order, and no window incomplete but the one in which the brokers start.
 
     python -m benchmarks.bench_loop_latency [--seconds 75] [--json FILE]
 """
@@ -51,7 +51,7 @@ def _measure(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> l
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     status = json.loads((folder / "run" / "controller.json").read_text(encoding="utf-8"))
     assert (summary["lost"], summary["repeated"], summary["out_of_order"]) == (0, 0, 0), summary
-    assert summary["windows_incomplete"] == 0, summary
+    assert all(point["is_complete"] for point in status["cost"][1:]), "a window after the first is incomplete"
     state_ms = sorted(status["window_end_to_state_ms"][WARM_UP_WINDOWS:])
     command_ms = sorted(status["window_close_to_command_ms"].values())
     assert state_ms, "the run was too short for a window after the warm-up: give more --seconds"
