@@ -180,7 +180,8 @@ def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job
     topic = topic_name(TELEMETRY, job.namespace)
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
     admin.delete_topics([topic])[topic].result(20)
-    running.thread.join(WAIT_S)
+    # Spark asks which partitions there are, then how far they go; of a topic that goes in between it asks for 60 s.
+    running.thread.join(60 + WAIT_S)
     assert running.error is not None
     assert str(running.error).startswith(f"topic {topic} was deleted, or lost records that the checkpoint in ")
     assert running.error.exit_code == EXIT_TOPIC_LOST
