@@ -210,8 +210,10 @@ class KafkaPlanStore:
             consumer.close()
 
     def close(self) -> None:
-        """Wait a bounded time for a record under way."""
-        self._producer.flush(CALL_S)
+        """Wait a bounded time for a record under way, then let it go: the next controller finds what was stored."""
+        if self._producer.flush(CALL_S):
+            self._producer.purge()
+            self._producer.flush(0)
 
     def _read_all(self, consumer: Consumer) -> list[Plan] | None:
         open_partitions = {part.partition for part in _partitions(consumer, self._topic)}

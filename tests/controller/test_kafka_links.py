@@ -132,6 +132,7 @@ def test_store_says_that_kafka_is_away(tmp_path: Path) -> None:
     reader = TopicReader("127.0.0.1:1", {"nowhere.results": CommandResult}, 0, pytest.fail)
     assert reader.poll() == []
     reader.close()
+    store.close()
 
 
 def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
