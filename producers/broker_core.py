@@ -491,19 +491,21 @@ class BrokerCore:
                 return []  # The answer follows when the subscriptions have settled.
             return [self._answer(command, Outcome.PREPARED, now_ms)]
         reason = self._reason_to_refuse_prepare(command)
+        if not reason:
+            try:
+                configuration = self._target_of(command)
+            except ValueError as error:
+                reason = str(error)
         if reason:
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
-        configuration = self.tables[self.epoch].configuration.replaced(
-            command.epoch_to,
-            [link(a, b) for a, b in command.links_removed],
-            [link(a, b) for a, b in command.links_added],
-        )
         self.tables[command.epoch_to] = RoutingTables(self.broker, configuration)
         self.transition = Transition(command.plan, command.epoch_from, command.epoch_to)
         older = self.tables[self.epoch]
         effects = self._derive_later(older, older.entries.values())
         self.transition.waiting_for = {
-            name for name in {*self.tables[command.epoch_to].entries, *self.locals} if not self._is_ready(name)
+            name
+            for name in {*self.tables[command.epoch_to].entries, *self.locals, *self._own_unconfirmed()}
+            if not self._is_ready(name)
         }
         early = [(source, kept) for source, kept in self._early if kept.epoch == command.epoch_to]  # type: ignore[union-attr]
         self._early.clear()
@@ -520,17 +522,18 @@ class BrokerCore:
         if self._early_overflowed:
             self._early_overflowed = False
             return f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"
-        try:
-            target = self.tables[self.epoch].configuration.replaced(
-                command.epoch_to,
-                [link(a, b) for a, b in command.links_removed],
-                [link(a, b) for a, b in command.links_added],
-            )
-        except ValueError as error:
-            return str(error)
-        if command.digest != target.digest:
-            return f"the target's digest is {target.digest} here, {command.digest} in the command"
         return ""
+
+    def _target_of(self, command: Command) -> Configuration:
+        """Return the configuration that a prepare asks for; raise ValueError when it cannot be or is another one."""
+        target = self.tables[self.epoch].configuration.replaced(
+            command.epoch_to,
+            [link(a, b) for a, b in command.links_removed],
+            [link(a, b) for a, b in command.links_added],
+        )
+        if command.digest != target.digest:
+            raise ValueError(f"the target's digest is {target.digest} here, {command.digest} in the command")
+        return target
 
     def _derive_later(self, older: RoutingTables, entries: Iterable[Entry]) -> list[Effect]:
         """Take entries over into the next epoch's tables where the way home is the same and they are needed.

@@ -275,3 +275,13 @@ def test_forwards_that_covering_would_save_are_counted_and_sent_all_the_same() -
     sent = core.handle(None, SubscribeRequest("narrow", "client", narrow), 3)
     assert sent == [Send("b", Subscribe(0, "narrow", "a", narrow, 0))]
     assert core.covered_forwards == 1
+
+
+def test_a_publisher_on_its_way_keeps_its_home_from_being_prepared() -> None:
+    """All brokers must know it while they still hold the tables from which the next ones are derived."""
+    core = BrokerCore("a", CHAIN, 0)
+    core.handle(None, AdvertiseRequest("IBM", IBM), 1)
+    assert outcomes(core.handle(None, command(CommandPhase.PREPARE, "a"), 2)) == []
+    effects = core.handle("b", AdvertiseAck("IBM"), 3)
+    assert effects[0] == AdvertiseConfirmed("IBM")
+    assert outcomes(effects) == [Outcome.PREPARED]
