@@ -57,9 +57,6 @@ class PlanPhase(StrEnum):
     ABORTED = "aborted"
 
 
-FINAL_PHASES = frozenset({PlanPhase.COMPLETED, PlanPhase.ABORTED})
-
-
 class PhaseChange(Struct, frozen=True):
     """When a plan entered a phase, and why."""
 
