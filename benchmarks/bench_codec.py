@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from fastavro import schemaless_reader, schemaless_writer
 
-from benchmarks.measured_figures import Figure, run_facts, write_figures
+from infra.measured_figures import Figure, run_facts, write_figures
 from schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
 from schemas.registry import latest_schema
 from schemas.state import PublisherDelivery, StateRow

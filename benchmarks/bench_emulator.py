@@ -11,7 +11,7 @@ import random
 import time
 from pathlib import Path
 
-from benchmarks.measured_figures import Figure, run_facts, write_figures
+from infra.measured_figures import Figure, run_facts, write_figures
 from producers.emulator_ports import MemoryTelemetry
 from producers.emulator_settings import WorkloadSettings
 from producers.place_overlay import place_overlay

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from benchmarks.measured_figures import Figure, run_facts, write_figures
+from infra.measured_figures import Figure, run_facts, write_figures
 
 # Notifications per second of each of 49 publishers: with 400 brokers a notification crosses many more links, and the
 # emulator shares the cores with everything that is measured.

@@ -27,9 +27,9 @@ import psutil
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 from fastavro import schemaless_reader
 
-from benchmarks.measured_figures import Figure, run_facts, write_figures
 from infra.create_topics import create_topics
 from infra.kafka_server import start_kafka
+from infra.measured_figures import Figure, run_facts, write_figures
 from infra.spark_session import JAVA_OPTIONS, build_spark_session
 from schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
 from schemas.registry import latest_schema
