@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from overlay.distinct_sets import Counts, Words, digit_planes, distinct_sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,16 @@ class DeliverySets:
             if span.columns:
                 words[:, [column[name] for name in span.columns]] |= span.words
         return cls(spans[0].brokers, tuple(names), words, sum(span.span_s for span in spans))
+
+    @cached_property
+    def distinct(self) -> tuple[Words, Counts]:
+        """The distinct V(n), a bit for each broker, and how many notifications have each; found on first use."""
+        return distinct_sets(self.words)
+
+    @cached_property
+    def planes(self) -> tuple[Words, Counts]:
+        """The same as bits by broker with the weight of each word (:func:`digit_planes`); found on first use."""
+        return digit_planes(*self.distinct, len(self.brokers))
 
     @property
     def notification_count(self) -> int:

@@ -1,0 +1,93 @@
+"""Equal delivery sets found and counted: notifications of one type mostly go to the same brokers.
+
+In: bits by broker and notification. Out: the distinct sets, a bit for each broker, and how often each occurs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+COLUMNS_AT_ONCE = 512  # Columns that are transposed together, so that they stay in the processor's cache.
+MIXERS = np.random.Generator(np.random.PCG64(0)).integers(1 << 62, 1 << 63, 1 << 12, dtype=np.uint64) * 2 + 1
+
+Words = NDArray[np.uint64]
+Counts = NDArray[np.int64]
+
+
+def distinct_sets(words: Words) -> tuple[Words, Counts]:
+    """Return the distinct V(n), shape (sets, words of brokers), and how many notifications have each.
+
+    ``words`` (brokers, columns) has a bit for each notification; bits that no broker has set are no notification.
+    Cost O(brokers * columns) on words.
+    """
+    parts = [_by_notification(words[:, at : at + COLUMNS_AT_ONCE]) for at in range(0, words.shape[1], COLUMNS_AT_ONCE)]
+    merged = [_merged(part, np.ones(len(part), dtype=np.int64)) for part in parts]
+    return merged[0] if len(merged) == 1 else merge_sets(merged, words.shape[0])
+
+
+def merge_sets(parts: list[tuple[Words, Counts]], brokers: int) -> tuple[Words, Counts]:
+    """Merge the distinct sets of several parts, adding their counts; the order depends on the sets alone."""
+    if not parts:
+        return np.zeros((0, -(-brokers // 64)), dtype=np.uint64), np.zeros(0, dtype=np.int64)
+    return _merged(np.concatenate([part for part, _ in parts]), np.concatenate([counts for _, counts in parts]))
+
+
+def digit_planes(sets: Words, counts: Counts, brokers: int) -> tuple[Words, Counts]:
+    """Return bits by broker that count several times over, and how often those of each word do.
+
+    A set that occurs n times has a bit for each binary digit of n. Shapes (brokers, words) and (words,).
+    """
+    words, weights = [np.zeros((brokers, 0), dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
+    for digit in range(int(counts.max(initial=0)).bit_length()):
+        having = sets[(counts >> digit) & 1 == 1]
+        if len(having):
+            words.append(_by_broker(having, brokers))
+            weights.append(np.full(words[-1].shape[1], 1 << digit))
+    return np.concatenate(words, axis=1), np.concatenate(weights)
+
+
+def _by_broker(sets: Words, brokers: int) -> Words:
+    """Return a row for each broker, with a bit for each of the sets."""
+    padded = _padded(sets, 64, axis=0)
+    groups = _transposed(padded.reshape(-1, 64, sets.shape[1]).transpose(2, 1, 0))
+    return groups.reshape(64 * len(groups), groups.shape[2])[:brokers]
+
+
+def _by_notification(words: Words) -> Words:
+    """Return a row for each notification that anyone wants, with a bit for each broker."""
+    groups = _transposed(_padded(words, 64, axis=0).reshape(-1, 64, words.shape[1]))
+    rows = groups.transpose(1, 2, 0).reshape(-1, len(groups))
+    return rows[rows.any(axis=1)]
+
+
+def _padded(words: Words, multiple: int, axis: int) -> Words:
+    missing = -words.shape[axis] % multiple
+    return np.pad(words, [(0, missing if place == axis else 0) for place in range(2)])
+
+
+def _transposed(groups: Words) -> Words:
+    """Transpose 64 x 64 bits along the middle axis: bit c of row r becomes bit r of row c. Shape (groups, 64, n)."""
+    block = np.array(groups, order="C")
+    half, mask = 32, np.uint64(0x0000_0000_FFFF_FFFF)
+    while half:
+        pairs = block.reshape(len(block), 32 // half, 2, half, -1)
+        low, high = pairs[:, :, 0], pairs[:, :, 1]
+        shift = np.uint64(half)
+        swapped = ((low >> shift) ^ high) & mask
+        high ^= swapped
+        low ^= swapped << shift
+        half //= 2
+        mask ^= mask << np.uint64(half) if half else np.uint64(0)
+    return block
+
+
+def _merged(rows: Words, counts: Counts) -> tuple[Words, Counts]:
+    """Merge equal rows, adding their counts; the order depends on the rows alone."""
+    keys = (rows * MIXERS[: rows.shape[1]]).sum(axis=1, dtype=np.uint64)
+    keys ^= keys >> np.uint64(31)
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    if not np.array_equal(rows[first][inverse], rows):  # Two sets with one key: one chance in some billion runs.
+        merged, inverse = np.unique(rows, axis=0, return_inverse=True)
+        first = np.array([np.flatnonzero(inverse == place)[0] for place in range(len(merged))])
+    return rows[first], np.bincount(inverse, weights=counts, minlength=len(first)).astype(np.int64)

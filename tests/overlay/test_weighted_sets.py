@@ -1,0 +1,90 @@
+"""Merging equal delivery sets loses nothing."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay import distinct_sets as module
+from overlay.delivery_sets import DeliverySets
+from overlay.weighted_sets import WeightedSets
+from tests.overlay.small_overlays import brokers_named, sets_of
+
+
+def drawn_sets(
+    seed: int, brokers: int, notifications: int, kinds: int, publisher: str = "p"
+) -> tuple[DeliverySets, list[set[str]]]:
+    rng = random.Random(seed)
+    names = brokers_named(brokers)
+    known = [set(rng.sample(names, rng.randint(1, brokers))) for _ in range(kinds)]
+    wanted = [rng.choice(known) for _ in range(notifications)]
+    return sets_of(names, wanted, 2.0, publisher), wanted
+
+
+@given(st.integers(0, 2**32), st.integers(2, 80), st.integers(0, 300), st.integers(1, 20))
+def test_distinct_sets_are_counted(seed: int, brokers: int, notifications: int, kinds: int) -> None:
+    """Each set of brokers is found once, with the number of notifications that go to it."""
+    sets, wanted = drawn_sets(seed, brokers, notifications, kinds)
+    rows, counts = sets.distinct
+    bits = np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little")
+    found = {
+        frozenset(sets.brokers[position] for position in np.flatnonzero(row)): count
+        for row, count in zip(bits, counts, strict=True)
+    }
+    assert len(found) == len(rows)
+    assert found == Counter(frozenset(places) for places in wanted)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 80), st.integers(1, 300), st.integers(1, 20))
+def test_merged_sets_count_alike(seed: int, brokers: int, notifications: int, kinds: int) -> None:
+    """Interest and counts of any two brokers are those of the sets as they were."""
+    sets, _ = drawn_sets(seed, brokers, notifications, kinds)
+    merged = WeightedSets.over_all([sets])
+    assert (merged.interest() == sets.interest()).all()
+    assert merged.counts(merged.words)[:, 0].tolist() == np.diagonal(sets.interest()).tolist()
+    joined = np.bitwise_or.reduce(merged.words[:2], axis=0)
+    expected = int(np.bitwise_count(np.bitwise_or.reduce(sets.words[:2], axis=0)).sum())
+    assert merged.counts(joined)[0] == expected
+
+
+def test_many_equal_sets_become_few_words() -> None:
+    """A thousand notifications for the same two brokers are six words, one for each binary digit of a thousand."""
+    sets, _ = drawn_sets(1, 5, 1000, 1)
+    merged = WeightedSets.over_all([sets])
+    assert merged.words.shape == (5, (1000).bit_count())
+    assert sets.words.shape == (5, 16)
+
+
+def test_spans_are_counted_apart_or_together() -> None:
+    """By span each window keeps its count, over all they add up."""
+    first, _ = drawn_sets(1, 5, 30, 3, "p")
+    second, _ = drawn_sets(2, 5, 50, 3, "q")
+    apart, together = WeightedSets.by_span([first, second]), WeightedSets.over_all([first, second])
+    by_span = apart.counts(apart.words)
+    assert by_span[:, 0].tolist() == np.diagonal(first.interest()).tolist()
+    assert by_span[:, 1].tolist() == np.diagonal(second.interest()).tolist()
+    assert together.counts(together.words)[:, 0].tolist() == by_span.sum(axis=1).tolist()
+    assert (apart.interest() == together.interest()).all()
+    assert together.spans_s.tolist() == [4.0]
+
+
+def test_two_sets_with_one_key_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the mixing of sets to keys fails, the sets themselves are compared."""
+    monkeypatch.setattr(module, "MIXERS", np.zeros_like(module.MIXERS))
+    sets, wanted = drawn_sets(3, 6, 40, 4)
+    rows, counts = sets.distinct
+    assert len(rows) == len({frozenset(places) for places in wanted})
+    assert counts.sum() == 40
+
+
+def test_nothing_to_merge_is_an_error() -> None:
+    """No span, or spans over different brokers, cannot be merged."""
+    for merge in (WeightedSets.by_span, WeightedSets.over_all):
+        with pytest.raises(ValueError, match="at least one window"):
+            merge([])
+    others = [drawn_sets(1, 5, 3, 1)[0], drawn_sets(1, 6, 3, 1)[0]]
+    with pytest.raises(ValueError, match="different brokers"):
+        WeightedSets.by_span(others)
