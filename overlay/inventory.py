@@ -25,7 +25,8 @@ class Inventory:
 
     ``brokers`` is sorted; ``processing_cost`` (n,) and ``link_cost`` (n, n, symmetric, diagonal 0) follow its order.
     Costs are per notification in one common unit; the demo takes milliseconds of one-way delay and of service.
-    ``degree_max`` caps the links of a broker. ``bootstrap`` is the overlay of epoch 0.
+    ``degree_max`` caps the links of a broker. ``bootstrap`` is the overlay of epoch 0. ``load_max_per_s`` (n,) is how
+    many notifications a second may pass each broker, None for no cap.
     """
 
     brokers: tuple[str, ...]
@@ -33,6 +34,7 @@ class Inventory:
     link_cost: NDArray[np.float64]
     degree_max: int
     bootstrap: Configuration
+    load_max_per_s: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.brokers)
@@ -49,6 +51,9 @@ class Inventory:
             raise InventoryError("a cost is negative, costs are at least 0")
         if not np.allclose(self.link_cost, self.link_cost.T):
             raise InventoryError("link_cost is not symmetric: a link costs the same both ways")
+        loads = self.load_max_per_s
+        if loads is not None and (loads.shape != (count,) or not (loads > 0).all()):
+            raise InventoryError(f"load_max_per_s must be {count} numbers above 0, got shape {loads.shape}: {loads}")
         if self.bootstrap.brokers != self.brokers:
             raise InventoryError("the bootstrap overlay is over other brokers than the inventory")
 
@@ -70,6 +75,8 @@ class Inventory:
             "degree_max": self.degree_max,
             "links": self.bootstrap.links,
         }
+        if self.load_max_per_s is not None:
+            document["load_max_per_s"] = self.load_max_per_s.tolist()
         replace_file(path, json.dumps(document))
 
     @classmethod
@@ -78,12 +85,14 @@ class Inventory:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             brokers: Sequence[str] = document["brokers"]
+            loads = document.get("load_max_per_s")
             return cls(
                 tuple(brokers),
                 np.asarray(document["processing_cost"], dtype=np.float64),
                 np.asarray(document["link_cost"], dtype=np.float64),
                 int(document["degree_max"]),
                 Configuration.of(0, brokers, [(a, b) for a, b in document["links"]]),
+                None if loads is None else np.asarray(loads, dtype=np.float64),
             )
         except (OSError, KeyError, TypeError, ValueError, NotATreeError) as error:
             raise InventoryError(f"{path} is not an inventory: {error}") from error

@@ -1,0 +1,392 @@
+"""The one cost of a tree, of every tree that is one link swap away, and of the tree after swaps made one by one.
+
+In: a configuration, an inventory and weighted delivery sets. Out: costs per second (``overlay.cost``) and loads.
+Choosing swaps does not belong here.
+
+What a swap does. Removing link a-b cuts the tree into the side A of a and the side B of b; the notifications C that
+both sides want crossed a-b and will cross the new link i-j. Let the place in A where B hangs move from v over one link
+to the next broker k, away from a. Of C, alpha are wanted in A but not behind that link, and must now cross it; beta are
+wanted in A only behind it, and need not cross it any more. Nothing else in A changes, so A's cost changes by
+(alpha - beta) * c_vk + alpha * p_k - beta * p_v, and B's likewise. Of C only those wanted behind v and nowhere else in
+A can count for beta, so a walk outward from the cut keeps one shrinking set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.configuration import Configuration, Link, NotATreeError, link
+from overlay.distinct_sets import Words
+from overlay.inventory import Inventory
+from overlay.weighted_sets import WeightedSets
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LinkSwap:
+    """One link of a tree exchanged for another; the removed one must lie on the cycle that the added one closes."""
+
+    removed: Link
+    added: Link
+
+
+def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -> tuple[LinkSwap, ...]:
+    """Return swaps that, made one after the other on ``costs``, exchange the links; ``costs`` is left as it is.
+
+    Raises NotATreeError when the links are no exchange that leaves a tree.
+    """
+    going, coming = set(removed), list(added)
+    if len(going) != len(coming):
+        raise NotATreeError(f"{len(going)} links are removed and {len(coming)} added, a tree needs as many")
+    if len(coming) == 1:
+        return (LinkSwap(going.pop(), coming[0]),)
+    trial, swaps = costs.copy(), []
+    for new in coming:
+        # Of two trees, each new link closes a cycle on which at least one link has to go.
+        usable = sorted(going.intersection(trial.cycle(new)))
+        swap = LinkSwap(usable[0] if usable else min(going), new)
+        trial.apply(swap)
+        going.remove(swap.removed)
+        swaps.append(swap)
+    return tuple(swaps)
+
+
+class TreeCosts:
+    """The cost of a tree and of its neighbours by one swap; :meth:`apply` makes a swap.
+
+    Set-up costs O(brokers * words), a swap O(cycle * degree * words): what is off the cycle stays as it is.
+    A directed link is a number: link l of the tree from its first end to its second is 2l, back 2l + 1.
+    """
+
+    def __init__(self, configuration: Configuration, inventory: Inventory, sets: WeightedSets) -> None:
+        if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:
+            raise ValueError("configuration, inventory and delivery sets must be over the same brokers")
+        self.inventory = inventory
+        self.sets = sets
+        self._row = inventory.index
+        ends = [(self._row[a], self._row[b]) for a, b in configuration.links]
+        self.ends: Places = np.array(ends, dtype=np.intp).reshape(-1, 2)
+        self._peers: list[dict[int, int]] = [{} for _ in inventory.brokers]  # Neighbour -> directed link to it.
+        for number, (a, b) in enumerate(ends):
+            self._peers[a][b] = 2 * number
+            self._peers[b][a] = 2 * number + 1
+        shape = (len(inventory.brokers), sets.words.shape[1])
+        self.side = self._sides()  # What is wanted at the far end of a directed link and behind it.
+        self.only = np.zeros_like(self.side)  # Of that, what no third direction of the near end wants, nor itself.
+        self._thrice = np.zeros(shape, dtype=np.uint64)
+        self._loads = np.zeros((shape[0], len(sets.spans_s)))
+        self._crossings = sets.counts(self.side[0::2] & self.side[1::2])
+        for broker in range(shape[0]):
+            self._count_directions(broker)
+        costs = self.inventory.link_cost[self.ends[:, 0], self.ends[:, 1]]
+        self._costs = costs @ self._crossings + inventory.processing_cost @ self._loads
+
+    def copy(self) -> TreeCosts:
+        """Return an independent copy, to try swaps on."""
+        twin = object.__new__(TreeCosts)
+        twin.inventory, twin.sets, twin._row = self.inventory, self.sets, self._row
+        twin.ends, twin.side, twin.only = self.ends.copy(), self.side.copy(), self.only.copy()
+        twin._peers = [dict(peers) for peers in self._peers]
+        twin._thrice, twin._loads = self._thrice.copy(), self._loads.copy()
+        twin._crossings, twin._costs = self._crossings.copy(), self._costs.copy()
+        return twin
+
+    @property
+    def cost_per_s(self) -> float:
+        """The cost of the tree as it is, over all spans."""
+        return float(self._costs.sum() / self.sets.spans_s.sum())
+
+    @property
+    def costs_per_s(self) -> Floats:
+        """The cost of the tree in each span, shape (spans,)."""
+        return self._costs / self.sets.spans_s
+
+    @property
+    def loads_per_s(self) -> Floats:
+        """The notifications that pass each broker, over all spans, shape (brokers,)."""
+        return np.asarray(self._loads.sum(axis=1) / self.sets.spans_s.sum())
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        """The links of each broker, shape (brokers,)."""
+        return np.array([len(peers) for peers in self._peers], dtype=np.int64)
+
+    def degree_after(self, swap: LinkSwap) -> int:
+        """Return the links that the busier end of the added link has after the swap."""
+        return max(len(self._peers[self._row[end]]) + (end not in swap.removed) for end in swap.added)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The links of the tree, sorted."""
+        names = self.inventory.brokers
+        return tuple(sorted(link(names[a], names[b]) for a, b in self.ends))
+
+    def cycle(self, added: Link) -> tuple[Link, ...]:
+        """Return the links on the cycle that ``added`` would close, from its first end to its second."""
+        names = self.inventory.brokers
+        path = self._path(self._row[added[0]], self._row[added[1]])
+        return tuple(link(names[a], names[b]) for a, b in pairwise(path))
+
+    def cost_after_per_s(self, swap: LinkSwap) -> float:
+        """Return the cost after one swap. Raises NotATreeError as :meth:`gains_per_s`."""
+        return self.cost_per_s - self.gain_per_s(swap)
+
+    def gain_per_s(self, swap: LinkSwap) -> float:
+        """Return what one swap saves, negative when it costs more. Raises NotATreeError as :meth:`gains_per_s`."""
+        return float(self._gains(self._cut_path(swap)).sum() / self.sets.spans_s.sum())
+
+    def gains_per_s(self, swap: LinkSwap) -> Floats:
+        """Return what one swap saves in each span, shape (spans,).
+
+        Raises NotATreeError when the added link is present or the removed one is not on its cycle.
+        """
+        return self._gains(self._cut_path(swap)) / self.sets.spans_s
+
+    def apply(self, swap: LinkSwap) -> None:
+        """Make the swap. Raises NotATreeError as :meth:`gains_per_s`; then nothing has changed."""
+        near, far = self._cut_path(swap)
+        self._costs = self._costs - self._gains((near, far))
+        line = near + far[::-1]  # a ... i, then over the new link j ... b.
+        freed = self._peers[near[0]].pop(far[0])
+        del self._peers[far[0]][near[0]]
+        number = freed // 2
+        first, second = sorted((near[-1], far[-1]))
+        self.ends[number] = first, second
+        self._peers[first][second], self._peers[second][first] = 2 * number, 2 * number + 1
+        self._set_sides_of_line(line)
+        for broker in line:
+            self._count_directions(broker)
+
+    def loads_after_per_s(self, swap: LinkSwap) -> dict[int, float]:
+        """Return the load after one swap of every broker of its cycle, by position, over all spans."""
+        near, far = self._cut_path(swap)
+        loads = self._loads.sum(axis=1)
+        for walk in (near, far):
+            for (tail, head), alpha, beta in zip(pairwise(walk), *self._steps(walk, near, far), strict=True):
+                loads[tail] -= beta.sum()
+                loads[head] += alpha.sum()
+        return {broker: float(loads[broker] / self.sets.spans_s.sum()) for broker in near + far}
+
+    def walks(self) -> Iterator[tuple[Places, Places, Floats]]:
+        """Yield, level by level, what moving the place of attachment outward does, over all spans and not per second.
+
+        Each level is (cut, place, change): directed link ``cut`` (from the side that moves to the side that is walked)
+        is removed, and its moved side is attached at broker ``place`` instead of at the cut; ``change`` is what that
+        does to the cost of the walked side. All levels together have each pair of a cut and a broker on its walked side
+        once. Cost O(brokers^2 * words).
+        """
+        weights = self.sets.weights.sum(axis=1, keepdims=True)
+        starts, links_of = self._links_by_broker()
+        tails, heads = self._directed_ends()
+        crossing = self.side[0::2] & self.side[1::2]
+        crossings = self._crossings.sum(axis=1)
+        cut = np.arange(len(self.side), dtype=np.intp)
+        last, change = cut, np.zeros(len(cut))
+        alone = crossing[cut // 2]
+        own = np.arange(len(cut), dtype=np.intp)  # Row of ``alone`` of each walk, -1 when that set is empty.
+        while len(cut):
+            yield cut, heads[last], change
+            parent, last = _walked_on(last, starts, links_of, heads)
+            cut, own = cut[parent], own[parent]
+            behind = _counts(crossing, self.side, cut, last, weights)
+            alpha = crossings[cut // 2] - behind
+            kept, beta, alone = _narrowed(alone, own, self.only, last, weights)
+            link_cost = self.inventory.link_cost[tails[last], heads[last]]
+            processing = self.inventory.processing_cost
+            step = (alpha - beta) * link_cost + alpha * processing[heads[last]] - beta * processing[tails[last]]
+            change, own = change[parent] + step, kept
+
+    def crossings(self) -> Floats:
+        """Return how many notifications cross each link, over all spans, shape (links,)."""
+        return np.asarray(self._crossings.sum(axis=1))
+
+    def link_at(self, number: int) -> Link:
+        """Return the link with this number."""
+        names = self.inventory.brokers
+        return link(names[self.ends[number, 0]], names[self.ends[number, 1]])
+
+    def _sides(self) -> Words:
+        """Return what is wanted behind each directed link."""
+        words = self.sets.words
+        side = np.zeros((2 * len(self.ends), words.shape[1]), dtype=np.uint64)
+        order, parents = [0], {0: -1}
+        for broker in order:
+            for peer in self._peers[broker]:
+                if peer != parents[broker]:
+                    parents[peer] = broker
+                    order.append(peer)
+        below = words.copy()
+        for broker in reversed(order[1:]):
+            below[parents[broker]] |= below[broker]
+            side[self._peers[parents[broker]][broker]] = below[broker]
+        above = np.zeros_like(words)
+        for broker in order:
+            children = [peer for peer in self._peers[broker] if peer != parents[broker]]
+            for others in (children, children[::-1]):
+                outside = words[broker] | above[broker]
+                for child in others:
+                    above[child] |= outside
+                    outside = outside | below[child]
+            for child in children:
+                side[self._peers[child][broker]] = above[child]
+        return side
+
+    def _count_directions(self, broker: int) -> None:
+        """Note what is wanted in at least two and three directions of a broker, itself being one."""
+        once = self.sets.words[broker].copy()
+        twice, thrice = np.zeros_like(once), np.zeros_like(once)
+        outward = list(self._peers[broker].values())
+        for number in outward:
+            wanted = self.side[number]
+            thrice |= twice & wanted
+            twice |= once & wanted
+            once |= wanted
+        self._thrice[broker] = thrice
+        self.only[outward] = self.side[outward] & ~thrice
+        self._loads[broker] = self.sets.counts(self.sets.words[broker] | twice)
+
+    def _path(self, source: int, target: int) -> list[int]:
+        """Return the brokers from source to target."""
+        parents = {target: target}
+        frontier = [target]
+        for broker in frontier:
+            if broker == source:
+                break
+            for peer in self._peers[broker]:
+                if peer not in parents:
+                    parents[peer] = broker
+                    frontier.append(peer)
+        path = [source]
+        while path[-1] != target:
+            path.append(parents[path[-1]])
+        return path
+
+    def _cut_path(self, swap: LinkSwap) -> tuple[list[int], list[int]]:
+        """Return the cycle cut at the removed link: the brokers from there to each end of the added one."""
+        ends = [self._row[end] for end in swap.added]
+        if ends[1] in self._peers[ends[0]]:
+            raise NotATreeError(f"link {swap.added[0]}-{swap.added[1]} cannot be added: it is in the tree already")
+        path = self._path(*ends)
+        removed = {self._row[end] for end in swap.removed}
+        for place in range(len(path) - 1):
+            if {path[place], path[place + 1]} == removed:
+                return path[place::-1], path[place + 1 :]
+        raise NotATreeError(
+            f"removing {swap.removed[0]}-{swap.removed[1]} for {swap.added[0]}-{swap.added[1]} leaves no tree: "
+            "the removed link is not on the cycle of the added one"
+        )
+
+    def _steps(self, walk: list[int], near: list[int], far: list[int]) -> tuple[Floats, Floats]:
+        """Return alpha and beta of each step of a walk outward from the cut, shape (steps, spans)."""
+        number = self._peers[near[0]][far[0]]
+        crossing = self.side[number] & self.side[number ^ 1]
+        outward = [self._peers[a][b] for a, b in pairwise(walk)]
+        alone: Words = np.bitwise_and.accumulate(np.concatenate([crossing[None], self.only[outward]]), axis=0)[1:]
+        alpha = self._crossings[number // 2] - self.sets.counts(crossing & self.side[outward])
+        return alpha, self.sets.counts(alone)
+
+    def _gains(self, cut_path: tuple[list[int], list[int]]) -> Floats:
+        """Return what the swap saves in each span, not per second."""
+        near, far = cut_path
+        costs, processing = self.inventory.link_cost, self.inventory.processing_cost
+        count = self._crossings[self._peers[near[0]][far[0]] // 2]
+        change = (costs[near[-1], far[-1]] - costs[near[0], far[0]]) * count
+        for walk in (near, far):
+            alpha, beta = self._steps(walk, near, far)
+            link_cost = costs[walk[:-1], walk[1:]]
+            change = change + link_cost @ (alpha - beta) + processing[walk[1:]] @ alpha - processing[walk[:-1]] @ beta
+        return np.asarray(-change)
+
+    def _set_sides_of_line(self, line: list[int]) -> None:
+        """Find anew what is wanted behind the links of a line of brokers, from what hangs off it."""
+        on_line = set(line)
+        branches = self.sets.words[line]
+        for place, broker in enumerate(line):
+            off = [number for peer, number in self._peers[broker].items() if peer not in on_line]
+            if off:
+                branches[place] |= np.bitwise_or.reduce(self.side[off], axis=0)
+        before: Words = np.bitwise_or.accumulate(branches, axis=0)
+        after: Words = np.bitwise_or.accumulate(branches[::-1], axis=0)[::-1]
+        onward = np.array([self._peers[a][b] for a, b in pairwise(line)], dtype=np.intp)
+        self.side[onward] = after[1:]
+        self.side[onward ^ 1] = before[:-1]
+        self._crossings[onward // 2] = self.sets.counts(before[:-1] & after[1:])
+
+    def _links_by_broker(self) -> tuple[Places, Places]:
+        """Return all directed links, grouped by the broker they leave, and where each broker's begin (and the end)."""
+        starts = np.concatenate([[0], np.cumsum(self.degrees)]).astype(np.intp)
+        links_of = [number for peers in self._peers for _, number in sorted(peers.items())]
+        return starts, np.array(links_of, dtype=np.intp)
+
+    def _directed_ends(self) -> tuple[Places, Places]:
+        tails, heads = np.empty(len(self.side), dtype=np.intp), np.empty(len(self.side), dtype=np.intp)
+        tails[0::2], tails[1::2] = self.ends[:, 0], self.ends[:, 1]
+        heads[0::2], heads[1::2] = self.ends[:, 1], self.ends[:, 0]
+        return tails, heads
+
+
+WORDS_AT_ONCE = 1 << 15  # Words that are worked on together, so that they stay in the processor's cache.
+
+
+def _walked_on(last: Places, starts: Places, links_of: Places, heads: Places) -> tuple[Places, Places]:
+    """Return every walk made one link longer without turning back: the walk it continues, and its last link."""
+    here = heads[last]
+    counts = starts[here + 1] - starts[here]
+    parent = np.repeat(np.arange(len(last), dtype=np.intp), counts)
+    within = np.arange(len(parent), dtype=np.intp) - np.repeat(np.cumsum(counts) - counts, counts)
+    following = links_of[starts[here[parent]] + within]
+    onward = following != last[parent] ^ 1
+    return parent[onward], following[onward]
+
+
+def _counts(crossing: Words, side: Words, cut: Places, last: Places, weights: NDArray[np.float32]) -> Floats:
+    """Return for each walk how many of the notifications across its cut are wanted behind its last link.
+
+    They are those wanted at both outer ends of the walk, so the walk backward has the same: it is looked up.
+    """
+    key, backward = cut * len(side) + last, (last ^ 1) * len(side) + (cut ^ 1)
+    order = np.argsort(key)
+    twin = order[np.searchsorted(key, backward, sorter=order)]
+    chosen = np.flatnonzero(key < backward)
+    found = np.empty(len(cut))
+    rows = _rows_at_once(side)
+    for at in range(0, len(chosen), rows):
+        chunk = chosen[at : at + rows]
+        common = crossing[cut[chunk] // 2]
+        common &= side[last[chunk]]
+        found[chunk] = (np.bitwise_count(common).astype(np.float32) @ weights)[:, 0]
+    found[twin[chosen]] = found[chosen]
+    return found
+
+
+def _rows_at_once(words: Words) -> int:
+    return max(WORDS_AT_ONCE // max(int(words.shape[1]), 1), 1)
+
+
+def _narrowed(
+    alone: Words, own: Places, only: Words, last: Places, weights: NDArray[np.float32]
+) -> tuple[Places, Floats, Words]:
+    """Return for each walk where its narrowed set is (-1: empty), its weight, and the sets that are not empty."""
+    found, beta = np.full(len(own), -1, dtype=np.intp), np.zeros(len(own))
+    parts: list[Words] = []
+    living = np.flatnonzero(own >= 0)
+    rows = _rows_at_once(alone)
+    kept = 0
+    for at in range(0, len(living), rows):
+        chunk = living[at : at + rows]
+        narrowed = alone[own[chunk]]
+        narrowed &= only[last[chunk]]
+        weight = (np.bitwise_count(narrowed).astype(np.float32) @ weights)[:, 0]
+        beta[chunk] = weight
+        full = np.flatnonzero(weight)
+        found[chunk[full]] = np.arange(kept, kept + len(full))
+        kept += len(full)
+        parts.append(narrowed[full])
+    return found, beta, np.concatenate([np.zeros((0, alone.shape[1]), dtype=np.uint64), *parts])
