@@ -1,4 +1,4 @@
-"""Choose among accepted proposals and make one plan of them, judging each again on the tree the earlier ones leave."""
+"""Judge proposals one after the other on the tree that the accepted ones leave, and make one plan of those."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import msgspec
 
 from controller.controller_settings import DecisionSettings
-from controller.judge_proposals import judge_gain
+from controller.judge_proposals import Situation, judge_calm, judge_caps, judge_gain, judge_state
 from controller.planner_interface import OverlayState
 from overlay.configuration import Configuration, NotATreeError
-from overlay.swap_cost import LinkSwap
+from overlay.tree_costs import TreeCosts, as_swaps
 from schemas.plan import Plan, PlanPhase, Proposal, Verdict
 
 
@@ -27,33 +27,38 @@ class Choice:
 
 
 def choose_proposals(
-    state: OverlayState, judged: Sequence[Proposal], epoch_next: int, degree_max: int, settings: DecisionSettings
+    proposals: Sequence[Proposal], situation: Situation, epoch_next: int, settings: DecisionSettings
 ) -> Choice:
-    """Return the accepted proposals that go together, best first, at most ``changes_per_plan_max``.
+    """Return which of the proposals make a plan, in their order, and why the others do not.
 
-    Two swaps may each be good and together be worth nothing or cut the tree, so each is costed and checked again on
-    the tree after the ones chosen before it.
+    Two changes may each be good and together be worth nothing or cut the tree, so each is costed and judged on the
+    tree after the ones accepted before it. A plan is one transition however many links it exchanges, so its price is
+    held against what all accepted proposals save together.
     """
-    refused = [proposal for proposal in judged if proposal.verdict is not Verdict.ACCEPTED]
-    accepted = [proposal for proposal in judged if proposal.verdict is Verdict.ACCEPTED]
-    accepted.sort(key=lambda proposal: (-proposal.gain_per_s, proposal.link_removed, proposal.link_added))
-    before_per_s = state.swap_costs.cost_per_s
+    state = situation.state
+    reached = state.window_tree_costs
+    before_per_s = reached.cost_per_s
+    about_state = judge_state(situation, settings)
     chosen: list[Proposal] = []
-    reached = state
-    for proposal in accepted:
-        if len(chosen) == settings.changes_per_plan_max:
-            reason = f"{len(chosen)} changes are chosen already, the limit of a plan"
-            refused.append(_refused(proposal, Verdict.CHANGES_PER_PLAN, reason))
-            continue
-        following, result = _added(reached, proposal, degree_max, settings)
-        if following is None:
-            refused.append(result)
-        else:
-            reached = following
-            chosen.append(result)
-    after_per_s = chosen[-1].cost_after_per_s if chosen else before_per_s
-    target = Configuration(epoch_next, state.configuration.brokers, reached.configuration.links)
-    return Choice(tuple(chosen), tuple(refused), target, before_per_s, after_per_s)
+    refused: list[Proposal] = []
+    for proposal in proposals:
+        priced = msgspec.structs.replace(proposal, price_per_s=situation.price_per_s)
+        against = about_state or judge_calm(priced, situation, settings) or _judge_size(priced, chosen, settings)
+        if against is None:
+            judged, after = _judge_on(reached, priced, situation, settings, is_first=not chosen)
+            if after is not None:
+                reached = after
+                chosen.append(judged)
+                continue
+            against = judged.verdict, judged.verdict_reason
+        refused.append(_refused(priced, *against))
+    if chosen and before_per_s - reached.cost_per_s <= situation.price_per_s:
+        saved_per_s = before_per_s - reached.cost_per_s
+        reason = f"all of the plan saves {saved_per_s:.4g}/s, its price is {situation.price_per_s:.4g}/s"
+        refused = [*(_refused(proposal, Verdict.GAIN_BELOW_PRICE, reason) for proposal in chosen), *refused]
+        chosen, reached = [], state.window_tree_costs
+    target = Configuration(epoch_next, state.configuration.brokers, reached.links)
+    return Choice(tuple(chosen), tuple(refused), target, before_per_s, reached.cost_per_s)
 
 
 def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
@@ -79,30 +84,44 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
     )
 
 
-def _added(
-    reached: OverlayState, proposal: Proposal, degree_max: int, settings: DecisionSettings
-) -> tuple[OverlayState, Proposal] | tuple[None, Proposal]:
-    """Return the state after one more proposal and the proposal as costed there, or None and its refusal."""
-    swap = LinkSwap(proposal.link_removed, proposal.link_added)
-    tree = reached.configuration
-    try:
-        cost_after_per_s = reached.swap_costs.cost_after_per_s(swap)
-        after = Configuration.of(tree.epoch, tree.brokers, (set(tree.links) - {swap.removed}) | {swap.added})
-    except NotATreeError as error:
-        return None, _refused(proposal, Verdict.CONFLICT, f"after the earlier changes: {error}")
-    for end in swap.added:
-        if len(tree.neighbours[end]) < len(after.neighbours[end]) and len(after.neighbours[end]) > degree_max:
-            reason = (
-                f"after the earlier changes {end} would have {len(after.neighbours[end])} links, limit {degree_max}"
-            )
-            return None, _refused(proposal, Verdict.CONFLICT, reason)
-    costed = msgspec.structs.replace(
-        proposal, cost_before_per_s=reached.swap_costs.cost_per_s, cost_after_per_s=cost_after_per_s
+def _judge_size(
+    proposal: Proposal, chosen: Sequence[Proposal], settings: DecisionSettings
+) -> tuple[Verdict, str] | None:
+    """Return why the proposal is too much for this plan, None when it is not."""
+    links = sum(len(one.links_added) for one in chosen)
+    if links + len(proposal.links_added) <= settings.changes_per_plan_max:
+        return None
+    return Verdict.CHANGES_PER_PLAN, (
+        f"{links} links are exchanged already and {len(proposal.links_added)} more would be, "
+        f"the limit of a plan is {settings.changes_per_plan_max}"
     )
-    too_small = judge_gain(costed, reached.window_swap_costs, settings)
-    if too_small:
-        return None, _refused(proposal, Verdict.CONFLICT, f"after the earlier changes it {too_small[1]}")
-    return reached.with_configuration(after), costed
+
+
+def _judge_on(
+    reached: TreeCosts, proposal: Proposal, situation: Situation, settings: DecisionSettings, *, is_first: bool
+) -> tuple[Proposal, TreeCosts | None]:
+    """Return the proposal as costed on a tree with its verdict there, and the tree after it when it is accepted."""
+    after = reached.copy()
+    try:
+        for swap in as_swaps(reached, proposal.links_removed, proposal.links_added):
+            after.apply(swap)
+    except (NotATreeError, KeyError) as error:
+        reason = f"broker {error} is not in the overlay" if isinstance(error, KeyError) else str(error)
+        against: tuple[Verdict, str] | None = (Verdict.NOT_A_TREE, reason)
+    else:
+        proposal = msgspec.structs.replace(
+            proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
+        )
+        gains_per_s = [float(gain) for gain in reached.costs_per_s - after.costs_per_s]
+        against = judge_caps(reached, after, situation.degree_max) or judge_gain(
+            proposal, gains_per_s, situation, settings
+        )
+    if against is None:
+        reason = f"saves {proposal.gain_per_s:.4g}/s, the transition's price is {proposal.price_per_s:.4g}/s"
+        return msgspec.structs.replace(proposal, verdict=Verdict.ACCEPTED, verdict_reason=reason), after
+    if not is_first:
+        against = Verdict.CONFLICT, f"after the earlier changes: {against[1]}"
+    return _refused(proposal, *against), None
 
 
 def _refused(proposal: Proposal, verdict: Verdict, reason: str) -> Proposal:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from controller.choose_proposals import choose_proposals, plan_of
 from controller.controller_settings import ControllerSettings
-from controller.judge_proposals import Situation, judge_proposals, judge_state
+from controller.judge_proposals import Situation, judge_state
 from controller.planner_interface import Planner
 from schemas.plan import Plan, Proposal, Verdict
 
@@ -38,7 +38,6 @@ def decide_plan(situation: Situation, planner: Planner, epoch_next: int, setting
         return Decision(end_ms, state_verdict=unfit[0], state_reason=unfit[1])
     rng = random.Random(f"{settings.seed}/{end_ms}")
     proposals = planner(state, settings.planner_settings(state.inventory.degree_max), rng)
-    judged = judge_proposals(proposals, situation, settings.decision)
-    choice = choose_proposals(state, judged, epoch_next, situation.degree_max, settings.decision)
+    choice = choose_proposals(proposals, situation, epoch_next, settings.decision)
     plan = plan_of(choice, state) if choice.chosen else None
     return Decision(end_ms, plan, choice.refused)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from controller.planner_interface import OverlayState
 from overlay.configuration import link
 from overlay.horizon_paths import paths_within
-from overlay.swap_cost import LinkSwap
+from overlay.tree_costs import LinkSwap
 
 
 @dataclass(frozen=True, slots=True)

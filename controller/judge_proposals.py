@@ -1,4 +1,4 @@
-"""Give every proposal a verdict and a reason, against the state it was made from. Changes nothing, sends nothing."""
+"""What speaks against a state or a proposal: a verdict with its reason, or None. Changes nothing, sends nothing."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from controller.controller_settings import DecisionSettings
 from controller.planner_interface import OverlayState
-from overlay.configuration import Configuration, NotATreeError
+from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from overlay.swap_cost import LinkSwap, SwapCosts
+from overlay.tree_costs import TreeCosts
 from schemas.plan import Proposal, Verdict
 
 COMMANDS_PER_BROKER = 4  # Prepare and activate and retire and one repetition: what a transition tells each broker.
@@ -25,7 +23,8 @@ class Situation:
 
     ``plan_running`` names the plan that is carried out or checked, else empty. ``muted_until_ms`` is by planner.
     ``windows_since_plan`` counts windows that lay wholly after the last transition, None when there was none.
-    ``price_per_s`` is what a transition costs, spread over the pay-back time.
+    ``price_per_s`` is what a transition costs, spread over the pay-back time. ``subscription_lifetime_s`` is the mean
+    life of a subscription, None when it is not known.
     """
 
     state: OverlayState
@@ -35,23 +34,7 @@ class Situation:
     plan_running: str = ""
     windows_since_plan: int | None = None
     muted_until_ms: Mapping[str, int] = field(default_factory=dict)
-
-
-def judge_proposals(proposals: Sequence[Proposal], situation: Situation, settings: DecisionSettings) -> list[Proposal]:
-    """Return the proposals in their order, each with its price, verdict and reason."""
-    about_state = judge_state(situation, settings)
-    judged = []
-    for proposal in proposals:
-        priced = msgspec.structs.replace(proposal, price_per_s=situation.price_per_s)
-        verdict, reason = (
-            about_state
-            or _judge_shape(priced, situation)
-            or _judge_calm(priced, situation, settings)
-            or judge_gain(priced, situation.state.window_swap_costs, settings)
-            or (Verdict.ACCEPTED, f"saves {priced.gain_per_s:.4g}/s for {priced.price_per_s:.4g}/s")
-        )
-        judged.append(msgspec.structs.replace(priced, verdict=verdict, verdict_reason=reason))
-    return judged
+    subscription_lifetime_s: float | None = None
 
 
 def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
@@ -75,30 +58,72 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     return None
 
 
-def gain_noise_per_s(costs_by_window: Sequence[SwapCosts], swap: LinkSwap) -> float:
-    """Return the standard error of the swap's gain over the windows, infinite with a single window."""
-    if len(costs_by_window) < 2:
+def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
+    """Return why nothing of this planner may be done now, None when it may."""
+    until_ms = situation.muted_until_ms.get(proposal.planner, 0)
+    if situation.now_ms < until_ms:
+        rest_ms = until_ms - situation.now_ms
+        return Verdict.MUTED, f"{proposal.planner} is muted for {rest_ms} ms more: a plan of it had to be undone"
+    seen = situation.windows_since_plan
+    if seen is not None and seen < settings.cool_down_windows:
+        return Verdict.COOL_DOWN, f"{seen} windows since the last plan, {settings.cool_down_windows} are waited for"
+    return None
+
+
+def judge_caps(before: TreeCosts, after: TreeCosts, degree_max: int) -> tuple[Verdict, str] | None:
+    """Return which broker would get more than its cap, None when none would.
+
+    A broker that is above a cap already may stay so, it may only not get more.
+    """
+    names, loads = after.inventory.brokers, after.inventory.load_max_per_s
+    degrees_before, degrees = before.degrees, after.degrees
+    for position in (degrees > max(degree_max, 0)).nonzero()[0]:
+        if degrees[position] > degrees_before[position]:
+            reason = f"{names[position]} would have {degrees[position]} links, the limit is {degree_max}"
+            return Verdict.DEGREE, reason
+    if loads is None:
+        return None
+    now, then = before.loads_per_s, after.loads_per_s
+    for position in (then > loads).nonzero()[0]:
+        if then[position] > now[position]:
+            return Verdict.CAPACITY, (
+                f"{names[position]} would pass {then[position]:.4g} notifications/s, the limit is {loads[position]:.4g}"
+            )
+    return None
+
+
+def gain_noise_per_s(gains_per_s: Sequence[float], window_s: float, lifetime_s: float | None) -> float:
+    """Return the standard error of the mean of a gain over windows, infinite with a single window.
+
+    Windows that share most of their subscriptions are no independent samples: with subscriptions of mean life L, what
+    windows a time w apart have in common falls off as r = exp(-w / L), and n of them count as n (1 - r) / (1 + r)
+    (first-order autoregression). Without a lifetime they are taken as independent.
+    """
+    count = len(gains_per_s)
+    if count < 2:
         return math.inf
-    gains = [costs.gain_per_s(swap) for costs in costs_by_window]
-    return statistics.stdev(gains) / math.sqrt(len(gains))
+    alike = math.exp(-window_s / lifetime_s) if lifetime_s else 0.0
+    independent = count * (1 - alike) / (1 + alike)
+    return statistics.stdev(gains_per_s) / math.sqrt(min(max(independent, 1.0), count))
 
 
 def judge_gain(
-    proposal: Proposal, costs_by_window: Sequence[SwapCosts], settings: DecisionSettings
+    proposal: Proposal, gains_per_s: Sequence[float], situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
-    """Return why the proposal's gain is too small, None when it exceeds price, dead band and noise."""
+    """Return why the proposal's gain is too small, None when it exceeds dead band and noise.
+
+    ``gains_per_s`` are its gains in the windows of the state.
+    """
     gain_per_s = proposal.gain_per_s
-    if gain_per_s <= proposal.price_per_s:
-        return Verdict.GAIN_BELOW_PRICE, f"saves {gain_per_s:.4g}/s, its price is {proposal.price_per_s:.4g}/s"
     floor_per_s = settings.gain_share_min * proposal.cost_before_per_s
     if gain_per_s <= floor_per_s:
         return Verdict.GAIN_WITHIN_NOISE, f"saves {gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
-    noise_per_s = settings.noise_factor * gain_noise_per_s(
-        costs_by_window, LinkSwap(proposal.link_removed, proposal.link_added)
-    )
+    window = situation.state.newest
+    window_s = (window.end_ms - window.start_ms) / 1000
+    noise_per_s = settings.noise_factor * gain_noise_per_s(gains_per_s, window_s, situation.subscription_lifetime_s)
     if gain_per_s <= noise_per_s:
         return Verdict.GAIN_WITHIN_NOISE, (
-            f"saves {gain_per_s:.4g}/s, the noise over {len(costs_by_window)} windows is {noise_per_s:.4g}/s"
+            f"saves {gain_per_s:.4g}/s, the noise over {len(gains_per_s)} windows is {noise_per_s:.4g}/s"
         )
     return None
 
@@ -115,28 +140,3 @@ def transition_price_per_s(
     between_brokers = 2 * (brokers - 1) if control_messages_mean is None else control_messages_mean
     link_cost_mean = statistics.fmean(inventory.cost_of_link(*pair) for pair in configuration.links)
     return (COMMANDS_PER_BROKER * brokers + between_brokers) * link_cost_mean / pay_back_s
-
-
-def _judge_shape(proposal: Proposal, situation: Situation) -> tuple[Verdict, str] | None:
-    present = situation.state.configuration
-    try:
-        after = present.replaced(present.epoch + 1, [proposal.link_removed], [proposal.link_added])
-    except (NotATreeError, ValueError) as error:
-        return Verdict.NOT_A_TREE, str(error)
-    for end in proposal.link_added:
-        links = len(after.neighbours[end])
-        # A broker that is above the cap already may keep its links, it may only not get more.
-        if links > situation.degree_max and links > len(present.neighbours[end]):
-            return Verdict.DEGREE, f"{end} would have {links} links, the limit is {situation.degree_max}"
-    return None
-
-
-def _judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
-    until_ms = situation.muted_until_ms.get(proposal.planner, 0)
-    if situation.now_ms < until_ms:
-        rest_ms = until_ms - situation.now_ms
-        return Verdict.MUTED, f"{proposal.planner} is muted for {rest_ms} ms more: a plan of it had to be undone"
-    seen = situation.windows_since_plan
-    if seen is not None and seen < settings.cool_down_windows:
-        return Verdict.COOL_DOWN, f"{seen} windows since the last plan, {settings.cool_down_windows} are waited for"
-    return None

@@ -10,15 +10,19 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.closed_window import ClosedWindow
+from overlay.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
 from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets
+from overlay.interest_caches import InterestCaches, newest_ids
 from overlay.inventory import Inventory
-from overlay.swap_cost import SwapCosts
+from overlay.tree_costs import TreeCosts
+from overlay.weighted_sets import WeightedSets
 from schemas.plan import Proposal
 
 
@@ -49,23 +53,50 @@ class OverlayState:
         return DeliverySets.joined(window.sets for window in self.windows)
 
     @cached_property
+    def weighted(self) -> WeightedSets:
+        """The delivery sets of the whole horizon as one span, equal ones merged."""
+        return WeightedSets.over_all([window.sets for window in self.windows])
+
+    @cached_property
     def interest(self) -> NDArray[np.int64]:
         """I_ij over the horizon, counted from the delivery sets on first use."""
-        return self.sets.interest()
+        return self.weighted.interest()
 
     @cached_property
-    def swap_costs(self) -> SwapCosts:
-        """The true cost of the tree and of every swap, over the horizon."""
-        return SwapCosts(self.configuration, self.inventory, self.sets)
+    def tree_costs(self) -> TreeCosts:
+        """The true cost of the tree and of every swap, over the horizon. Shared: copy it before a swap is made."""
+        return TreeCosts(self.configuration, self.inventory, self.weighted)
 
     @cached_property
-    def window_swap_costs(self) -> tuple[SwapCosts, ...]:
-        """The same for each window alone; their spread is the noise of a gain."""
-        return tuple(SwapCosts(self.configuration, self.inventory, window.sets) for window in self.windows)
+    def window_tree_costs(self) -> TreeCosts:
+        """The same with each window a span of its own; the spread over windows is the noise of a gain."""
+        return TreeCosts(
+            self.configuration, self.inventory, WeightedSets.by_span([window.sets for window in self.windows])
+        )
+
+    def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
+        """Return what the brokers remember of the horizon and tell each other; found once for each pair of arguments.
+
+        ``ids_max`` None remembers all of it; ``shape`` None tells it exactly instead of as Bloom filters.
+        """
+        if (ids_max, shape) not in self._caches:
+            sets = self.sets if ids_max is None else newest_ids([window.sets for window in self.windows], ids_max)
+            self._caches[ids_max, shape] = (
+                InterestCaches.of_masks(sets) if shape is None else InterestCaches.of_filters(sets, shape)
+            )
+        return self._caches[ids_max, shape]
+
+    @cached_property
+    def _caches(self) -> dict[tuple[int | None, FilterShape | None], InterestCaches]:
+        return {}
 
     def with_configuration(self, configuration: Configuration) -> OverlayState:
-        """Return the same windows seen on another tree."""
-        return OverlayState(configuration, self.inventory, self.windows)
+        """Return the same windows seen on another tree; what does not depend on the tree is not counted again."""
+        seen = OverlayState(configuration, self.inventory, self.windows)
+        for name in ("sets", "weighted", "interest", "_caches"):
+            if name in self.__dict__:
+                seen.__dict__[name] = self.__dict__[name]
+        return seen
 
 
 @dataclass(frozen=True)
@@ -74,21 +105,60 @@ class PlannerSettings:
 
     ``horizon_hops`` is eta of paper 000 (its default 4): only brokers within so many hops are joined. ``degree_max``
     caps the links of a broker, None is the paper's unbounded rule. ``proposals_max`` bounds one call.
+    ``order``: of the swaps that the paper's planners find at once, "gain" takes the best first by true cost,
+    "arrival" takes them as they come at random and knows no true cost, like the paper's brokers.
+    What the brokers of swap_links_ci know of common interest: ``cache_ids_max`` newest identifiers in each broker's
+    cache (the paper's: 8,192), None for all of the horizon; told to others as Bloom filters of ``bloom_bits`` bits and
+    ``bloom_hashes`` hash functions (the paper's: 100,000 and 5), None bits for exact masks. ``path_interest``: what
+    three brokers have in common is the paper's "estimate" by the mean over the neighbourhood, or counted from the
+    "conjunction" of what two of them told the third, which the paper leaves to future work.
+    ``search_words_max`` bounds the search of swap_links_cost in 64-bit words of delivery sets that it looks at,
+    default 4e9, some seconds; ``escape_words_max`` likewise once no single swap helps, default 3e6, some 20 ms.
     """
 
     horizon_hops: int = 4
     degree_max: int | None = None
     proposals_max: int = 16
+    order: Literal["gain", "arrival"] = "gain"
+    cache_ids_max: int | None = None
+    bloom_bits: int | None = None
+    bloom_hashes: int = PAPER_HASHES
+    path_interest: Literal["estimate", "conjunction"] = "estimate"
+    search_words_max: int = 4_000_000_000
+    escape_words_max: int = 3_000_000
+
+    @property
+    def filter_shape(self) -> FilterShape | None:
+        """The shape of the brokers' Bloom filters, None for exact masks."""
+        return None if self.bloom_bits is None else FilterShape(self.bloom_bits, self.bloom_hashes)
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = []
+        found = self._interest_faults()
         if self.horizon_hops < 2:
             found.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is joined already")
         if self.degree_max is not None and self.degree_max < 2:
             found.append(f"degree_max is {self.degree_max}: a tree needs at least 2")
         if self.proposals_max < 1:
             found.append(f"proposals_max is {self.proposals_max}: at least 1")
+        if self.order not in ("gain", "arrival"):
+            found.append(f"order is {self.order!r}: gain or arrival")
+        if self.search_words_max < 1:
+            found.append(f"search_words_max is {self.search_words_max}: at least 1, or nothing is searched")
+        if self.escape_words_max < 0:
+            found.append(f"escape_words_max is {self.escape_words_max}: at least 0")
+        return found
+
+    def _interest_faults(self) -> list[str]:
+        found = []
+        if self.cache_ids_max is not None and self.cache_ids_max < 1:
+            found.append(f"cache_ids_max is {self.cache_ids_max}: at least 1, or none for the whole horizon")
+        if self.bloom_bits is not None and self.bloom_bits < 1:
+            found.append(f"bloom_bits is {self.bloom_bits}: at least 1, or none for exact masks")
+        if not 1 <= self.bloom_hashes <= HASHES_MAX:
+            found.append(f"bloom_hashes is {self.bloom_hashes}: from 1 to {HASHES_MAX}")
+        if self.path_interest not in ("estimate", "conjunction"):
+            found.append(f"path_interest is {self.path_interest!r}: estimate or conjunction")
         return found
 
 

@@ -44,10 +44,7 @@ class RefusalTeller:
             return None
         counts = Counter(str(proposal.verdict) for proposal in decision.refused)
         first = decision.refused[0]
-        text = (
-            f"{len(decision.refused)} proposals refused; {first.link_removed[0]}-{first.link_removed[1]} for "
-            f"{first.link_added[0]}-{first.link_added[1]}: {first.verdict}, {first.verdict_reason}"
-        )
+        text = f"{len(decision.refused)} proposals refused; {first.text}: {first.verdict}, {first.verdict_reason}"
         told_by = ",".join(sorted(counts))
         event = self._event(EventKind.PROPOSAL_REFUSED, told_by, subject, text, now_ms, Severity.INFO)
         if event is not None:

@@ -109,18 +109,15 @@ def counted_cost_per_s(window: ClosedWindow, inventory: Inventory) -> float | No
 def plan_undoing(plan: Plan, before: Configuration, epoch_next: int, found: Verification, window_end_ms: int) -> Plan:
     """Return the plan that leads back to the links before ``plan``, at a new epoch."""
     reason = f"takes back {plan.plan}: {found.text}"
-    proposals = tuple(
-        Proposal(
-            planner=UNDO_PLANNER,
-            link_removed=added,
-            link_added=removed,
-            cost_before_per_s=found.cost_observed_per_s,
-            cost_after_per_s=found.cost_without_per_s,
-            price_per_s=found.price_per_s,
-            reason=reason,
-            verdict_reason="the plan made things worse",
-        )
-        for removed, added in zip(plan.links_removed, plan.links_added, strict=True)
+    proposal = Proposal(
+        planner=UNDO_PLANNER,
+        links_removed=plan.links_added,
+        links_added=plan.links_removed,
+        cost_before_per_s=found.cost_observed_per_s,
+        cost_after_per_s=found.cost_without_per_s,
+        price_per_s=found.price_per_s,
+        reason=reason,
+        verdict_reason="the plan made things worse",
     )
     return msgspec.structs.replace(
         plan,
@@ -128,7 +125,7 @@ def plan_undoing(plan: Plan, before: Configuration, epoch_next: int, found: Veri
         epoch_from=plan.epoch_to,
         epoch_to=epoch_next,
         window_end_ms=window_end_ms,
-        proposals=proposals,
+        proposals=(proposal,),
         links_removed=plan.links_added,
         links_added=plan.links_removed,
         links_target=before.links,

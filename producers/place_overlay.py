@@ -43,18 +43,19 @@ def place_overlay(
 
 def host_count() -> int:
     """Return how many hosts were measured."""
-    return int(_measured_rtt_ms().shape[0])
+    return int(measured_rtt_ms().shape[0])
 
 
 def _rtt_ms(broker_count: int, rng: random.Random) -> NDArray[np.float64]:
     if broker_count > host_count():
         return _synthetic_rtt_ms(broker_count, rng)
     hosts = sorted(rng.sample(range(host_count()), broker_count))
-    return _measured_rtt_ms()[np.ix_(hosts, hosts)]
+    return measured_rtt_ms()[np.ix_(hosts, hosts)]
 
 
 @cache
-def _measured_rtt_ms() -> NDArray[np.float64]:
+def measured_rtt_ms() -> NDArray[np.float64]:
+    """Return the round-trip times between all measured hosts, symmetric, diagonal 0. One array: do not write to it."""
     with np.load(DATA_DIRECTORY / "planetlab_rtt.npz") as cut:
         count = int(cut["hosts"])
         rtt_ms = np.zeros((count, count))

@@ -26,6 +26,7 @@ class EventKind(StrEnum):
     WINDOW_INCOMPLETE = "window_incomplete"
     WINDOW_STALE = "window_stale"
     CONTROLLER_STARTED = "controller_started"
+    PLANNER_FAILED = "planner_failed"
 
 
 class AdaptationEvent(Struct, frozen=True):

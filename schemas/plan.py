@@ -13,6 +13,7 @@ class Verdict(StrEnum):
     ACCEPTED = "accepted"
     NOT_A_TREE = "not_a_tree"
     DEGREE = "degree"
+    CAPACITY = "capacity"
     STALE_STATE = "stale_state"
     INCOMPLETE_STATE = "incomplete_state"
     GAIN_BELOW_PRICE = "gain_below_price"
@@ -25,12 +26,15 @@ class Verdict(StrEnum):
 
 
 class Proposal(Struct, frozen=True):
-    """One link swap that a planner suggests. Costs are per second (``overlay.cost``); ``price`` likewise,
-    spread over the pay-back time of the settings."""
+    """One change that a planner suggests: links exchanged for as many others, mostly one for one.
+
+    Costs are per second (``overlay.cost``); ``price`` likewise, spread over the pay-back time of the settings. The
+    proposals of one planner call are a sequence: each is costed on the tree that the earlier ones leave.
+    """
 
     planner: str
-    link_removed: LinkPair
-    link_added: LinkPair
+    links_removed: tuple[LinkPair, ...]
+    links_added: tuple[LinkPair, ...]
     cost_before_per_s: float
     cost_after_per_s: float
     price_per_s: float
@@ -42,6 +46,12 @@ class Proposal(Struct, frozen=True):
     def gain_per_s(self) -> float:
         """Return what the change saves per second, before its price."""
         return self.cost_before_per_s - self.cost_after_per_s
+
+    @property
+    def text(self) -> str:
+        """Say which links go and which come, for people: ``a-b for c-d``."""
+        added, removed = (" ".join(f"{a}-{b}" for a, b in links) for links in (self.links_added, self.links_removed))
+        return f"{added} for {removed}"
 
 
 class PlanPhase(StrEnum):

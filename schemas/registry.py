@@ -23,6 +23,7 @@ SCHEMAS: dict[int, str] = {
     401: "command.v1",
     501: "command_result.v1",
     601: "plan.v1",
+    602: "plan.v2",
     701: "adaptation_event.v1",
     801: "client.v1",
     901: "dead_letter.v1",

@@ -5,6 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import settings
+
+# A busy machine is no fault: no example fails by how long it takes.
+settings.register_profile("regraft", deadline=None)
+settings.load_profile("regraft")
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,8 @@ from controller.planner_interface import OverlayState, PlannerSettings
 from controller.rank_swaps import rank_swaps
 from overlay.configuration import link
 from overlay.horizon_paths import Paths, paths_within
-from overlay.swap_cost import LinkSwap
+from overlay.interest_caches import InterestCaches
+from overlay.tree_costs import LinkSwap
 from schemas.plan import Proposal
 
 PLANNER = "swap_links_ci"
@@ -28,12 +29,23 @@ Costs = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LocalKnowledge:
-    """What the brokers know of each other: c_ij and p_k, I_ij, and each broker's phi of Eq. 6."""
+    """What the brokers know of each other: c_ij and p_k, I_ij, and each broker's phi of Eq. 6.
+
+    Row i is what broker i knows: with Bloom filters I_ij and I_ji differ. With ``caches`` the common interest of three
+    brokers is counted from what they told each other, without them it is the paper's estimate by phi.
+    """
 
     link_cost: Costs
     processing_cost: Costs
     interest: NDArray[np.int64]
     phi: Costs
+    caches: InterestCaches | None = None
+
+    def path_interest(self, i: NDArray[np.intp], k: NDArray[np.intp], j: NDArray[np.intp]) -> Costs | NDArray[np.int64]:
+        """Return I_ikj as broker i takes it to be: min(phi, I_ij, I_ik), or counted."""
+        if self.caches is not None:
+            return self.caches.common(i, k, j)
+        return np.minimum(self.phi[i], np.minimum(self.interest[i, j], self.interest[i, k]))
 
 
 def swap_links_ci(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
@@ -45,21 +57,37 @@ def swap_links_ci(state: OverlayState, settings: PlannerSettings, rng: random.Ra
     Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree dearer, so
     ``cost_before_per_s`` and ``cost_after_per_s`` carry the true cost (``overlay.cost``), on which all planners are
     compared; the decision itself uses the paper's local criterion only.
-    Departures: interests are exact counts instead of Bloom filters; swaps of one call are independent and ordered by
-    true gain (:mod:`controller.rank_swaps`); with ``degree_max`` set, only removals that keep the cap are compared.
-    ``rng`` is not drawn from.
+    Departures, each with a setting that takes it back: interests are exact counts over the whole horizon
+    (``cache_ids_max``, ``bloom_bits``); swaps are ordered by true gain (``order``); with ``degree_max`` set, only
+    removals that keep the cap are compared. Beyond the paper: ``path_interest`` "conjunction" (its section 6).
+    Swaps of one call are independent of each other (:mod:`controller.rank_swaps`). ``rng`` gives the order of arrival,
+    if that is asked for.
     """
     paths = paths_within(state.configuration, settings.horizon_hops)
+    known = local_knowledge(state, settings, paths)
     inventory = state.inventory
-    phi = mean_common_interest(paths, state.interest)
-    known = LocalKnowledge(inventory.link_cost, inventory.processing_cost, state.interest, phi)
     degrees = np.array([len(state.configuration.neighbours[broker]) for broker in inventory.brokers])
     reasons: dict[LinkSwap, str] = {}
     for hops in range(2, settings.horizon_hops + 1):
         wanted = wanted_links(paths[hops], known)
         if len(wanted):
             reasons |= _agreed_swaps(wanted, known, degrees, settings.degree_max, inventory.brokers)
-    return rank_swaps(state, settings, PLANNER, reasons)
+    return rank_swaps(state, settings, PLANNER, reasons, rng)
+
+
+def local_knowledge(state: OverlayState, settings: PlannerSettings, paths: Mapping[int, Paths]) -> LocalKnowledge:
+    """Return what the brokers know from their caches, as the settings say how they tell it.
+
+    ``paths`` as from ``overlay.horizon_paths`` for the settings' horizon.
+    """
+    counted = settings.path_interest == "conjunction"
+    caches = None
+    if counted or settings.cache_ids_max is not None or settings.filter_shape is not None:
+        caches = state.caches(settings.cache_ids_max, settings.filter_shape)
+    interest = state.interest if caches is None else caches.interest
+    phi = mean_common_interest(paths, interest)
+    inventory = state.inventory
+    return LocalKnowledge(inventory.link_cost, inventory.processing_cost, interest, phi, caches if counted else None)
 
 
 def mean_common_interest(paths: Mapping[int, Paths], interest: NDArray[np.int64]) -> Costs:
@@ -84,8 +112,7 @@ def indirect_costs(lines: Paths, known: LocalKnowledge) -> Costs:
     for place in range(2, lines.shape[1]):
         before, here = lines[:, place - 1], lines[:, place]
         common = known.interest[first, here]  # I_ij
-        passing = known.interest[first, before]  # I_ik
-        shared = np.minimum(known.phi[first], np.minimum(common, passing))  # I_ikj = min(phi, I_ij, I_ik)
+        shared = known.path_interest(first, before, here)  # I_ikj
         # Without common notifications nothing is shared, so the whole detour is paid.
         share = np.where(common > 0, (common - shared) / np.maximum(common, 1), 1.0)
         detour = costs[:, place - 1] + known.processing_cost[before]
@@ -93,14 +120,19 @@ def indirect_costs(lines: Paths, known: LocalKnowledge) -> Costs:
     return costs
 
 
+def wanting_paths(paths: Paths, known: LocalKnowledge) -> Paths:
+    """Return the paths whose first broker would rather join the last directly: I_ij > 0 and c_ij < C_ij."""
+    first, last = paths[:, 0], paths[:, -1]
+    wants = (known.interest[first, last] > 0) & (known.link_cost[first, last] < indirect_costs(paths, known)[:, -1])
+    return paths[wants]
+
+
 def wanted_links(paths: Paths, known: LocalKnowledge) -> Paths:
-    """Return the paths whose ends at least one end would rather join directly: I_ij > 0 and c_ij < C_ij.
+    """Return the paths whose ends at least one end would rather join directly.
 
     A path and its reverse are one new link; it is returned once, from its lesser end.
     """
-    first, last = paths[:, 0], paths[:, -1]
-    wants = (known.interest[first, last] > 0) & (known.link_cost[first, last] < indirect_costs(paths, known)[:, -1])
-    chosen = paths[wants]
+    chosen = wanting_paths(paths, known)
     forward = np.where((chosen[:, 0] < chosen[:, -1])[:, None], chosen, chosen[:, ::-1])
     return np.unique(forward, axis=0)
 

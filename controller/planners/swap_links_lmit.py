@@ -17,11 +17,12 @@ def swap_links_lmit(state: OverlayState, settings: PlannerSettings, rng: random.
 
     Source: paper 000, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
     Guarantee: each swap raises the sum of common interest over the links; none for the overlay's cost, which
-    the proposals carry. Departures: those of :mod:`controller.rank_swaps`. ``rng`` is not drawn from.
+    the proposals carry. Departures: those of :mod:`controller.rank_swaps`. ``rng`` gives the order of
+    arrival, if that is asked for.
     """
     # The least interest is the heaviest weight of its negative.
     reasons = {
         found.swap: f"its ends share {-found.weight_added} notifications, the least of its path {-found.weight_removed}"
         for found in lighter_swaps(state, settings.horizon_hops, -state.interest)
     }
-    return rank_swaps(state, settings, PLANNER, reasons)
+    return rank_swaps(state, settings, PLANNER, reasons, rng)

@@ -17,10 +17,11 @@ def swap_links_lmst(state: OverlayState, settings: PlannerSettings, rng: random.
 
     Source: paper 000, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
     Guarantee: each swap lowers the sum of link costs; none for the overlay's cost, which
-    the proposals carry. Departures: those of :mod:`controller.rank_swaps`. ``rng`` is not drawn from.
+    the proposals carry. Departures: those of :mod:`controller.rank_swaps`. ``rng`` gives the order of
+    arrival, if that is asked for.
     """
     reasons = {
         found.swap: f"the link costs {found.weight_added:.4g}, the dearest of its path {found.weight_removed:.4g}"
         for found in lighter_swaps(state, settings.horizon_hops, state.inventory.link_cost)
     }
-    return rank_swaps(state, settings, PLANNER, reasons)
+    return rank_swaps(state, settings, PLANNER, reasons, rng)

@@ -1,14 +1,12 @@
-"""The one cost, its breakdown and the cost of swaps."""
+"""The one cost and its breakdown."""
 
 import pytest
 from hypothesis import given
 
-from overlay.configuration import Configuration, NotATreeError, link
+from overlay.configuration import Configuration
 from overlay.cost import link_crossings, overlay_cost
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
-from overlay.swap_cost import LinkSwap, SwapCosts
-from overlay.tree import cycle_links
 from tests.overlay.small_overlays import (
     brokers_named,
     cost_by_delivery_trees,
@@ -25,22 +23,6 @@ def test_cost_is_that_of_all_delivery_trees(drawn: tuple[Inventory, list[set[str
     inventory, wanted, sets = drawn
     expected = cost_by_delivery_trees(inventory.bootstrap, inventory, wanted) / sets.span_s
     assert overlay_cost(inventory.bootstrap, inventory, sets).total_per_s == pytest.approx(expected)
-
-
-@given(overlays(count_max=7))
-def test_every_swap_costs_what_the_swapped_tree_costs(drawn: tuple[Inventory, list[set[str]], DeliverySets]) -> None:
-    """The cost after each possible swap equals the cost of the tree with its links exchanged."""
-    inventory, _, sets = drawn
-    tree = inventory.bootstrap
-    costs = SwapCosts(tree, inventory, sets)
-    assert costs.cost_per_s == pytest.approx(overlay_cost(tree, inventory, sets).total_per_s)
-    absent = [link(a, b) for a in tree.brokers for b in tree.brokers if a < b and link(a, b) not in tree.links]
-    for added in absent:
-        assert costs.cycle(added) == cycle_links(tree, added)
-        for removed in costs.cycle(added):
-            after = overlay_cost(tree.replaced(1, [removed], [added]), inventory, sets).total_per_s
-            assert costs.cost_after_per_s(LinkSwap(removed, added)) == pytest.approx(after)
-            assert costs.gain_per_s(LinkSwap(removed, added)) == pytest.approx(costs.cost_per_s - after, abs=1e-6)
 
 
 def test_fig_1_delivery_tree() -> None:
@@ -73,12 +55,11 @@ def test_cost_is_per_second() -> None:
 
 
 def test_no_notification_costs_nothing() -> None:
-    """An idle overlay costs 0, and so does any swap in it."""
+    """An idle overlay costs 0."""
     tree = line_of(3)
     inventory = inventory_of(tree, {})
     empty = DeliverySets.of(tree.brokers, {}, 1.0)
     assert overlay_cost(tree, inventory, empty).total_per_s == 0
-    assert SwapCosts(tree, inventory, empty).gain_per_s(LinkSwap(("b00", "b01"), ("b00", "b02"))) == 0
 
 
 def test_crossings_name_the_notifications_both_sides_want() -> None:
@@ -94,19 +75,3 @@ def test_cost_over_other_brokers_is_refused() -> None:
     sets = sets_of(brokers_named(4), [{"b00"}])
     with pytest.raises(ValueError, match="same brokers"):
         overlay_cost(tree, inventory_of(tree, {}), sets)
-    with pytest.raises(ValueError, match="same brokers"):
-        SwapCosts(tree, inventory_of(tree, {}), sets)
-
-
-@pytest.mark.parametrize(
-    ("swap", "why"),
-    [
-        (LinkSwap(("b00", "b01"), ("b01", "b03")), "not on the cycle"),
-        (LinkSwap(("b00", "b01"), ("b01", "b02")), "in the tree already"),
-    ],
-)
-def test_swap_that_leaves_no_tree_has_no_cost(swap: LinkSwap, why: str) -> None:
-    """A swap outside of its cycle, or that adds a present link, is refused with the reason."""
-    tree = line_of(4)
-    with pytest.raises(NotATreeError, match=why):
-        SwapCosts(tree, inventory_of(tree, {}), sets_of(tree.brokers, [{"b00", "b03"}])).cost_after_per_s(swap)

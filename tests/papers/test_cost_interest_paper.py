@@ -1,7 +1,9 @@
 """Paper 000 (Jaeger et al. 2007): worked examples, equations and readings of Cost and Interest, lMST and lMIT."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -30,6 +32,7 @@ from overlay.tree import random_tree
 from schemas.plan import Proposal
 from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, overlays, sets_of
 
+PAPER_PLANNERS = ("swap_links_ci", "swap_links_lmst", "swap_links_lmit")
 UNBOUNDED = PlannerSettings(horizon_hops=4, degree_max=None, proposals_max=100)
 
 # Fig. 2 with p = 1: the text's figures fix these link costs.
@@ -67,7 +70,7 @@ def test_fig_2a_is_swapped_when_b1_wants_nothing() -> None:
     """Without interest of B1, B2 and B3 join directly and the tree costs 80 instead of 100."""
     state = state_of(inventory_of(FIG_2A, FIG_2_COSTS), sets_of(FIG_2A.brokers, TEN_FOR_B3))
     (proposal,) = planned("swap_links_ci", state)
-    assert proposal.link_added == ("B2", "B3")
+    assert proposal.links_added == (("B2", "B3"),)
     assert (proposal.cost_before_per_s, proposal.cost_after_per_s) == (100, 80)
 
 
@@ -75,8 +78,8 @@ def test_lmit_builds_the_maximum_interest_tree_of_fig_2() -> None:
     """lMIT leads from tree (a) to tree (b), although (b) costs 107 instead of 100."""
     state = state_of(inventory_of(FIG_2A, FIG_2_COSTS), sets_of(FIG_2A.brokers, TEN_AND_NINE_FOR_B1))
     (proposal,) = planned("swap_links_lmit", state)
-    assert proposal.link_added == ("B2", "B3")
-    after = FIG_2A.replaced(1, [proposal.link_removed], [proposal.link_added])
+    assert proposal.links_added == (("B2", "B3"),)
+    after = FIG_2A.replaced(1, proposal.links_removed, proposal.links_added)
     assert overlay_cost(after, state.inventory, state.sets).total_per_s == proposal.cost_after_per_s > 100
 
 
@@ -86,7 +89,7 @@ def test_lmst_keeps_the_minimum_spanning_tree_of_fig_2() -> None:
     sets = sets_of(FIG_2A.brokers, TEN_FOR_B3)
     assert planned("swap_links_lmst", state_of(inventory, sets)) == []
     (proposal,) = planned("swap_links_lmst", state_of(inventory, sets, FIG_2B))
-    assert FIG_2B.replaced(1, [proposal.link_removed], [proposal.link_added]).links == FIG_2A.links
+    assert FIG_2B.replaced(1, proposal.links_removed, proposal.links_added).links == FIG_2A.links
 
 
 @given(st.integers(0, 2**32))
@@ -170,7 +173,8 @@ def test_ci_proposes_only_what_evaluation_and_consensus_allow(
     tree = inventory.bootstrap
     settings = PlannerSettings(hops, None, 100)
     for proposal in planned("swap_links_ci", state_of(inventory, sets), settings):
-        names = tree.path(*proposal.link_added)
+        ((added,), (removed,)) = proposal.links_added, proposal.links_removed
+        names = tree.path(*added)
         path = [inventory.index[name] for name in names]
         i, j = path[0], path[-1]
         assert known.interest[i, j] > 0
@@ -178,37 +182,47 @@ def test_ci_proposes_only_what_evaluation_and_consensus_allow(
         direct = float(known.link_cost[i, j])
         assert direct < max(cost_by_eq_7(path, known), cost_by_eq_7(path[::-1], known))
         costs = cycle_costs(np.array([path]), known)[0]
-        cut = [link(a, b) for a, b in pairwise(names)].index(proposal.link_removed)
+        cut = [link(a, b) for a, b in pairwise(names)].index(removed)
         assert costs[cut] == costs.min() < costs[-1]
 
 
-@given(overlays(), st.sampled_from(sorted(PLANNERS)))
-def test_any_subset_of_proposals_leaves_a_tree(
-    drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str
+@given(overlays(), st.sampled_from(PAPER_PLANNERS), st.sampled_from(["gain", "arrival"]))
+def test_any_subset_of_the_papers_swaps_leaves_a_tree(
+    drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str, order: Literal["gain", "arrival"]
 ) -> None:
-    """Proposals of one call can be carried out together, any of them left out, and state their true cost."""
+    """Brokers that agree on swaps at once need not know of each other: any of the swaps can be left out."""
     inventory, _, sets = drawn
     tree = inventory.bootstrap
-    proposals = planned(planner, state_of(inventory, sets))
+    proposals = planned(planner, state_of(inventory, sets), replace(UNBOUNDED, order=order))
     for mask in range(1 << min(len(proposals), 4)):
         subset = [proposal for position, proposal in enumerate(proposals) if mask >> position & 1]
-        tree.replaced(1, [one.link_removed for one in subset], [one.link_added for one in subset])
-    for proposal in proposals:
-        after = tree.replaced(1, [proposal.link_removed], [proposal.link_added])
-        assert proposal.cost_after_per_s == pytest.approx(overlay_cost(after, inventory, sets).total_per_s)
-    gains = [proposal.gain_per_s for proposal in proposals]
-    assert gains == sorted(gains, reverse=True)
+        removed = [pair for one in subset for pair in one.links_removed]
+        tree.replaced(1, removed, [pair for one in subset for pair in one.links_added])
+
+
+@given(overlays(), st.sampled_from(sorted(PLANNERS)), st.sampled_from(["gain", "arrival"]))
+def test_proposals_of_a_call_are_costed_one_after_the_other(
+    drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str, order: Literal["gain", "arrival"]
+) -> None:
+    """The k-th proposal states the true cost (Eq. 1-2) before and after it, on the tree that the first k - 1 leave."""
+    inventory, _, sets = drawn
+    tree = inventory.bootstrap
+    for proposal in planned(planner, state_of(inventory, sets), replace(UNBOUNDED, order=order)):
+        assert proposal.cost_before_per_s == pytest.approx(overlay_cost(tree, inventory, sets).total_per_s)
+        tree = tree.replaced(tree.epoch + 1, proposal.links_removed, proposal.links_added)
+        assert proposal.cost_after_per_s == pytest.approx(overlay_cost(tree, inventory, sets).total_per_s)
 
 
 @given(overlays(count_max=12, degree_max=3), st.sampled_from(sorted(PLANNERS)))
 def test_degree_cap_holds_for_every_proposal(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str
 ) -> None:
-    """With a cap, no proposal gives a broker more links than it."""
+    """With a cap, no proposal gives a broker more links than it, nor do the proposals of a call together."""
     inventory, _, sets = drawn
+    tree = inventory.bootstrap
     for proposal in planned(planner, state_of(inventory, sets), PlannerSettings(4, 3, 100)):
-        after = inventory.bootstrap.replaced(1, [proposal.link_removed], [proposal.link_added])
-        assert after.degree_max <= 3
+        tree = tree.replaced(tree.epoch + 1, proposal.links_removed, proposal.links_added)
+        assert tree.degree_max <= 3
 
 
 @given(overlays(), st.sampled_from(sorted(PLANNERS)))
@@ -224,7 +238,7 @@ def test_horizon_limits_who_is_joined() -> None:
     inventory = inventory_of(tree, {("b00", "b04"): 1.0})
     state = state_of(inventory, sets_of(tree.brokers, [{"b00", "b04"}] * 10))
     assert planned("swap_links_ci", state, PlannerSettings(3, None, 10)) == []
-    assert [p.link_added for p in planned("swap_links_ci", state)] == [("b00", "b04")]
+    assert [p.links_added for p in planned("swap_links_ci", state)] == [(("b00", "b04"),)]
 
 
 def test_without_common_interest_nothing_is_wanted() -> None:
@@ -286,9 +300,9 @@ def test_repeated_swaps_beat_the_random_tree() -> None:
     present = tree
     for _ in range(40):
         state = state_of(inventory, sets, present)
-        better = [p for p in planned("swap_links_ci", state, PlannerSettings(4, 8, 16)) if p.gain_per_s > 0]
-        if not better:
+        first = planned("swap_links_ci", state, PlannerSettings(4, 8, 1))
+        if not first or first[0].gain_per_s <= 0:
             break
-        present = present.replaced(present.epoch + 1, [better[0].link_removed], [better[0].link_added])
+        present = present.replaced(present.epoch + 1, first[0].links_removed, first[0].links_added)
     before = overlay_cost(tree, inventory, sets).total_per_s
     assert overlay_cost(present, inventory, sets).total_per_s < 0.67 * before

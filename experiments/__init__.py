@@ -1,0 +1,1 @@
+"""Reproductions of the papers, one folder each: workload, baselines, figures and tables."""

@@ -1,0 +1,1 @@
+"""Paper 000 (self-organising broker topologies): its evaluation on the virtual clock, with our planner beside it."""

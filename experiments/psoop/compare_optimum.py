@@ -1,0 +1,190 @@
+"""Measure how far planners end from the least-cost tree of small overlays, beside what paper 000 compares with.
+
+``python -m experiments.psoop.compare_optimum [--instances N] [--json FILE]``. In: the small instances of
+:mod:`experiments.psoop.small_instances`. Out: figures and a table of them. How planners fare on large or changing
+overlays does not belong here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from rich.console import Console
+from rich.table import Table
+
+from controller.planner_interface import OverlayState, Planner, PlannerSettings
+from controller.planner_table import PLANNERS
+from experiments.psoop.exact_optimum import BROKERS_MAX, exact_optimum
+from experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
+from infra.measured_figures import Figure, run_facts, write_figures
+from infra.show_progress import show_progress
+from overlay.configuration import Configuration
+from overlay.cost import overlay_cost
+from overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
+
+INSTANCES = 50
+BROKER_COUNTS = (5, 6, 7)
+PASSES_MAX = 50  # Planners that settle do so within about eight calls; those that do not go round.
+EQUAL_SHARE = 1e-9  # Costs closer than this are equal: sums of floats differ in their last digits by order alone.
+PLAIN_WIDTH = 140  # Where there is no terminal, a row of the table stays on one line.
+
+OnProgress = Callable[[str, int], None]
+
+
+def settled_tree(state: OverlayState, planner: Planner, settings: PlannerSettings, rng: random.Random) -> Configuration:
+    """Return the tree on which a planner ends when all of its proposals are carried out, call after call.
+
+    It ends where it proposes nothing, where it is back on a tree that it had before, or after ``PASSES_MAX`` calls.
+    No judge stands between: a planner that makes the tree dearer is measured on the dearer tree.
+    """
+    seen = {state.configuration.links}
+    for _ in range(PASSES_MAX):
+        proposals = planner(state, settings, rng)
+        if not proposals:
+            break
+        configuration = state.configuration
+        for proposal in proposals:
+            configuration = configuration.replaced(
+                configuration.epoch + 1, proposal.links_removed, proposal.links_added
+            )
+        state = state.with_configuration(configuration)
+        if configuration.links in seen:
+            break
+        seen.add(configuration.links)
+    return state.configuration
+
+
+def ratios_to_optimum(state: OverlayState, settings: PlannerSettings, seed: int) -> dict[str, float]:
+    """Return by name what each yardstick tree and each planner's last tree costs, as a multiple of the least cost.
+
+    Yardsticks are the bootstrap tree (``random_tree``), ``minimum_spanning_tree`` and ``maximum_interest_tree``; every
+    planner starts from the bootstrap tree. With ``settings.degree_max`` the least cost is that under the cap. Raises
+    TooManyTreesError when the overlay is too large for an exact optimum.
+    """
+    inventory, sets = state.inventory, state.sets
+    trees = {
+        "random_tree": state.configuration,
+        "minimum_spanning_tree": minimum_spanning_tree(inventory),
+        "maximum_interest_tree": maximum_interest_tree(inventory, state.interest),
+    }
+    trees |= {name: settled_tree(state, plan, settings, random.Random(seed)) for name, plan in PLANNERS.items()}
+    least_per_s = overlay_cost(exact_optimum(inventory, sets, settings.degree_max), inventory, sets).total_per_s
+    return {name: overlay_cost(tree, inventory, sets).total_per_s / least_per_s for name, tree in trees.items()}
+
+
+def optimum_figures(
+    instance_count: int = INSTANCES,
+    broker_counts: Sequence[int] = BROKER_COUNTS,
+    on_progress: OnProgress | None = None,
+) -> list[Figure]:
+    """Return mean and worst ratio to the optimum, and how often it is found, of all planners in all settings.
+
+    Instances are seeded 0 .. ``instance_count`` - 1, so figures repeat. ``on_progress(what, done)`` is called after
+    each instance, of ``len(SMALL_SETTINGS) * len(broker_counts) * instance_count``. Source: the comparison that paper
+    000 leaves out, as it gives no optimum. Raises TooManyTreesError above ``BROKERS_MAX`` brokers.
+    """
+    settings = PlannerSettings(order="arrival")
+    figures: list[Figure] = []
+    done = 0
+    for setting in SMALL_SETTINGS:
+        for broker_count in broker_counts:
+            ratios: dict[str, list[float]] = {}
+            for seed in range(instance_count):
+                state = small_instance(setting, broker_count, seed)
+                for name, ratio in ratios_to_optimum(state, settings, seed).items():
+                    ratios.setdefault(name, []).append(ratio)
+                done += 1
+                if on_progress is not None:
+                    on_progress(f"{_named(setting)}, {broker_count} brokers", done)
+            figures += _figures_of(setting, broker_count, ratios)
+    return figures
+
+
+def _figures_of(setting: SmallSetting, broker_count: int, ratios: dict[str, list[float]]) -> list[Figure]:
+    figures = []
+    for name, found in ratios.items():
+        where: dict[str, str | int | float] = {
+            "planner": name,
+            "brokers": broker_count,
+            "costs": setting.costs,
+            "flows": setting.flow_count,
+            "subscribers": setting.subscriber_count,
+            "instances": len(found),
+        }
+        optimal = sum(ratio <= 1 + EQUAL_SHARE for ratio in found)
+        figures += [
+            Figure("optimum_ratio_mean", where, fmean(found), "1"),
+            Figure("optimum_ratio_worst", where, max(found), "1"),
+            Figure("optimum_found_share", where, optimal / len(found), "1"),
+        ]
+    return figures
+
+
+def _named(setting: SmallSetting) -> str:
+    return f"{setting.costs} {setting.flow_count} x {setting.subscriber_count}"
+
+
+def optimum_table(figures: Sequence[Figure], broker_count: int) -> Table:
+    """Return the table of one number of brokers: a row for each planner, a column for each setting."""
+    cells: dict[tuple[SmallSetting, str], dict[str, float]] = {}
+    for figure in figures:
+        where = figure.where
+        if where["brokers"] == broker_count:
+            setting = SmallSetting(str(where["costs"]), int(where["flows"]), int(where["subscribers"]))
+            cells.setdefault((setting, str(where["planner"])), {})[figure.name] = figure.value
+    title = f"{broker_count} brokers: mean (worst) ratio of cost to least cost, least cost reached"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("link costs,\nflows x brokers", no_wrap=True)
+    drawn = list(dict.fromkeys(setting for setting, _ in cells))
+    for setting in drawn:
+        table.add_column(_named(setting))
+    for name in dict.fromkeys(name for _, name in cells):
+        table.add_row(name, *(_cell(cells[setting, name]) for setting in drawn))
+    return table
+
+
+def _cell(measured: dict[str, float]) -> str:
+    mean, worst = measured["optimum_ratio_mean"], measured["optimum_ratio_worst"]
+    return f"{mean:.3f} ({worst:.2f}) {measured['optimum_found_share']:.0%}"
+
+
+def _counted(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{count} instances give no figures: at least 1")
+    return count
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure all planners and print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.psoop.compare_optimum", description=main.__doc__)
+    parser.add_argument("--instances", type=_counted, default=INSTANCES, help="instances of each setting")
+    parser.add_argument(
+        "--brokers",
+        type=int,
+        nargs="+",
+        default=BROKER_COUNTS,
+        choices=range(4, BROKERS_MAX + 1),
+        help="numbers of brokers",
+    )
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    given = parser.parse_args(arguments)
+    total = len(SMALL_SETTINGS) * len(given.brokers) * given.instances
+    with show_progress("Pricing every tree", total) as advance:
+        figures = optimum_figures(given.instances, given.brokers, advance)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
+    for broker_count in given.brokers:
+        console.print(optimum_table(figures, broker_count))
+    if given.json is not None:
+        facts = run_facts({"instances": given.instances, "brokers": list(given.brokers)}, seed=0)
+        write_figures(given.json, facts, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""The least-cost tree of a small overlay, found by pricing every tree there is: the yardstick of paper 000.
+
+In: an inventory and delivery sets over at most ``BROKERS_MAX`` brokers. Out: the tree of least cost, or the cost of
+all trees. Overlays too large to try every tree do not belong here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.configuration import Configuration, DegreeError
+from overlay.delivery_sets import DeliverySets
+from overlay.inventory import Inventory
+
+BROKERS_MAX = 8  # 262,144 trees: milliseconds and 6 MB. Nine brokers have 4.8 million, which would take 150 MB.
+
+
+class TooManyTreesError(ValueError):
+    """There are more trees over the brokers than can all be priced."""
+
+
+@dataclass(frozen=True, eq=False)
+class AllTrees:
+    """Every tree over brokers 0 .. n-1, in the order of their Pruefer sequences.
+
+    ``lesser`` and ``greater`` (trees, n - 1) are the two ends of each link, ``side`` the brokers on the lesser end's
+    side of it, as bits: bit v is broker v. ``degree_max`` (trees,) is the most links at one broker.
+    """
+
+    lesser: NDArray[np.uint8]
+    greater: NDArray[np.uint8]
+    side: NDArray[np.uint8]
+    degree_max: NDArray[np.uint8]
+
+
+@lru_cache(maxsize=BROKERS_MAX)
+def all_trees(broker_count: int) -> AllTrees:
+    """Return all n^(n-2) trees over ``broker_count`` brokers, made once for each count.
+
+    Source: Pruefer 1918; the proof of Cayley's formula decodes each of the n^(n-2) sequences to another tree. Cost
+    O(n^(n-1)) in array operations. Raises TooManyTreesError above ``BROKERS_MAX``, ValueError below 2.
+    """
+    if broker_count < 2:
+        raise ValueError(f"a tree joins at least 2 brokers, got {broker_count}")
+    if broker_count > BROKERS_MAX:
+        raise TooManyTreesError(
+            f"{broker_count} brokers have {broker_count ** (broker_count - 2):,} trees, all are priced up to "
+            f"{BROKERS_MAX} brokers: compare with overlay.yardstick_trees instead"
+        )
+    sequences = np.array(list(product(range(broker_count), repeat=broker_count - 2)), dtype=np.intp)
+    tree = np.arange(len(sequences))
+    # A broker occurs in the sequence once less than it has links; one that has all but its last is the next leaf.
+    left = 1 + (sequences[:, :, None] == np.arange(broker_count)).sum(axis=1)
+    degree_max = left.max(axis=1)
+    below = np.tile(1 << np.arange(broker_count), (len(sequences), 1))
+    ends = np.empty((3, len(sequences), broker_count - 1), dtype=np.uint8)
+    for place in range(broker_count - 1):
+        leaf = (left == 1).argmax(axis=1)
+        left[tree, leaf] = 0
+        parent = sequences[:, place] if place < broker_count - 2 else (left == 1).argmax(axis=1)
+        left[tree, parent] -= 1
+        beyond = below[tree, leaf]
+        below[tree, parent] |= beyond
+        everyone = (1 << broker_count) - 1
+        ends[:, :, place] = (
+            np.minimum(leaf, parent),
+            np.maximum(leaf, parent),
+            np.where(leaf < parent, beyond, everyone ^ beyond),
+        )
+    return AllTrees(ends[0], ends[1], ends[2], degree_max.astype(np.uint8))
+
+
+def tree_costs_per_s(inventory: Inventory, sets: DeliverySets) -> NDArray[np.float64]:
+    """Return the cost per second of every tree over the inventory's brokers, in the order of :func:`all_trees`.
+
+    The costs are those of ``overlay.cost`` (paper 000, Eq. 1-2), counted by cuts: a notification misses a link when
+    all of V(n) lies on one side of it, and it misses a broker when all of V(n) lies behind one of the broker's links.
+    What a link adds to the cost, these savings taken off, depends on its ends and its side alone, so it is counted
+    once for all trees. Cost O(n^2 * 2^n) for that and one look-up a link and tree. Raises TooManyTreesError above
+    ``BROKERS_MAX`` brokers, ValueError when inventory and sets are over different ones.
+    """
+    if sets.brokers != inventory.brokers:
+        raise ValueError("inventory and delivery sets must be over the same brokers")
+    trees = all_trees(len(inventory.brokers))
+    within = _notifications_within(sets)
+    total = within[-1]
+    near, far = within, within[::-1]  # Wanted on the lesser end's side alone, and on the other side alone.
+    c = inventory.link_cost[:, :, None]
+    p = inventory.processing_cost
+    added = c * (total - near - far) - p[:, None, None] * far - p[None, :, None] * near
+    costs = total * p.sum() + added[trees.lesser, trees.greater, trees.side].sum(axis=1)
+    return np.asarray(costs / max(sets.span_s, 1e-9), dtype=np.float64)
+
+
+def exact_optimum(inventory: Inventory, sets: DeliverySets, degree_max: int | None = None) -> Configuration:
+    """Return the tree of least cost over the inventory's brokers, as epoch 0.
+
+    With ``degree_max``, the least among trees without a broker of more links; without, the inventory's own cap is not
+    regarded either. Source: paper 000, section 3.1, Definition 1, which knows no cap. Cost: that of
+    :func:`tree_costs_per_s`. Guarantee: optimal. Raises TooManyTreesError above ``BROKERS_MAX`` brokers, DegreeError
+    when no tree meets the cap.
+    """
+    count = len(inventory.brokers)
+    trees = all_trees(count)
+    costs = tree_costs_per_s(inventory, sets)
+    if degree_max is not None:
+        if degree_max < trees.degree_max.min():
+            raise DegreeError(
+                f"degree_max is {degree_max}: a tree over {count} brokers needs at least {trees.degree_max.min()}"
+            )
+        costs[trees.degree_max > degree_max] = np.inf
+    return tree_at(inventory.brokers, int(costs.argmin()))
+
+
+def tree_at(brokers: tuple[str, ...], position: int) -> Configuration:
+    """Return the tree at ``position`` of :func:`all_trees`, over the named brokers, as epoch 0."""
+    trees = all_trees(len(brokers))
+    ends = zip(trees.lesser[position], trees.greater[position], strict=True)
+    return Configuration.of(0, brokers, [(brokers[a], brokers[b]) for a, b in ends])
+
+
+def _notifications_within(sets: DeliverySets) -> NDArray[np.int64]:
+    """Return, for each set of brokers as bits, how many notifications no other broker published or delivered."""
+    distinct, counts = sets.distinct
+    within = np.zeros(1 << len(sets.brokers), dtype=np.int64)
+    within[distinct[:, 0].astype(np.int64)] = counts
+    for broker in range(len(sets.brokers)):
+        halves = within.reshape(-1, 2, 1 << broker)  # Without the broker, and with it.
+        halves[:, 1] += halves[:, 0]
+    return within

@@ -1,0 +1,192 @@
+"""Paper 000, what brokers of Cost and Interest know: bounded caches, Bloom filters, interest of three."""
+
+import random
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.closed_window import ClosedWindow
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.planners.swap_links_ci import (
+    LocalKnowledge,
+    cycle_costs,
+    indirect_costs,
+    local_knowledge,
+    mean_common_interest,
+    swap_links_ci,
+    wanted_links,
+    wanting_paths,
+)
+from overlay.bloom_filters import FilterShape
+from overlay.configuration import Configuration, link
+from overlay.cost import overlay_cost
+from overlay.delivery_sets import DeliverySets
+from overlay.horizon_paths import paths_within
+from overlay.interest_caches import InterestCaches
+from overlay.inventory import Inventory
+from tests.overlay.small_overlays import inventory_of, line_of, overlays, sets_of
+
+PathInterest = Literal["estimate", "conjunction"]
+Drawn = tuple[Inventory, list[set[str]], DeliverySets]
+
+EXACT = PlannerSettings(proposals_max=100)
+COUNTED = replace(EXACT, path_interest="conjunction")
+HUGE_BITS = 1 << 22
+
+
+def state_of(inventory: Inventory, *windows: DeliverySets) -> OverlayState:
+    spans = (ClosedWindow(1000 * at, 1000 * at + 1000, sets) for at, sets in enumerate(windows))
+    return OverlayState(inventory.bootstrap, inventory, tuple(spans))
+
+
+def links_added(state: OverlayState, settings: PlannerSettings) -> list[tuple[str, str]]:
+    return [pair for proposal in swap_links_ci(state, settings, random.Random(0)) for pair in proposal.links_added]
+
+
+@given(overlays(count_max=3))
+def test_counted_costs_are_the_true_ones_on_a_line_of_three(drawn: Drawn) -> None:
+    """What B_i's notifications cost on the line by Eq. 1-2 is what its C_ij says, once I_ikj is counted (Eq. 3, 7)."""
+    inventory, _, sets = drawn
+    tree = inventory.bootstrap
+    known = local_knowledge(state_of(inventory, sets), COUNTED, paths_within(tree, 2))
+    p = inventory.processing_cost
+    for i, k, j in paths_within(tree, 2)[2].tolist():
+        of_i = DeliverySets(sets.brokers, sets.columns, sets.words & sets.words[i], sets.span_s)
+        c_ij = indirect_costs(np.array([[i, k, j]]), known)[0, -1]
+        total = known.interest[i, i] * p[i]
+        total += known.interest[i, k] * (inventory.link_cost[i, k] + p[k]) + known.interest[i, j] * (c_ij + p[j])
+        assert total == pytest.approx(overlay_cost(tree, inventory, of_i).total_per_s * sets.span_s)
+
+
+def test_the_estimate_sees_what_is_common_where_the_count_sees_nothing() -> None:
+    """b00 shares 10 with each of b01 and b02, none with both: counted it wants the direct link, estimated it does not.
+
+    The detour costs 10 + 1 + 10 = 21 for each of the 10; the mean over the neighbourhood takes all of them as wanted
+    by b01, so only the last link's 10 remain, less than the direct link's 15.
+    """
+    tree = line_of(3)
+    inventory = inventory_of(tree, {("b00", "b02"): 15.0})
+    sets = sets_of(tree.brokers, [{"b00", "b01"}] * 10 + [{"b00", "b02"}] * 10)
+    path = np.array([[0, 1, 2]])
+    found = {}
+    for settings in (EXACT, COUNTED):
+        known = local_knowledge(state_of(inventory, sets), settings, paths_within(tree, 4))
+        found[settings.path_interest] = indirect_costs(path, known)[0, -1], len(wanting_paths(path, known))
+    assert found == {"estimate": (10, 0), "conjunction": (21, 1)}
+
+
+@given(overlays(), st.sampled_from(["estimate", "conjunction"]))
+def test_a_huge_filter_decides_as_masks_do(drawn: Drawn, path_interest: PathInterest) -> None:
+    """Without false positives a Bloom filter changes no decision; neither does a cache that holds all."""
+    inventory, _, sets = drawn
+    state = state_of(inventory, sets)
+    exact = replace(EXACT, path_interest=path_interest)
+    filtered = replace(exact, bloom_bits=HUGE_BITS, cache_ids_max=8192)
+    assert swap_links_ci(state, exact, random.Random(0)) == swap_links_ci(state, filtered, random.Random(0))
+
+
+def ids_of(words: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> set[int]:
+    return {64 * column + bit for column, word in enumerate(words.tolist()) for bit in range(64) if word >> bit & 1}
+
+
+@given(overlays(), st.sampled_from(["estimate", "conjunction"]), st.integers(20, 200))
+def test_every_broker_uses_its_own_estimates(drawn: Drawn, path_interest: PathInterest, bits: int) -> None:
+    """With false positives I_ij and I_ji differ; phi, C_ij and cost_R(e) take B_i's own, as Eq. 6-9 written out do."""
+    inventory, _, sets = drawn
+    tree = inventory.bootstrap
+    caches = InterestCaches.of_filters(sets, FilterShape(bits, 2))
+    own, claimed = [[ids_of(row) for row in words] for words in (caches.own, caches.claimed)]
+    paths = paths_within(tree, 4)
+    settings = replace(EXACT, path_interest=path_interest, bloom_bits=bits, bloom_hashes=2)
+    known = local_knowledge(state_of(inventory, sets), settings, paths)
+
+    def interest(i: int, j: int) -> int:
+        return len(own[i] & claimed[j])
+
+    def phi(i: int) -> float:
+        near = [j for found in paths.values() for j in found[found[:, 0] == i][:, -1].tolist()]
+        return sum(interest(i, j) for j in near) / len(near)
+
+    def c(path: list[int]) -> float:
+        if len(path) < 3:
+            return float(inventory.link_cost[path[0], path[-1]])
+        i, k, j = path[0], path[-2], path[-1]
+        estimated = min(phi(i), interest(i, j), interest(i, k))
+        shared = len(own[i] & claimed[k] & claimed[j]) if path_interest == "conjunction" else estimated
+        share = (interest(i, j) - shared) / interest(i, j) if interest(i, j) else 1.0
+        return share * (c(path[:-1]) + float(inventory.processing_cost[k])) + float(inventory.link_cost[k, j])
+
+    assert known.phi.tolist() == pytest.approx([phi(i) for i in range(len(tree.brokers))])
+    for found in (paths[hops] for hops in (2, 3, 4) if len(paths[hops])):
+        path = found[0].tolist()
+        for removed, cost in enumerate(cycle_costs(found[:1], known)[0]):
+            line = path[removed + 1 :] + path[: removed + 1]
+            walks = [
+                line[a : b + 1] if a < b else line[b : a + 1][::-1]
+                for a in range(len(line))
+                for b in range(len(line))
+                if a != b
+            ]
+            assert cost == pytest.approx(sum(interest(walk[0], walk[-1]) * c(walk) for walk in walks))
+
+
+def test_either_end_may_want_the_link() -> None:
+    """Only b02 believes in common interest, by false positives or not: the link is asked for, once, from that end."""
+    tree = line_of(3)
+    inventory = inventory_of(tree, {("b00", "b02"): 1.0})
+    interest = np.array([[9, 9, 0], [9, 9, 9], [4, 9, 9]])
+    phi = mean_common_interest(paths_within(tree, 2), interest)
+    known = LocalKnowledge(inventory.link_cost, inventory.processing_cost, interest, phi)
+    both = np.array([[0, 1, 2], [2, 1, 0]])
+    assert wanting_paths(both, known).tolist() == [[2, 1, 0]]
+    assert wanted_links(both, known).tolist() == [[0, 1, 2]]
+
+
+def test_a_bounded_cache_forgets_what_was() -> None:
+    """b00 and b02 once had all in common; when their caches are full of other things, nothing joins them any more."""
+    tree = line_of(3)
+    inventory = inventory_of(tree, {("b00", "b02"): 1.0})
+    before = sets_of(tree.brokers, [{"b00", "b02"}] * 100, publisher="p")
+    since = sets_of(tree.brokers, [{"b00"}, {"b02"}] * 100, publisher="q")
+    state = state_of(inventory, before, since)
+    assert links_added(state, EXACT) == [("b00", "b02")]
+    assert links_added(state, replace(EXACT, cache_ids_max=150)) == [("b00", "b02")]
+    assert links_added(state, replace(EXACT, cache_ids_max=100)) == []
+
+
+def test_a_coarse_filter_may_join_who_has_nothing_in_common() -> None:
+    """In a filter of 64 bits everything is found, so b00 and b02 believe to share what they do not."""
+    tree = line_of(3)
+    inventory = inventory_of(tree, {("b00", "b02"): 1.0})
+    state = state_of(inventory, sets_of(tree.brokers, [{"b00"}, {"b02"}] * 200))
+    assert links_added(state, EXACT) == []
+    assert links_added(state, replace(EXACT, bloom_bits=64)) == [("b00", "b02")]
+
+
+def test_caches_are_found_once_for_all_trees() -> None:
+    """What brokers remember does not depend on the links, so another tree over the same windows reads it again."""
+    tree = line_of(4)
+    state = state_of(inventory_of(tree, {}), sets_of(tree.brokers, [set(tree.brokers)]))
+    shape = FilterShape(1000, 3)
+    first = state.caches(10, shape)
+    star = Configuration.of(1, tree.brokers, [link("b00", peer) for peer in tree.brokers[1:]])
+    assert state.with_configuration(star).caches(10, shape) is first
+    assert state.caches(10, None) is not first
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        (PlannerSettings(cache_ids_max=0), "cache_ids_max is 0: at least 1, or none for the whole horizon"),
+        (PlannerSettings(bloom_bits=0), "bloom_bits is 0: at least 1, or none for exact masks"),
+        (PlannerSettings(bloom_hashes=65), "bloom_hashes is 65: from 1 to 64"),
+        (PlannerSettings(path_interest="mean"), "path_interest is 'mean': estimate or conjunction"),  # type: ignore[arg-type]
+    ],
+)
+def test_settings_that_cannot_be_are_told(settings: PlannerSettings, fault: str) -> None:
+    """Each fault says the value and the limit."""
+    assert settings.faults() == [fault]
