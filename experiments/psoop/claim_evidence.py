@@ -1,0 +1,128 @@
+"""The words in which claims are judged: verdict, evidence, and figures to look up.
+
+In: figures, as counted or read from a file. Out: what a claim's judge needs. The claims themselves do not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from infra.measured_figures import Figure
+
+Value = str | int | float
+PAPER_TICKS = 25_000  # Fig. 5, and the time between two changes in Fig. 4.
+NAMES = {
+    "random_tree": "random tree",
+    "minimum_spanning_tree": "MST",
+    "maximum_interest_tree": "MIT",
+    "swap_links_lmst": "lMST",
+    "swap_links_lmit": "lMIT",
+    "swap_links_ci": "CI",
+    "swap_links_cost": "Regraft",
+}
+
+
+class Verdict(StrEnum):
+    """What a claim is worth by the figures."""
+
+    REPRODUCED = "reproduced"
+    REFUTED = "refuted"
+    UNDECIDED = "not decidable"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict and the figures behind it."""
+
+    verdict: Verdict
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with half the width of its 95 % interval; without one, nothing is certain."""
+
+    mean: float
+    half: float | None
+
+    @property
+    def low(self) -> float:
+        """The lower end, minus infinity without an interval."""
+        return float("-inf") if self.half is None else self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        """The upper end, infinity without an interval."""
+        return float("inf") if self.half is None else self.mean + self.half
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f}" if self.half is None else f"{self.mean:.3f} ± {self.half:.3f}"
+
+
+class Measured:
+    """Figures to look up by name and setting."""
+
+    def __init__(self, figures: Sequence[Figure]) -> None:
+        self._by_name: dict[str, list[Figure]] = {}
+        for figure in figures:
+            self._by_name.setdefault(figure.name, []).append(figure)
+
+    def value(self, name: str, **where: Value) -> float | None:
+        """Return the first figure of that name whose setting has all of ``where``."""
+        for figure in self._by_name.get(name, []):
+            if where.items() <= figure.where.items():
+                return figure.value
+        return None
+
+    def interval(self, name: str, **where: Value) -> Interval | None:
+        """Return a mean with its interval."""
+        mean = self.value(name, **where)
+        return None if mean is None else Interval(mean, self.value(f"{name}_ci95", **where))
+
+    def steps(self, name: str, step: str, **where: Value) -> list[float]:
+        """Return for which values of a setting there are figures, ascending."""
+        found = {
+            float(figure.where[step])
+            for figure in self._by_name.get(name, [])
+            if step in figure.where and where.items() <= figure.where.items()
+        }
+        return sorted(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence, where it stands, how it is judged.
+
+    ``full_length_of`` names the experiment that must have run as long as the paper's for a verdict, empty for none.
+    """
+
+    place: str
+    text: str
+    test: str
+    judge: Callable[[Measured], Judgement]
+    full_length_of: str = ""
+
+    def judged(self, measured: Measured) -> Judgement:
+        """Return the verdict; a short run, which is mostly adaptation from the start, decides nothing of a long one."""
+        found = self.judge(measured)
+        ticks = measured.steps("cost_vs_random", "ticks", figure=self.full_length_of) if self.full_length_of else []
+        if not ticks or ticks[-1] >= PAPER_TICKS:
+            return found
+        return undecided(f"{found.evidence}; only {ticks[-1]:,.0f} ticks")
+
+
+def undecided(what: str = "no figure") -> Judgement:
+    """Return that nothing can be said, and why."""
+    return Judgement(Verdict.UNDECIDED, what)
+
+
+def verdict(holds: bool, fails: bool, evidence: str) -> Judgement:
+    """Return reproduced when it certainly holds, refuted when it certainly does not."""
+    return Judgement(Verdict.REPRODUCED if holds else Verdict.REFUTED if fails else Verdict.UNDECIDED, evidence)
+
+
+def listed(found: Mapping[float, Interval], share: bool = False) -> str:
+    """Return means with their intervals by step, for people."""
+    return ", ".join(f"{step:g}: {each.mean:.2%}" if share else f"{step:g}: {each}" for step, each in found.items())

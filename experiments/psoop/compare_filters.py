@@ -1,0 +1,239 @@
+"""Measure what Cost and Interest's trees lose or gain by how brokers tell each other their interest.
+
+``python -m experiments.psoop.compare_filters [--instances N] [--json FILE]``. In: the paper's traffic over five
+lifetimes of a subscription. Out: figures and a table. The questions are those that paper 000, section 6, leaves open:
+which size and how many hash functions a Bloom filter should have, and whether the conjunction of filters tells the
+common interest of three brokers better than the estimate of section 4.1.
+
+Every way of telling sees the same four lifetimes, round after round, so that nothing else differs; the trees are judged
+on these four and on the fifth, which no broker saw. Traffic that goes on while brokers decide does not belong here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from controller.closed_window import ClosedWindow
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.planners.swap_links_ci import swap_links_ci
+from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
+from experiments.psoop.topologies import COST_MAX, Costs, transit_stub_costs, uniform_costs
+from infra.measured_figures import Figure, run_facts, write_figures
+from infra.show_progress import show_progress
+from overlay.bloom_filters import PAPER_BITS, PAPER_HASHES, FilterShape, false_positive_share, filter_shape
+from overlay.interest_caches import PAPER_CACHE_IDS
+from overlay.inventory import Inventory
+from overlay.tree import random_tree
+from overlay.tree_costs import TreeCosts
+from overlay.weighted_sets import WeightedSets
+
+INSTANCES = 5
+BROKERS = 100
+LIFETIMES_SEEN = 4
+LIFETIMES_LATER = 1
+ROUNDS = 40
+ROUNDS_JUDGED = 10  # With estimates of any kind the brokers never quite settle, so their last trees are averaged.
+ID_BYTES = 8
+UNBOUNDED = 1_000_000  # The paper bounds neither the exchanges of a round nor the links of a broker.
+TOPOLOGIES: dict[str, Callable[[int, np.random.Generator], Costs]] = {
+    "uniform": uniform_costs,
+    "transit-stub": transit_stub_costs,
+}
+PLAIN_WIDTH = 140  # Where there is no terminal, a row of the table stays on one line.
+
+
+@dataclass(frozen=True)
+class Telling:
+    """One way to tell interest. ``shape`` None tells all identifiers; ``ids_max`` None remembers all it saw."""
+
+    name: str
+    ids_max: int | None
+    shape: FilterShape | None
+    conjunction: bool = False
+
+    @property
+    def settings(self) -> PlannerSettings:
+        """What the planner is told: the paper's rules otherwise, without ranking by true gain."""
+        settings = PlannerSettings(proposals_max=UNBOUNDED, order="arrival", cache_ids_max=self.ids_max)
+        if self.shape is not None:
+            settings = replace(settings, bloom_bits=self.shape.bits, bloom_hashes=self.shape.hashes)
+        return replace(settings, path_interest="conjunction") if self.conjunction else settings
+
+    @property
+    def false_positive_share(self) -> float:
+        """Of identifiers that a full cache does not hold, how many its broadcast claims."""
+        return 0.0 if self.shape is None else false_positive_share(PAPER_CACHE_IDS, self.shape)
+
+    @property
+    def broadcast_bytes(self) -> int:
+        """What a full cache takes in a broadcast."""
+        return ID_BYTES * PAPER_CACHE_IDS if self.shape is None else self.shape.size_bytes
+
+
+def tellings() -> tuple[Telling, ...]:
+    """Return the ways that are compared; adapted filters are as small as a full cache lets them be."""
+    shapes = {
+        "masks": None,
+        "paper's filter": FilterShape(PAPER_BITS, PAPER_HASHES),
+        "filter for 1 %": filter_shape(PAPER_CACHE_IDS, 0.01),
+        "filter for 10 %": filter_shape(PAPER_CACHE_IDS, 0.1),
+        "filter for 30 %": filter_shape(PAPER_CACHE_IDS, 0.3),
+    }
+    return (
+        Telling("all, exactly", None, None),
+        *(Telling(name, PAPER_CACHE_IDS, shape) for name, shape in shapes.items()),
+        *(Telling(f"{name}, conjunction", PAPER_CACHE_IDS, shape, conjunction=True) for name, shape in shapes.items()),
+    )
+
+
+def start_state(topology: str, seed: int) -> tuple[OverlayState, WeightedSets]:
+    """Return a random tree with costs and the traffic seen as in section 5, and the traffic after it."""
+    rng = np.random.default_rng(seed)
+    names = tuple(f"b{number:02d}" for number in range(BROKERS))
+    link_cost = TOPOLOGIES[topology](BROKERS, rng)
+    processing_cost = rng.uniform(0.0, COST_MAX, BROKERS)
+    lifetime_ticks = WorkloadSettings().lifetime_ticks
+    duration_ticks = int((LIFETIMES_SEEN + LIFETIMES_LATER) * lifetime_ticks)
+    workload = draw_workload(WorkloadSettings(broker_count=BROKERS, duration_ticks=duration_ticks), rng)
+    seen_ticks = LIFETIMES_SEEN * lifetime_ticks
+    first_later = workload.first_id_at(seen_ticks)
+    seen = workload.delivery_sets(names, 0, first_later, seen_ticks)
+    later = workload.delivery_sets(names, first_later, workload.notification_count, duration_ticks - seen_ticks)
+    tree = random_tree(names, BROKERS, random.Random(seed))
+    inventory = Inventory(names, processing_cost, link_cost, BROKERS, tree)
+    return OverlayState(tree, inventory, (ClosedWindow(0, int(seen_ticks), seen),)), WeightedSets.over_all([later])
+
+
+def adapted_shares(state: OverlayState, later: WeightedSets, telling: Telling, seed: int) -> tuple[float, float]:
+    """Return what the brokers' last trees cost on average (Eq. 1-2), as a share of the tree they start from.
+
+    First on the traffic that the brokers saw, then on that of the lifetime after it.
+    """
+    rng = random.Random(seed)
+    settings = telling.settings
+    trees = [state.configuration]
+    for _ in range(ROUNDS):
+        configuration = state.configuration
+        for proposal in swap_links_ci(state, settings, rng):
+            configuration = configuration.replaced(
+                configuration.epoch + 1, proposal.links_removed, proposal.links_added
+            )
+        state = state.with_configuration(configuration)
+        trees.append(configuration)
+    judged = [trees[0], *trees[-ROUNDS_JUDGED:]]
+    shares = []
+    for traffic in (state.weighted, later):
+        start, *ends = (TreeCosts(tree, state.inventory, traffic).cost_per_s for tree in judged)
+        shares.append(fmean(ends) / start)
+    return shares[0], shares[1]
+
+
+def filter_figures(
+    topologies: Sequence[str], seeds: range, on_progress: Callable[[str, int], None] | None = None
+) -> list[Figure]:
+    """Return the figures of every way to tell on every kind of network, over one instance for each seed.
+
+    ``cost_share`` and ``later_cost_share`` are means of what :func:`adapted_shares` returns, ``cost_share_to_masks``
+    the mean of each instance's ratio to exact masks of the same cache with the paper's estimate, and
+    ``cost_share_to_masks_error`` its standard error.
+    """
+    figures: list[Figure] = []
+    done = 0
+    ways = tellings()
+    for topology in topologies:
+        shares = np.zeros((len(ways), 2, len(seeds)))
+        for place, seed in enumerate(seeds):
+            state, later = start_state(topology, seed)
+            for row, telling in enumerate(ways):
+                shares[row, :, place] = adapted_shares(state, later, telling, seed)
+                done += 1
+                if on_progress is not None:
+                    on_progress(f"{topology}, {telling.name}", done)
+        masks = shares[[telling.name for telling in ways].index("masks")]
+        for row, telling in enumerate(ways):
+            figures += _figures_of(topology, telling, shares[row], shares[row, 0] / masks[0])
+    return figures
+
+
+def _figures_of(topology: str, telling: Telling, shares: Costs, to_masks: Costs) -> list[Figure]:
+    count = len(to_masks)
+    where: dict[str, str | int | float] = {
+        "costs": topology,
+        "telling": telling.name,
+        "bits": telling.shape.bits if telling.shape else 0,
+        "hashes": telling.shape.hashes if telling.shape else 0,
+        "instances": count,
+    }
+    error = float(to_masks.std(ddof=1)) / count**0.5 if count > 1 else 0.0
+    return [
+        Figure("cost_share", where, float(shares[0].mean()), "1"),
+        Figure("later_cost_share", where, float(shares[1].mean()), "1"),
+        Figure("cost_share_to_masks", where, float(to_masks.mean()), "1"),
+        Figure("cost_share_to_masks_error", where, error, "1"),
+        Figure("false_positive_share", where, telling.false_positive_share, "1"),
+        Figure("broadcast_size", where, telling.broadcast_bytes, "byte"),
+    ]
+
+
+def filter_table(figures: Sequence[Figure], topology: str) -> Table:
+    """Return the table of one kind of network: a row for each way to tell."""
+    rows: dict[str, dict[str, float]] = {}
+    for figure in figures:
+        if figure.where["costs"] == topology:
+            rows.setdefault(str(figure.where["telling"]), {})[figure.name] = figure.value
+    table = Table(title=f"Cost and Interest, {topology} costs: by how interest is told", box=box.SIMPLE)
+    table.add_column("told")
+    for head in ("bytes a broadcast", "false positives", "cost to random tree", "a lifetime later", "to exact masks"):
+        table.add_column(head, justify="right")
+    for name, row in rows.items():
+        table.add_row(
+            name,
+            f"{row['broadcast_size']:,.0f}",
+            f"{row['false_positive_share']:.2%}",
+            f"{row['cost_share']:.3f}",
+            f"{row['later_cost_share']:.3f}",
+            f"{row['cost_share_to_masks']:.3f} ± {row['cost_share_to_masks_error']:.3f}",
+        )
+    return table
+
+
+def _counted(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{count} instances give no figures: at least 1")
+    return count
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure all ways of telling interest and print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.psoop.compare_filters", description=main.__doc__)
+    parser.add_argument("--instances", type=_counted, default=INSTANCES, help="instances of each kind of network")
+    parser.add_argument("--seed", type=int, default=0, help="of the first instance; the others count on from it")
+    parser.add_argument("--costs", nargs="+", default=list(TOPOLOGIES), choices=list(TOPOLOGIES), help="networks")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    given = parser.parse_args(arguments)
+    total = len(given.costs) * given.instances * len(tellings())
+    with show_progress("Adapting", total) as advance:
+        figures = filter_figures(given.costs, range(given.seed, given.seed + given.instances), advance)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
+    for topology in given.costs:
+        console.print(filter_table(figures, topology))
+    if given.json is not None:
+        settings = {"instances": given.instances, "costs": given.costs, "brokers": BROKERS, "rounds": ROUNDS}
+        write_figures(given.json, run_facts(settings, given.seed), figures)
+
+
+if __name__ == "__main__":
+    main()

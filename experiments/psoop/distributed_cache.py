@@ -1,0 +1,130 @@
+"""Caches of notification ids: what each broker published or delivered lately, and delivery sets made from ids.
+
+In: the emulated brokers' telemetry cells, which hear of everything a broker publishes or delivers. Out: arrays of ids.
+An id is 64 bits: the publisher's number and the sequence number, so that sets can be made of it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.delivery_sets import DeliverySets
+from producers.broker_messages import Notification
+from producers.delivery_cells import DeliveryCells
+from schemas.telemetry import BLOCK_SIZE
+
+Ids = NDArray[np.uint64]
+SECOND_MS = 1_000.0
+SEQUENCE_BITS = 32
+BLOCK_BITS = BLOCK_SIZE.bit_length() - 1
+
+
+class NotificationIds:
+    """Numbers publishers in the order in which they are first heard of."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def id_of(self, notification: Notification) -> int:
+        """Return the notification's id."""
+        number = self._numbers.setdefault(notification.publisher, len(self._numbers))
+        return number << SEQUENCE_BITS | notification.sequence
+
+    def sets_of(self, brokers: tuple[str, ...], ids_of_broker: Sequence[Ids], span_s: float) -> DeliverySets:
+        """Return the delivery sets that the brokers' ids say, in the order of ``brokers``."""
+        publishers = list(self._numbers)
+        keys = np.unique(np.concatenate([np.unique(ids >> np.uint64(BLOCK_BITS)) for ids in ids_of_broker]))
+        shift, mask = SEQUENCE_BITS - BLOCK_BITS, (1 << (SEQUENCE_BITS - BLOCK_BITS)) - 1
+        columns = [(publishers[key >> shift], key & mask) for key in keys.tolist()]
+        order = sorted(range(len(columns)), key=columns.__getitem__)
+        words = np.zeros((len(brokers), len(columns)), dtype=np.uint64)
+        for row, ids in zip(words, ids_of_broker, strict=True):
+            places = np.searchsorted(keys, ids >> np.uint64(BLOCK_BITS))
+            np.bitwise_or.at(row, places, np.uint64(1) << (ids & np.uint64(BLOCK_SIZE - 1)))
+        return DeliverySets(brokers, tuple(columns[place] for place in order), words[:, order], span_s)
+
+
+class NotificationCache:
+    """The newest ``count_max`` ids that one broker published or delivered, each once.
+
+    Ids are numbered from 0 in the order they came; ``noted_count`` is the number of the next, so that two looks at the
+    cache can be laid over each other.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._ids: Ids = np.empty(2 * count_max, dtype=np.uint64)
+        self._end = 0
+        self._cached: set[int] = set()
+        self.noted_count = 0
+
+    @property
+    def ids(self) -> Ids:
+        """The ids, oldest first; a view that the next :meth:`note` may change."""
+        return self._ids[max(0, self._end - self._count_max) : self._end]
+
+    def newest(self, count: int) -> Ids:
+        """Return the last ``count`` ids at most."""
+        ids = self.ids
+        return ids[max(0, len(ids) - count) :]
+
+    def note(self, notification_id: int) -> None:
+        """Add an id, in place of the oldest when the cache is full; one that is there already changes nothing."""
+        if notification_id in self._cached:
+            return
+        if self._end == len(self._ids):
+            self._ids[: self._count_max] = self._ids[self._count_max :]
+            self._end = self._count_max
+        if len(self._cached) == self._count_max:
+            self._cached.discard(int(self._ids[self._end - self._count_max]))
+        self._ids[self._end] = notification_id
+        self._end += 1
+        self.noted_count += 1
+        self._cached.add(notification_id)
+
+
+@dataclass
+class TrafficRecord:
+    """The true delivery sets of a span: who published or delivered what was published from ``since_ms`` on.
+
+    ``until_ms`` ends the span; the last of it must have been delivered before the sets are asked for.
+    """
+
+    brokers: tuple[str, ...]
+    since_ms: float = float("inf")
+    until_ms: float = float("inf")
+    ids_of_broker: dict[str, list[int]] = field(default_factory=dict)
+
+    def note(self, broker: str, notification_id: int, publish_ms: float) -> None:
+        """Remember the notification when it is of the span."""
+        if self.since_ms <= publish_ms < self.until_ms:
+            self.ids_of_broker.setdefault(broker, []).append(notification_id)
+
+    def sets(self, ids: NotificationIds) -> DeliverySets:
+        """Return the delivery sets of the span; raise ValueError when it was never begun or ended."""
+        span_s = (self.until_ms - self.since_ms) / SECOND_MS
+        if not 0 < span_s < float("inf"):
+            raise ValueError(f"the span runs from {self.since_ms:g} to {self.until_ms:g} ms: set both ends, in order")
+        rows = [np.array(self.ids_of_broker.get(broker, []), dtype=np.uint64) for broker in self.brokers]
+        return ids.sets_of(self.brokers, rows, span_s)
+
+
+class CachingCells(DeliveryCells):
+    """Stands in for a broker's telemetry cells, and keeps ids instead of cells: the experiment sends no telemetry."""
+
+    def __init__(self, broker: str, ids: NotificationIds, cache: NotificationCache, traffic: TrafficRecord) -> None:
+        super().__init__(keep_s=0)
+        self._broker = broker
+        self._ids = ids
+        self._cache = cache
+        self._traffic = traffic
+
+    def note(self, notification: Notification, local_delivery_count: int) -> None:
+        """Cache the notification's id."""
+        notification_id = self._ids.id_of(notification)
+        self._cache.note(notification_id)
+        self._traffic.note(self._broker, notification_id, notification.publish_ms)

@@ -1,0 +1,176 @@
+"""What brokers of the distributed protocol tell each other, what that weighs, and the count of it all.
+
+Plain frozen values: paper 000, section 4.3. What a broker does with them belongs to
+:mod:`experiments.psoop.distributed_broker`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from overlay.bloom_filters import BloomFilter
+from overlay.configuration import Link, link
+from producers.emulate_overlay import CONTROL_BYTES
+
+HEADER_BYTES = CONTROL_BYTES  # What the emulator takes any control message to weigh.
+NUMBER_BYTES = 4  # A broker's id or one cost.
+
+
+class MessageKind(StrEnum):
+    """What a message is for, as it is counted."""
+
+    BROADCAST = "broadcast"
+    PROBE = "probe"  # There and back, to learn the cost of a link that is not in the tree.
+    REQUEST = "request"
+    AGREED = "agreed"
+    RELEASE = "release"
+    REPORT = "report"  # Central planners only: what a broker delivered, as exact masks.
+    HAND_OVER = "hand_over"
+    COMMAND = "command"
+    RESULT = "result"
+    MARKER = "marker"
+    SUBSCRIPTION = "subscription"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One broker on a broadcast's way: its processing cost, and the cost of the link it was reached over (origin 0)."""
+
+    broker: str
+    processing_cost: float
+    link_cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """The filter of ``origin`` on its way over the tree of ``epoch``; ``hops_left`` is the paper's TTL.
+
+    ``path`` runs from the origin to the sender; the receiver appends itself.
+    """
+
+    origin: str
+    epoch: int
+    hops_left: int
+    path: tuple[Step, ...]
+    filter_: BloomFilter
+
+    @property
+    def size_bytes(self) -> int:
+        """The filter, and broker and two costs for each step."""
+        return HEADER_BYTES + self.filter_.size_bytes + 3 * NUMBER_BYTES * len(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """A reconfiguration cycle R: the path from the broker that asks to the one it wants to join, and the new link.
+
+    ``link_costs[t]`` is the link behind ``brokers[t]``; the last one is the new link, which closes the cycle.
+    """
+
+    name: str
+    epoch: int
+    brokers: tuple[str, ...]
+    link_costs: tuple[float, ...]
+    processing_costs: tuple[float, ...]
+
+    @property
+    def link_added(self) -> Link:
+        """The new link."""
+        return link(self.brokers[0], self.brokers[-1])
+
+    @property
+    def path_links(self) -> tuple[Link, ...]:
+        """The links of the tree on the cycle, in order."""
+        return tuple(link(a, b) for a, b in pairwise(self.brokers))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Asks every broker of the cycle for its estimate; ``costs[t]`` is the sum so far of cost_R without link t."""
+
+    cycle: Cycle
+    costs: tuple[float, ...]
+    deadline_ms: float
+
+    @property
+    def size_bytes(self) -> int:
+        """Broker, two costs and one entry of the cost vector for each place of the cycle."""
+        return HEADER_BYTES + 4 * NUMBER_BYTES * len(self.cycle.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """The cycle's last broker has decided for the exchange; goes back along the path."""
+
+    cycle: Cycle
+
+    @property
+    def size_bytes(self) -> int:
+        """A header."""
+        return HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The cycle's brokers are free again, for this reason; goes back along the path."""
+
+    cycle: Cycle
+    reason: str
+
+    @property
+    def size_bytes(self) -> int:
+        """A header."""
+        return HEADER_BYTES
+
+
+ProtocolMessage = Broadcast | Request | Agreed | Release
+KIND_OF_MESSAGE: dict[type[ProtocolMessage], MessageKind] = {
+    Broadcast: MessageKind.BROADCAST,
+    Request: MessageKind.REQUEST,
+    Agreed: MessageKind.AGREED,
+    Release: MessageKind.RELEASE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a cycle has agreed on: its new link for one of its others."""
+
+    cycle: Cycle
+    link_removed: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put the message on the link to ``peer``."""
+
+    peer: str
+    message: ProtocolMessage
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Have the exchange carried out."""
+
+    exchange: Exchange
+
+
+Effect = Send | HandOver
+
+
+class MessageTally:
+    """Messages, their bytes, and their cost in the unit of the overlay's cost: c of the link and p of the receiver."""
+
+    def __init__(self) -> None:
+        self.messages: Counter[MessageKind] = Counter()
+        self.bytes: Counter[MessageKind] = Counter()
+        self.cost: dict[MessageKind, float] = dict.fromkeys(MessageKind, 0.0)
+
+    def note(self, kind: MessageKind, size_bytes: int, cost: float, count: int = 1) -> None:
+        """Add ``count`` messages of this size and cost each."""
+        self.messages[kind] += count
+        self.bytes[kind] += count * size_bytes
+        self.cost[kind] += count * cost

@@ -1,0 +1,259 @@
+"""The distributed protocol on a running emulated overlay.
+
+In: an inventory, a workload and settings. Out: the tree that comes of it, messages by kind, the ledger. It runs on the
+virtual clock of :mod:`producers.virtual_overlay`; the protocol's messages take the delay of their links and no service
+time. The same overlay under a central planner is :mod:`experiments.psoop.distributed_central`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from experiments.psoop.distributed_broker import NOT_CARRIED_OUT, DistributedBroker, LocalView
+from experiments.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
+from experiments.psoop.distributed_exchanges import (
+    ExchangeQueue,
+    command_delay,
+    message_cost,
+)
+from experiments.psoop.distributed_messages import (
+    HEADER_BYTES,
+    KIND_OF_MESSAGE,
+    Effect,
+    Exchange,
+    HandOver,
+    MessageKind,
+    MessageTally,
+    ProtocolMessage,
+    Release,
+    Send,
+)
+from experiments.psoop.distributed_settings import DistributedSettings
+from overlay.configuration import Configuration
+from overlay.inventory import Inventory
+from producers.broker_core import BrokerPhase
+from producers.emulate_overlay import CONTROL_BYTES, OverlayTiming, inventory_timing
+from producers.emulator_settings import WorkloadSettings
+from producers.ledger import LedgerSnapshot
+from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
+
+FINISH_STEP_MS = 100.0
+FINISH_MS_MAX = 300_000.0
+
+
+class CachedOverlay:
+    """An emulated overlay whose brokers cache the ids of what they publish or deliver."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        workload: WorkloadSettings | None,
+        seed: int,
+        cache_count_max: int,
+        timing: OverlayTiming | None = None,
+    ) -> None:
+        self.inventory = inventory
+        self.executor = inventory.brokers[0]
+        timing = timing or inventory_timing(inventory, CONTROL_SERVICE_MS)
+        self.virtual = VirtualOverlay(
+            inventory,
+            workload,
+            VirtualSettings(
+                seed=seed,
+                flush_ms=None,
+                timing=timing,
+                command_delay_ms=command_delay(timing.link_delay_ms, self.executor),
+            ),
+        )
+        self.tally = MessageTally()
+        self.ids = NotificationIds()
+        self.traffic = TrafficRecord(inventory.brokers)
+        self.caches = {broker: NotificationCache(cache_count_max) for broker in inventory.brokers}
+        for name, broker in self.virtual.overlay.brokers.items():
+            broker.cells = CachingCells(name, self.ids, self.caches[name], self.traffic)
+
+    @property
+    def present(self) -> Configuration:
+        """The tree that notifications published at the executor take now."""
+        core = self.virtual.cores[self.executor]
+        return core.tables[core.epoch].configuration
+
+    @property
+    def notification_messages(self) -> int:
+        """Notifications that have come over a link so far."""
+        return sum(end.counters.notifications_out for end in self.virtual.overlay.link_ends.values())
+
+    @property
+    def notification_bytes(self) -> int:
+        """Their bytes."""
+        return sum(
+            end.counters.bytes_out - CONTROL_BYTES * (end.counters.messages_out - end.counters.notifications_out)
+            for end in self.virtual.overlay.link_ends.values()
+        )
+
+    @property
+    def notification_cost(self) -> float:
+        """What links and brokers have been crossed by so far, as Eq. 1-2 count it, once a hop."""
+        overlay, inventory = self.virtual.overlay, self.inventory
+        links = sum(
+            end.counters.notifications_out * inventory.cost_of_link(*pair) for pair, end in overlay.link_ends.items()
+        )
+        brokers = sum(
+            overlay.brokers[name].counters.notifications_out * float(cost)
+            for name, cost in zip(inventory.brokers, inventory.processing_cost, strict=True)
+        )
+        return links + brokers
+
+    def start(self) -> None:
+        """Begin to adapt: this overlay does not."""
+
+    def finish(self) -> LedgerSnapshot:
+        """Stop the clients, wait until all is quiet, and return the account."""
+        return self.virtual.finish()
+
+    def every(self, period_ms: float, first_ms: float, act: Callable[[], bool]) -> None:
+        """Call ``act`` after ``first_ms`` and then each ``period_ms``, until it returns False."""
+
+        def on_time(_: object) -> None:
+            if act():
+                self.virtual.env.timeout(period_ms).callbacks.append(on_time)
+
+        self.virtual.env.timeout(first_ms).callbacks.append(on_time)
+
+
+class DistributedOverlay(CachedOverlay):
+    """An overlay whose brokers decide by themselves.
+
+    ``on_agreed(exchange)`` is told of every exchange when its cycle has agreed; ``message_delay_ms`` replaces the delay
+    of the protocol's messages, in tests for example.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        workload: WorkloadSettings | None,
+        seed: int,
+        settings: DistributedSettings | None = None,
+        timing: OverlayTiming | None = None,
+        on_agreed: Callable[[Exchange], None] = lambda _: None,
+        message_delay_ms: Callable[[str, str], float] | None = None,
+    ) -> None:
+        self.settings = settings or DistributedSettings()
+        faults = self.settings.faults()
+        if faults:
+            raise ValueError("; ".join(faults))
+        super().__init__(inventory, workload, seed, self.settings.cache_count_max, timing)
+        self.outcomes: Counter[str] = Counter()  # Why cycles were freed, and how many agreed.
+        self.agreed_count = 0
+        self.on_agreed = on_agreed
+        self._message_delay_ms = message_delay_ms or self.virtual.overlay.timing.link_delay_ms
+        self._is_running = True
+        self._under_way = 0  # Messages of the protocol that have not arrived.
+        self.queue = ExchangeQueue(
+            self.virtual, self.executor, inventory, self.settings, self.tally, self._tell_rejected
+        )
+        self.brokers = {
+            name: DistributedBroker(name, float(cost), self.settings, self.caches[name], self._meter(name))
+            for name, cost in zip(inventory.brokers, inventory.processing_cost, strict=True)
+        }
+
+    def start(self) -> None:
+        """Begin to broadcast, each broker at a random time of the first interval."""
+        rng = random.Random(self.virtual.settings.seed)
+        for name in self.inventory.brokers:
+            self.every(
+                self.settings.broadcast_ms,
+                rng.uniform(0, self.settings.broadcast_ms),
+                partial(self._on_period, name),
+            )
+
+    def broadcast(self, name: str) -> None:
+        """Let one broker broadcast now."""
+        self._carry_out(name, self.brokers[name].broadcast(self.view(name)))
+
+    def finish(self) -> LedgerSnapshot:
+        """Broadcast no more, carry out what has been agreed with traffic still flowing, and return the account.
+
+        Raises RuntimeError when that takes more than ``FINISH_MS_MAX``.
+        """
+        self._is_running = False
+        end_ms = self.virtual.now_ms + FINISH_MS_MAX
+        while self._under_way or not self.queue.is_idle:
+            if self.virtual.now_ms > end_ms:
+                raise RuntimeError(f"an exchange is still under way after {FINISH_MS_MAX:g} ms: a broker is stuck")
+            self.virtual.run_for(FINISH_STEP_MS)
+        return self.virtual.finish()
+
+    def view(self, name: str) -> LocalView:
+        """Return what a broker sees of the overlay now."""
+        core = self.virtual.cores[name]
+        trees = {epoch: tables.configuration for epoch, tables in core.tables.items()}
+        return LocalView(trees, core.epoch, core.phase is BrokerPhase.STEADY)
+
+    def _on_period(self, name: str) -> bool:
+        if self._is_running:
+            self.broadcast(name)
+        return self._is_running
+
+    def _carry_out(self, name: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(peer, message):
+                    self._send(name, peer, message)
+                case HandOver(exchange):
+                    self.agreed_count += 1
+                    self.on_agreed(exchange)
+                    self._to_executor(name, exchange)
+
+    def _send(self, source: str, target: str, message: ProtocolMessage) -> None:
+        cost = message_cost(self.inventory, source, target)
+        self.tally.note(KIND_OF_MESSAGE[type(message)], message.size_bytes, cost)
+
+        def arrive() -> None:
+            if isinstance(message, Release) and target == message.cycle.brokers[0]:
+                self.outcomes[message.reason] += 1
+            effects = self.brokers[target].handle(source, message, self.view(target), self.virtual.now_ms)
+            self._carry_out(target, effects)
+
+        self._after(self._message_delay_ms(source, target), arrive)
+
+    def _after(self, delay_ms: float, arrive: Callable[[], None]) -> None:
+        def on_time(_: object) -> None:
+            self._under_way -= 1
+            arrive()
+
+        self._under_way += 1
+        self.virtual.env.timeout(delay_ms).callbacks.append(on_time)
+
+    def _to_executor(self, name: str, exchange: Exchange) -> None:
+        self._count_direct(MessageKind.HAND_OVER, name, self.executor)
+        self._after(self._message_delay_ms(name, self.executor), lambda: self.queue.hand_over(exchange))
+
+    def _tell_rejected(self, exchange: Exchange) -> None:
+        """Tell the broker that decided; it frees the cycle."""
+        decider = exchange.cycle.brokers[-1]
+        self._count_direct(MessageKind.RELEASE, self.executor, decider)
+
+        def arrive() -> None:
+            self._carry_out(decider, self.brokers[decider].give_up(exchange.cycle, NOT_CARRIED_OUT))
+
+        self._after(self._message_delay_ms(self.executor, decider), arrive)
+
+    def _count_direct(self, kind: MessageKind, source: str, target: str) -> None:
+        if source != target:
+            self.tally.note(kind, HEADER_BYTES, message_cost(self.inventory, source, target))
+
+    def _meter(self, name: str) -> Callable[[str], float]:
+        """Return how a broker measures links: those of its trees by their traffic, any other by a probe."""
+
+        def measure(peer: str) -> float:
+            core = self.virtual.cores[name]
+            if peer not in core.live_neighbours:
+                for source, target in ((name, peer), (peer, name)):
+                    self._count_direct(MessageKind.PROBE, source, target)
+            return self.inventory.cost_of_link(name, peer)
+
+        return measure

@@ -1,0 +1,149 @@
+"""The traffic of paper 000's evaluation: who publishes what when, and which brokers want it.
+
+In: rates and a seeded generator. Out: all notifications of a run in order of time, each with its V(n), and the brokers'
+caches at any moment. It depends neither on costs nor on the tree, so one workload serves every planner. Links and
+costs do not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.delivery_sets import DeliverySets
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class WorkloadSettings:
+    """The numbers of paper 000, sections 5 and 5.1.
+
+    ``load_change_ticks`` are the times from which new subscribers choose brokers by freshly drawn load values.
+    """
+
+    broker_count: int = 100
+    type_count: int = 50
+    subscribers_per_type: int = 9
+    publications_per_tick: float = 0.2
+    subscriptions_ended_per_tick: float = 0.0004
+    duration_ticks: int = 25_000
+    load_change_ticks: tuple[int, ...] = ()
+
+    @property
+    def lifetime_ticks(self) -> float:
+        """The mean life of a subscription."""
+        return 1 / self.subscriptions_ended_per_tick
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """All notifications of a run; a notification's id is its place in the order of time.
+
+    ``members`` (flows, 1 + subscribers) holds the brokers of V(n), publisher first: a flow is one type between two
+    changes of its subscribers. ``type_of_flow`` and ``began_at`` are by flow, ``flow_of`` and ``time_of`` by id.
+    """
+
+    settings: WorkloadSettings
+    members: NDArray[np.int64]
+    type_of_flow: NDArray[np.int64]
+    began_at: NDArray[np.float64]
+    flow_of: NDArray[np.int64]
+    time_of: NDArray[np.float64]
+
+    @property
+    def notification_count(self) -> int:
+        """How many notifications were published."""
+        return len(self.flow_of)
+
+    @property
+    def subscriptions_issued(self) -> int:
+        """How many subscriptions were issued: those at the start and every replacement."""
+        first = self.settings.type_count * self.settings.subscribers_per_type
+        return first + len(self.members) - self.settings.type_count
+
+    def members_at(self, tick: float) -> NDArray[np.int64]:
+        """Return the brokers that want each type at a time, publisher first, shape (types, 1 + subscribers)."""
+        begun = np.flatnonzero(self.began_at <= tick)
+        # Flows of a type are in order of time, and of equal indices the last one is assigned.
+        newest = np.zeros(self.settings.type_count, dtype=np.int64)
+        newest[self.type_of_flow[begun]] = begun
+        return self.members[newest]
+
+    def first_id_at(self, tick: float) -> int:
+        """Return the id of the first notification at or after a time; the number of notifications when none is."""
+        return int(np.searchsorted(self.time_of, tick))
+
+    def delivery_sets(self, brokers: Sequence[str], first_id: int, end_id: int, span_s: float) -> DeliverySets:
+        """Return V(n) of the ids from ``first_id`` up to but not ``end_id``, in order of time."""
+        count = end_id - first_id
+        dense = np.zeros((len(brokers), -(-count // 64) * 64), dtype=np.uint8)
+        dense[self.members[self.flow_of[first_id:end_id]], np.arange(count)[:, None]] = 1
+        words = np.packbits(dense, axis=1, bitorder="little").view(np.uint64)
+        return DeliverySets(tuple(brokers), tuple(("all", column) for column in range(words.shape[1])), words, span_s)
+
+
+def draw_workload(settings: WorkloadSettings, rng: np.random.Generator) -> Workload:
+    """Return the notifications of one run.
+
+    Source: paper 000, sections 5 and 5.1. Readings: the 9 subscribers of a type sit at 9 different brokers, none of
+    them the publisher's, so V(n) has 10 brokers; a replacement keeps this; publishers stay. Cost O(notifications log).
+    """
+    subscribers = draw_subscribers(settings, rng)
+    times, flows = [], []
+    flow_count = 0
+    for _, changed_at in subscribers:
+        count = rng.poisson(settings.publications_per_tick * settings.duration_ticks)
+        at = np.sort(rng.uniform(0, settings.duration_ticks, count))
+        times.append(at)
+        flows.append(flow_count + np.searchsorted(changed_at, at))
+        flow_count += len(changed_at) + 1
+    time_of = np.concatenate(times)
+    order = np.argsort(time_of, kind="stable")
+    lengths = [len(members) for members, _ in subscribers]
+    return Workload(
+        settings,
+        np.concatenate([members for members, _ in subscribers]),
+        np.repeat(np.arange(settings.type_count), lengths),
+        np.concatenate([np.append(0.0, changed_at) for _, changed_at in subscribers]),
+        np.concatenate(flows)[order],
+        time_of[order],
+    )
+
+
+def draw_subscribers(
+    settings: WorkloadSettings, rng: np.random.Generator
+) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Return, for each type, V(n) of each of its flows and the times at which one flow follows another."""
+    starts = (0, *settings.load_change_ticks)
+    # A broker is drawn by where a uniform number falls among the running sums of the load values.
+    sums = np.cumsum(rng.uniform(size=(len(starts), settings.broker_count)), axis=1)
+    shares = sums / sums[:, -1:]
+    found = []
+    for _ in range(settings.type_count):
+        present: list[int] = []
+        while len(present) <= settings.subscribers_per_type:
+            present.append(_other_broker(present, shares[0], rng))
+        changes = rng.poisson(
+            settings.subscriptions_ended_per_tick * settings.subscribers_per_type * settings.duration_ticks
+        )
+        changed_at = np.sort(rng.uniform(0, settings.duration_ticks, changes))
+        members = [list(present)]
+        for at in changed_at:
+            leaving = 1 + int(rng.integers(settings.subscribers_per_type))
+            staying = present[:leaving] + present[leaving + 1 :]
+            present[leaving] = _other_broker(staying, shares[np.searchsorted(starts, at, side="right") - 1], rng)
+            members.append(list(present))
+        found.append((np.array(members, dtype=np.int64), changed_at))
+    return found
+
+
+def _other_broker(taken: Sequence[int], shares: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """Draw a broker by its share of the load until it is none of those taken."""
+    while True:
+        broker = int(np.searchsorted(shares, rng.random(), side="right"))
+        if broker not in taken:
+            return broker

@@ -1,0 +1,120 @@
+"""Let traffic run over several overlays at once and adapt each in its own way, round by round.
+
+In: a workload, the costs that hold in each round, the ways to adapt. Out: what each overlay cost in each round. All
+overlays see the same traffic and start from the same tree. Averages over networks do not belong here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.closed_window import ClosedWindow
+from controller.planner_interface import OverlayState
+from experiments.psoop.adapt_overlay import Round, Variant, adapt
+from experiments.psoop.broker_caches import CacheReader, Caches
+from experiments.psoop.evaluation_tasks import ROUND_TICKS
+from experiments.psoop.paper_workload import Workload
+from overlay.configuration import Configuration
+from overlay.cost import overlay_cost
+from overlay.delivery_sets import DeliverySets
+from overlay.inventory import Inventory
+from overlay.weighted_sets import WeightedSets
+
+CACHE_IDS_MAX = 8192  # The paper's cache.
+
+CostsAt = Callable[[float], Inventory]
+CachesAt = Callable[[CacheReader, Workload, float], Caches]
+
+
+@dataclass
+class OverlayRun:
+    """One overlay: how it adapts, what costs hold for it, and per round what it cost."""
+
+    variant: Variant
+    costs_at: CostsAt
+    configuration: Configuration
+    rng: random.Random
+    forwarding: list[float] = field(default_factory=list)
+    broadcast: list[float] = field(default_factory=list)
+    request: list[float] = field(default_factory=list)
+    exchange: list[float] = field(default_factory=list)
+    exchanges: list[int] = field(default_factory=list)
+    degree_max: list[int] = field(default_factory=list)
+
+    def forward(self, sets: DeliverySets, tick: float) -> None:
+        """Count what the notifications of a round cost on the tree as it is."""
+        cost = overlay_cost(self.configuration, self.costs_at(tick), sets)
+        self.forwarding.append(cost.total_per_s * sets.span_s)
+        self.degree_max.append(self.configuration.degree_max)
+
+    def adapt(self, knowledge: CacheKnowledge, tick: float, members: NDArray[np.int64], payback_ticks: float) -> None:
+        """Change the tree for the next round, and count what the messages cost."""
+        if len(self.forwarding) % self.variant.every_rounds:
+            self._note(Round(self.configuration))
+            return
+        state = knowledge.state(self.configuration, self.costs_at(tick))
+        self._note(adapt(self.variant, state, members, payback_ticks, self.rng))
+
+    def _note(self, done: Round) -> None:
+        self.configuration = done.configuration
+        self.broadcast.append(done.broadcast)
+        self.request.append(done.request)
+        self.exchange.append(done.exchange)
+        self.exchanges.append(done.exchanges)
+
+
+class CacheKnowledge:
+    """The caches at the end of a round as every planner gets them; counted once for all overlays."""
+
+    def __init__(self, caches: Caches, brokers: Sequence[str], span_ticks: float) -> None:
+        sets = caches.delivery_sets(brokers, span_ticks)
+        self._window = ClosedWindow(0, round(span_ticks), sets)
+        self._known = {"sets": sets, "weighted": WeightedSets.over_all([sets]), "interest": caches.interest}
+
+    def state(self, configuration: Configuration, inventory: Inventory) -> OverlayState:
+        """Return what is known, seen on one tree with the costs of the moment."""
+        state = OverlayState(configuration, inventory, (self._window,))
+        state.__dict__.update(self._known)
+        return state
+
+
+def paper_caches(reader: CacheReader, workload: Workload, tick: float) -> Caches:
+    """Return the caches as the paper's brokers keep them."""
+    return reader.newest(workload.first_id_at(tick), CACHE_IDS_MAX)
+
+
+def run_rounds(
+    workload: Workload,
+    overlays: Sequence[OverlayRun],
+    ticks: tuple[int, int],
+    caches_at: CachesAt = paper_caches,
+    tell_rounds: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Run every overlay from one time to another in rounds of 250 ticks.
+
+    A tree that is decided on at the end of a round carries the notifications of the next: every cost is that of
+    traffic after the decision. When costs change at the end of a round, that round is still decided by the old ones.
+    """
+    settings = workload.settings
+    reader = CacheReader(workload)
+    per_tick = settings.type_count * settings.publications_per_tick * (1 + settings.subscribers_per_type)
+    brokers = overlays[0].configuration.brokers
+    for start in range(ticks[0], ticks[1], ROUND_TICKS):
+        end = start + ROUND_TICKS
+        sets = workload.delivery_sets(brokers, workload.first_id_at(start), workload.first_id_at(end), ROUND_TICKS)
+        for overlay in overlays:
+            overlay.forward(sets, start)
+        caches = caches_at(reader, workload, end)
+        # Caches reach back for different times; their mean makes what they hold come at the true rate.
+        span_ticks = max(float(caches.counts @ caches.holds.sum(axis=1)) / per_tick, 1.0)
+        knowledge = CacheKnowledge(caches, brokers, span_ticks)
+        decided_at = np.nextafter(end, start)  # Costs that change with the end of the round are not known yet.
+        members = workload.members_at(end)
+        for overlay in overlays:
+            overlay.adapt(knowledge, decided_at, members, settings.lifetime_ticks)
+        tell_rounds(len(overlays))

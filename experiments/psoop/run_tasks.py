@@ -1,0 +1,165 @@
+"""Run the tasks of the evaluation on all cores, and keep what is done for the next time.
+
+In: tasks, a folder for finished ones. Out: their results, in the order of the tasks. What a task does and what becomes
+of the results does not belong here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import cache
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+
+import msgspec
+
+from experiments.psoop.evaluation_tasks import Task
+from experiments.psoop.run_task import TaskResult, run_task
+from schemas.status_file import replace_file
+
+PACKAGES = ("experiments", "overlay", "controller", "schemas")  # What results depend on.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+POLL_S = 0.3
+
+TellDone = Callable[[str, int], None]
+
+_rounds_done: Synchronized[int] | None = None
+
+
+def run_tasks(tasks: Sequence[Task], parts: Path | None, tell: TellDone = lambda what, done: None) -> list[TaskResult]:
+    """Return the results of tasks, one process for each core, each with one thread.
+
+    ``parts`` is where finished tasks are kept under a name made of the task and the source code, so that a run that
+    was stopped goes on, and changed code starts anew; None keeps nothing. ``tell(what, overlay_rounds)`` is called a
+    few times a second. An interrupt ends the processes at once and is raised again.
+    """
+    kept = {task: _read_part(parts, task) for task in tasks}
+    results = {task: result for task, result in kept.items() if result is not None}
+    waiting = [task for task in tasks if task not in results]
+    done_before = sum(task.overlay_rounds for task in results)
+    for task, result in _run_in_processes(waiting, lambda rounds, what: tell(what, done_before + rounds)):
+        results[task] = result
+        if parts is not None:
+            replace_file(_part_path(parts, task), msgspec.json.encode(result).decode())
+    if parts is not None:
+        _remove_others(parts, tasks)
+    return [results[task] for task in tasks]
+
+
+def _run_in_processes(tasks: Sequence[Task], tell: Callable[[int, str], None]) -> Iterator[tuple[Task, TaskResult]]:
+    if not tasks:
+        return
+    # Spawned, not forked: a process with threads (a progress bar) must not be forked.
+    context = multiprocessing.get_context("spawn")
+    rounds_done = context.Value("q", 0)
+    with _one_thread_each():
+        pool = ProcessPoolExecutor(
+            min(_core_count(), len(tasks)), mp_context=context, initializer=_start_worker, initargs=(rounds_done,)
+        )
+        try:
+            with _interrupts_held_back():
+                futures: dict[Future[TaskResult], Task] = {pool.submit(_work, task): task for task in tasks}
+            running = set(futures)
+            while running:
+                finished, running = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
+                tell(rounds_done.value, f"{len(futures) - len(running)} of {len(futures)} networks")
+                for future in finished:
+                    yield futures[future], future.result()
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker(rounds_done: Synchronized[int]) -> None:
+    """Tell the parent of progress, and end with it however it ends."""
+    global _rounds_done
+    _rounds_done = rounds_done
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)
+
+
+def _work(task: Task) -> TaskResult:
+    return run_task(task, _tell_rounds)
+
+
+def _tell_rounds(count: int) -> None:
+    if _rounds_done is not None:
+        with _rounds_done.get_lock():
+            _rounds_done.value += count
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Start processes that never see Ctrl-C, which a terminal sends to all; here it comes afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let processes that are started meanwhile use one thread each: there is one of them for every core."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _core_count() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _part_path(parts: Path, task: Task) -> Path:
+    digest = hashlib.sha256(msgspec.json.encode(task) + _source_digest().encode()).hexdigest()[:16]
+    return parts / f"{task.experiment}-{task.network}-{task.topology}-{digest}.json"
+
+
+def _read_part(parts: Path | None, task: Task) -> TaskResult | None:
+    if parts is None:
+        return None
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(_part_path(parts, task).read_bytes(), type=TaskResult)
+    return None
+
+
+def _remove_others(parts: Path, tasks: Sequence[Task]) -> None:
+    """Remove parts of earlier code or settings: what is kept stays bounded."""
+    wanted = {_part_path(parts, task) for task in tasks}
+    for path in parts.glob("*.json"):
+        if path not in wanted:
+            path.unlink(missing_ok=True)
+
+
+@cache
+def _source_digest() -> str:
+    """Return a fingerprint of the code that results depend on."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()

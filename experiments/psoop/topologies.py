@@ -1,0 +1,236 @@
+"""Link costs between brokers for paper 000's evaluation: made-up, recorded and measured networks.
+
+In: how many brokers and a generator; for recorded networks the folder of the data. Out: (n, n) float64, symmetric,
+diagonal 0, at most 10. Processing costs, trees and workloads do not belong here.
+
+Section 5 normalises the costs "to values between c_min (= 0.0) and c_max (= 10.0) according to the underlying physical
+topology". Reading taken: the cost of a potential link is the delay of the shortest path between the hosts of its two
+brokers, scaled so that the greatest among the placed brokers is 10.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from producers.place_overlay import measured_rtt_ms
+
+Costs = NDArray[np.float64]
+
+COST_MAX = 10.0  # c_max of the paper's section 5.
+TRANSIT_DOMAINS = 4  # As in the textbook example of GT-ITM; the paper says only how many domains there are.
+STUB_DOMAINS = 96  # With the transit domains the paper's 100.
+DOMAIN_ROUTERS = 104  # 100 domains of 104 routers: "over 10,000 nodes".
+LINKS_PER_ROUTER = 2  # m, the usual value of BRITE.
+WAXMAN_BETA = 0.2  # BRITE's usual value. Its alpha only says how often a draw is repeated, so it is not needed here.
+# Sides of the planes. They keep GT-ITM's order of lengths: inside a stub < stub to transit < inside a transit domain
+# < between transit domains.
+WORLD_KM = 5000.0
+TRANSIT_KM = 1000.0
+STUB_KM = 100.0
+EARTH_RADIUS_KM = 6371.0
+ZOO_NODES_MIN = 20  # A drawn network has at least as many, or most of 100 brokers would sit together.
+SAME_SITE_COST = 0.1  # 1 % of the greatest cost: brokers that share a site are close, but not for free.
+
+
+class DataFileError(FileNotFoundError):
+    """A recorded network is not where the option says."""
+
+
+def uniform_costs(broker_count: int, rng: np.random.Generator) -> Costs:
+    """Return independent costs U[0, 10], as papers do that know nothing of the network."""
+    drawn = np.triu(rng.uniform(0.0, COST_MAX, (broker_count, broker_count)), 1)
+    return drawn + drawn.T
+
+
+def transit_stub_costs(broker_count: int, rng: np.random.Generator) -> Costs:
+    """Return shortest-path delays between random routers of a transit-stub network of 10,400 routers in 100 domains.
+
+    Transit domains join each other by Waxman links, every stub domain hangs on one random transit router, and inside a
+    domain routers join by Waxman links (BRITE models 1 and 5, GT-ITM's classes of length). Delay is length. Departures
+    from GT-ITM: no extra stub-to-stub links, so that delays add up along the hierarchy. Brokers get different routers;
+    raises ValueError when there are more brokers than routers. Cost O(domains * routers^3) in array operations.
+    """
+    domains = TRANSIT_DOMAINS + STUB_DOMAINS
+    if not 2 <= broker_count <= domains * DOMAIN_ROUTERS:
+        raise ValueError(f"broker_count is {broker_count}: from 2 to the {domains * DOMAIN_ROUTERS} routers there are")
+    points_km = rng.random((domains, DOMAIN_ROUTERS, 2))
+    points_km[:TRANSIT_DOMAINS] *= TRANSIT_KM
+    points_km[TRANSIT_DOMAINS:] *= STUB_KM
+    sides_km = np.repeat([TRANSIT_KM, STUB_KM], [TRANSIT_DOMAINS, STUB_DOMAINS])
+    inside_km = _shortest(_waxman_lengths(points_km, sides_km, rng))
+    world_km = points_km[:TRANSIT_DOMAINS] + rng.random((TRANSIT_DOMAINS, 1, 2)) * WORLD_KM
+    core_km = _core_lengths(world_km, inside_km[:TRANSIT_DOMAINS], rng)
+
+    uplinks = rng.integers(len(core_km), size=STUB_DOMAINS)  # The transit router that a stub domain hangs on.
+    gateways = rng.integers(DOMAIN_ROUTERS, size=STUB_DOMAINS)
+    # The uplink runs across the stub's plane and as far again: longer than links inside, shorter than transit ones.
+    uplink_km = np.hypot(*points_km[np.arange(TRANSIT_DOMAINS, domains), gateways].T) + STUB_KM
+
+    domain, router = np.divmod(rng.choice(domains * DOMAIN_ROUTERS, broker_count, replace=False), DOMAIN_ROUTERS)
+    stub = domain - TRANSIT_DOMAINS
+    in_stub = stub >= 0
+    climb_km = np.where(in_stub, inside_km[domain, router, gateways[stub]] + uplink_km[stub], 0.0)
+    entry = np.where(in_stub, uplinks[stub], domain * DOMAIN_ROUTERS + router)
+    delay = climb_km[:, None] + core_km[np.ix_(entry, entry)] + climb_km[None, :]
+    together = (domain[:, None] == domain[None, :]) & in_stub
+    return _scaled(np.where(together, inside_km[domain[:, None], router[:, None], router[None, :]], delay))
+
+
+def zoo_costs(data_dir: Path, broker_count: int, rng: np.random.Generator, network: str | None = None) -> Costs:
+    """Return shortest-path lengths in a network of the Internet Topology Zoo, great circles for its links.
+
+    ``network`` names one; None draws one of those with at least 20 nodes. The archive is the part of the Zoo for
+    building (the other part is kept back), so what is measured on it must not be called a test. Where there are fewer
+    nodes than brokers, nodes are used equally often; brokers at one site cost 0.1. Raises DataFileError without the
+    archive and ValueError for a network that is unknown, not connected or not located throughout.
+    """
+    usable = _usable_networks(_data_file(data_dir, "topologies/zoo_index.csv.gz"))
+    if network is None:
+        network = str(rng.choice([name for name, nodes in usable.items() if nodes >= ZOO_NODES_MIN]))
+    if network not in usable:
+        raise ValueError(
+            f"network {network!r} is not among the {len(usable)} of the Zoo that are connected and located throughout: "
+            f"{', '.join(usable)}"
+        )
+    lengths_km = _zoo_lengths(_data_file(data_dir, "topologies/zoo_gml.zip"), network)
+    rounds = -(-broker_count // len(lengths_km))
+    nodes = np.concatenate([rng.permutation(len(lengths_km)) for _ in range(rounds)])[:broker_count]
+    return _with_shared_sites(_scaled(lengths_km[np.ix_(nodes, nodes)]))
+
+
+def planetlab_costs(broker_count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Costs:
+    """Return measured round-trip times between different PlanetLab hosts.
+
+    With ``data_dir`` each pair's median over the 18 time slices, without it the slice that is shipped. Measured times
+    break the triangle inequality, unlike the other networks'. Raises DataFileError when ``data_dir`` lacks the file,
+    ValueError for more brokers than hosts.
+    """
+    rtt_ms = (
+        measured_rtt_ms() if data_dir is None else _median_rtt_ms(_data_file(data_dir, "latency/planetlab_rtt.npz"))
+    )
+    if broker_count > len(rtt_ms):
+        raise ValueError(f"broker_count is {broker_count}: PlanetLab has {len(rtt_ms)} measured hosts")
+    hosts = rng.choice(len(rtt_ms), broker_count, replace=False)
+    return _scaled(rtt_ms[np.ix_(hosts, hosts)])
+
+
+def _waxman_lengths(points: Costs, sides: Costs, rng: np.random.Generator) -> Costs:
+    """Return link lengths of connected random graphs, infinite where there is no link, shape (graphs, nodes, nodes).
+
+    Node i joins m earlier nodes, nearer ones more likely by exp(-d / (beta * L)). Adding Gumbel noise to the exponent
+    and taking the m greatest draws exactly so, for all nodes at once.
+    """
+    distances = np.hypot(*np.moveaxis(points[:, :, None] - points[:, None, :], -1, 0))
+    count = distances.shape[1]
+    keys = rng.gumbel(size=distances.shape) - distances / (WAXMAN_BETA * np.sqrt(2) * sides[:, None, None])
+    keys[:, ~np.tri(count, k=-1, dtype=bool)] = -np.inf
+    least = np.sort(keys, axis=2)[:, :, -LINKS_PER_ROUTER, None]
+    joined = (keys >= least) & (keys > -np.inf)
+    joined |= joined.swapaxes(1, 2)
+    return np.where(joined, distances, np.inf)
+
+
+def _shortest(lengths: Costs) -> Costs:
+    """Return the lengths of all shortest paths of each graph (Floyd-Warshall, vectorised over graphs and pairs)."""
+    found = lengths.copy()
+    nodes = np.arange(found.shape[-1])
+    found[..., nodes, nodes] = 0.0
+    for via in nodes:
+        np.minimum(found, found[..., :, via, None] + found[..., via, None, :], out=found)
+    return found
+
+
+def _core_lengths(world_km: Costs, inside_km: Costs, rng: np.random.Generator) -> Costs:
+    """Return shortest paths between all transit routers, domain after domain; a domain link joins random routers."""
+    count, routers = inside_km.shape[:2]
+    lengths = np.full((count * routers, count * routers), np.inf)
+    for domain in range(count):
+        block = slice(domain * routers, (domain + 1) * routers)
+        lengths[block, block] = inside_km[domain]
+    centres_km = world_km.mean(axis=1)
+    places = world_km.reshape(-1, 2)
+    for upper, lower in np.argwhere(
+        np.tril(np.isfinite(_waxman_lengths(centres_km[None], np.array([WORLD_KM]), rng)[0]))
+    ):
+        ends = np.array([upper, lower]) * routers + rng.integers(routers, size=2)
+        lengths[tuple(ends)] = lengths[tuple(ends[::-1])] = np.hypot(*(places[ends[0]] - places[ends[1]]))
+    return _shortest(lengths)
+
+
+def _scaled(delay: Costs) -> Costs:
+    greatest = float(delay.max())
+    if greatest <= 0:
+        raise ValueError("all delays are 0: at least two brokers at different places are needed")
+    symmetric = (delay + delay.T) / 2  # Sums along a path differ in their last digits with the direction.
+    scaled: Costs = symmetric * (COST_MAX / symmetric.max())
+    np.fill_diagonal(scaled, 0.0)
+    return scaled
+
+
+def _with_shared_sites(costs: Costs) -> Costs:
+    raised = np.maximum(costs, SAME_SITE_COST)
+    np.fill_diagonal(raised, 0.0)
+    return raised
+
+
+def _data_file(data_dir: Path, name: str) -> Path:
+    path = data_dir / name
+    if not path.is_file():
+        raise DataFileError(f"{path} is not there: --data must name the folder with {name}, it is {data_dir}")
+    return path
+
+
+def _usable_networks(index: Path) -> dict[str, int]:
+    """Return the node counts of the networks that are connected and located throughout, by name."""
+    with gzip.open(index, "rt", encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    return {
+        row["name"]: int(row["nodes"])
+        for row in rows
+        if row["components"] == "1" and row["nodes"] == row["nodes_with_latlon"]
+    }
+
+
+def _zoo_lengths(archive: Path, network: str) -> Costs:
+    with zipfile.ZipFile(archive) as files:
+        text = files.read(f"{network}.gml").decode("utf-8")
+    # Some of the files have parallel links without saying that they are multigraphs.
+    lines = io.StringIO(text.replace("graph [", "graph [\n  multigraph 1", 1)).readlines()
+    graph = nx.parse_gml(lines, label="id")
+    nodes = sorted(graph.nodes)
+    place = np.radians([[graph.nodes[node]["Latitude"], graph.nodes[node]["Longitude"]] for node in nodes])
+    distances = _great_circle_km(place)
+    lengths = np.full(distances.shape, np.inf)
+    row = {node: position for position, node in enumerate(nodes)}
+    for a, b in graph.edges():
+        lengths[row[a], row[b]] = lengths[row[b], row[a]] = distances[row[a], row[b]]
+    return _shortest(lengths)
+
+
+def _great_circle_km(place: Costs) -> Costs:
+    """Return distances on the sphere from latitude and longitude in radians (haversine)."""
+    latitude, longitude = place.T
+    half = np.sin((latitude[:, None] - latitude[None, :]) / 2) ** 2
+    half += (
+        np.cos(latitude[:, None])
+        * np.cos(latitude[None, :])
+        * np.sin((longitude[:, None] - longitude[None, :]) / 2) ** 2
+    )
+    distances: Costs = 2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
+    return distances
+
+
+@cache
+def _median_rtt_ms(path: Path) -> Costs:
+    with np.load(path) as recorded:
+        median: Costs = np.median(recorded["rtt_ms"], axis=0)
+    return median

@@ -1,0 +1,104 @@
+"""Run a paper's evaluation again, with ours beside it, and write what came out.
+
+In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
+belongs to ``experiments``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments.psoop import topologies
+from experiments.psoop.claim_evidence import Judgement, Measured
+from experiments.psoop.claims_table import claims_document
+from experiments.psoop.count_figures import evaluation_figures
+from experiments.psoop.draw_evaluation import draw_evaluation
+from experiments.psoop.evaluation_tasks import FULL, QUICK, Size, all_tasks
+from experiments.psoop.judge_claims import PAPER_CLAIMS
+from experiments.psoop.judge_ours import OUR_CLAIMS
+from experiments.psoop.run_tasks import run_tasks
+from infra.measured_figures import run_facts, write_figures
+from infra.show_progress import show_progress
+from schemas.status_file import replace_file
+
+
+class ReproduceError(ValueError):
+    """The evaluation cannot be run as it was asked for; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReproduceOptions:
+    """What `regraft reproduce psoop` was asked for.
+
+    ``json_file`` gets the figures besides ``out``; ``data`` is the folder of recorded networks, None without one.
+    """
+
+    out: Path
+    quick: bool = False
+    seed: int = 1
+    json_file: Path | None = None
+    data: Path | None = None
+
+
+def reproduce_psoop(options: ReproduceOptions, console: Console) -> list[tuple[str, Judgement]]:
+    """Run the evaluation of paper 000 and return the verdict on each claim.
+
+    Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
+    figures, on any number of cores. Raises ReproduceError before anything is run.
+    """
+    size = QUICK if options.quick else FULL
+    _check(options, size)
+    tasks = all_tasks(size, options.seed, str(options.data.resolve()) if options.data else "")
+    parts = options.out / "parts" / size.name
+    with show_progress("psoop", sum(task.overlay_rounds for task in tasks), console) as tell:
+        results = list(zip(tasks, run_tasks(tasks, parts, tell), strict=True))
+    figures = evaluation_figures(results)
+    run = run_facts(_settings(size, options), options.seed)
+    for path in (options.out / "figures.json", options.json_file):
+        if path is not None:
+            write_figures(path, run, figures)
+    for name, drawing in draw_evaluation(results, figures).items():
+        replace_file(options.out / name, drawing)
+    replace_file(options.out / "claims.md", claims_document(run, figures))
+    measured = Measured(figures)
+    return [(claim.text, claim.judged(measured)) for claim in (*PAPER_CLAIMS, *OUR_CLAIMS)]
+
+
+def show_judgements(judgements: list[tuple[str, Judgement]], out: Path, console: Console) -> None:
+    """Print each claim with its verdict, and where the figures are."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("claim", overflow="fold")
+    for text, judgement in judgements:
+        table.add_row(str(judgement.verdict), text)
+    console.print(table)
+    console.print(f"Figures and tables: {out / 'claims.md'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _settings(size: Size, options: ReproduceOptions) -> dict[str, Any]:
+    data = str(options.data) if options.data else "none: PlanetLab is the shipped cut, no Topology Zoo"
+    settings: dict[str, Any] = msgspec.to_builtins(size)
+    return {"size": size.name, "data": data} | settings
+
+
+def _check(options: ReproduceOptions, size: Size) -> None:
+    """Find out before an hour of work what would end it."""
+    if options.seed < 0:
+        raise ReproduceError(f"--seed is {options.seed}: at least 0")
+    if options.data is not None:
+        try:
+            topologies.zoo_costs(options.data, size.broker_count, np.random.default_rng(0))
+            topologies.planetlab_costs(size.broker_count, np.random.default_rng(0), options.data)
+        except OSError as error:
+            raise ReproduceError(f"--data {options.data} is not the folder of recorded networks: {error}") from error
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReproduceError(f"--out {options.out} cannot be made: {error}") from error

@@ -1,0 +1,67 @@
+"""The comparison of ways to tell interest: what it holds equal, and what it counts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.psoop import compare_filters
+from experiments.psoop.compare_filters import adapted_shares, filter_figures, main, start_state, tellings
+from infra.measured_figures import Figure
+from overlay.cost import overlay_cost
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few brokers and rounds; traffic, caches and filters are the paper's."""
+    for name, value in {"BROKERS": 14, "ROUNDS": 3, "ROUNDS_JUDGED": 2}.items():
+        monkeypatch.setattr(compare_filters, name, value)
+
+
+def by_telling(figures: list[Figure], name: str) -> dict[str, float]:
+    return {str(figure.where["telling"]): figure.value for figure in figures if figure.name == name}
+
+
+def test_sizes_and_false_positives_are_those_of_a_full_cache() -> None:
+    """8,192 identifiers of 8 bytes, the paper's 100,000 bits at 0.43 %, and filters no larger than asked for."""
+    ways = {telling.name: telling for telling in tellings()}
+    assert len(ways) == len(tellings())
+    assert ways["masks"].broadcast_bytes == 65_536
+    assert ways["paper's filter"].broadcast_bytes == 12_500
+    assert ways["paper's filter"].false_positive_share == pytest.approx(0.0043, abs=5e-5)
+    assert ways["filter for 10 %"].false_positive_share == pytest.approx(0.1, rel=1e-3)
+    assert all(telling.settings.faults() == [] for telling in tellings())
+
+
+def test_shares_are_costs_of_eq_1_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no round the last tree is the first, so it costs all of what it costs, on both spans of traffic."""
+    state, later = start_state("uniform", 3)
+    assert adapted_shares(state, later, tellings()[0], 3)[0] < 1
+    assert overlay_cost(state.configuration, state.inventory, state.sets).total_per_s == pytest.approx(
+        state.tree_costs.cost_per_s
+    )
+    monkeypatch.setattr(compare_filters, "ROUNDS", 0)
+    assert adapted_shares(state, later, tellings()[0], 3) == (1, 1)
+
+
+def test_instances_repeat_and_masks_are_the_measure() -> None:
+    """The same seeds give the same figures; every way is set against exact masks of the same cache."""
+    figures = filter_figures(["uniform"], range(2))
+    assert figures == filter_figures(["uniform"], range(2))
+    assert by_telling(figures, "cost_share_to_masks")["masks"] == 1
+    assert by_telling(figures, "cost_share_to_masks_error")["masks"] == 0
+    assert all(0 < share < 1.2 for share in by_telling(figures, "cost_share").values())
+
+
+def test_the_command_writes_table_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every way of telling is a row, and the file says how to run it again."""
+    file = tmp_path / "figures.json"
+    main(["--instances", "1", "--seed", "5", "--costs", "transit-stub", "--json", str(file)])
+    printed = capsys.readouterr().out
+    assert all(telling.name in printed for telling in tellings())
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert document["run"]["seed"] == 5
+    assert document["run"]["settings"]["costs"] == ["transit-stub"]
+    with pytest.raises(SystemExit):
+        main(["--instances", "0"])
+    assert "0 instances give no figures: at least 1" in capsys.readouterr().err

@@ -1,0 +1,89 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+import regraft.reproduce_psoop
+from regraft.cli import app
+from tests.experiments.psoop.small_evaluation import SMALL_SIZE
+
+RUNNER = CliRunner()
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run in a tiny size: the folder that it wrote."""
+    out = tmp_path_factory.mktemp("psoop")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(regraft.reproduce_psoop, "QUICK", SMALL_SIZE)
+        answer = RUNNER.invoke(
+            app, ["reproduce", "psoop", "--quick", "--out", str(out), "--json", str(out / "copy.json"), "--seed", "2"]
+        )
+    assert answer.exit_code == 0, answer.output
+    assert "CI performs better than the other two" in " ".join(answer.stdout.split())
+    return out
+
+
+def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
+    """The copy is the same file, and every drawing is an SVG."""
+    document = json.loads((small_run / "figures.json").read_text(encoding="utf-8"))
+    assert document == json.loads((small_run / "copy.json").read_text(encoding="utf-8"))
+    assert document["run"]["seed"] == 2
+    assert document["run"]["settings"]["size"] == "small"
+    names = {figure["name"] for figure in document["figures"]}
+    assert {
+        "cost_vs_random",
+        "execution_cost_share",
+        "broadcast_cost_share",
+        "optimum_ratio_mean",
+        "notifications_per_subscription",
+    } <= names
+    assert "| 5.1, Fig. 4 |" in (small_run / "claims.md").read_text(encoding="utf-8")
+    drawings = {path.name: path.read_text(encoding="utf-8") for path in small_run.glob("*.svg")}
+    assert set(drawings) == {"fig4.svg", "fig5.svg", "fig6.svg", "figh.svg"}
+    assert all("<svg" in drawing and "relative to the random tree" in drawing for drawing in drawings.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--data", "nowhere"], "--data nowhere is not the folder of recorded networks"),
+        (["--seed", "-1"], "--seed is -1: at least 0"),
+    ],
+)
+def test_a_wrong_call_is_told_before_anything_runs(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    """Exit code 2, and nothing is written."""
+    answer = RUNNER.invoke(app, ["reproduce", "psoop", "--out", str(tmp_path / "out"), *arguments])
+    assert answer.exit_code == 2
+    assert sentence in answer.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_ends_the_run_and_its_processes(tmp_path: Path) -> None:
+    """Exit code 130, one sentence, no traceback, no process left; a terminal sends Ctrl-C to all of them."""
+    run = subprocess.Popen(
+        [sys.executable, "-m", "regraft", "reproduce", "psoop", "--out", str(tmp_path)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    workers: list[psutil.Process] = []
+    while len(workers) < 2:  # The first is multiprocessing's own.
+        assert run.poll() is None, "ended before it had started a process"
+        workers = psutil.Process(run.pid).children(recursive=True)
+        time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGINT)
+    told = run.communicate(timeout=30)[1]
+    assert run.returncode == 130
+    assert "Stopped by Ctrl-C" in told
+    assert "Traceback" not in told
+    assert not psutil.wait_procs(workers, timeout=10)[1]
