@@ -6,6 +6,7 @@ controller needs no other way in. Time comes in as an argument and everything el
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -20,10 +21,12 @@ from controller.controller_settings import ControllerSettings
 from controller.decide_plan import decide_plan
 from controller.judge_proposals import Situation, transition_price_per_s
 from controller.loop_metrics import LoopMetrics
+from controller.measure_lifetimes import LifetimeMeter, horizon_window_count
 from controller.plan_log import PlanLog
 from controller.planner_interface import OverlayState, Planner
 from controller.planner_table import PLANNERS
-from controller.show_status import LoopStatus
+from controller.shadow_planners import ShadowPlanner
+from controller.show_status import CostPoint, Horizon, LoopStatus
 from controller.tell_refusals import RefusalTeller
 from controller.transition import EmitEvent, PersistPlan
 from controller.verify_gain import Verification, plan_undoing, verify_gain
@@ -40,6 +43,7 @@ class ControlLoop:
     """One controller of one overlay.
 
     ``planner`` is the settings' one unless given. ``border_faults`` tells what went wrong in the ports, by name.
+    ``stopwatch_s`` measures how long decisions take; nothing is decided by it.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class ControlLoop:
         planner: Planner | None = None,
         metrics: LoopMetrics | None = None,
         border_faults: Callable[[], dict[str, int]] = dict,
+        stopwatch_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._settings = settings
         self._inventory = inventory
@@ -57,9 +62,13 @@ class ControlLoop:
         self._planner = planner or PLANNERS[settings.planner]
         self._metrics = metrics or LoopMetrics()
         self._border_faults = border_faults
+        self._stopwatch_s = stopwatch_s
         self._assembler = WindowAssembler(inventory.brokers, settings.assembly)
         self._degree_max = settings.planner_settings(inventory.degree_max).degree_max or inventory.degree_max
-        self._complete: deque[ClosedWindow] = deque(maxlen=max(settings.horizon_windows, settings.verify_windows))
+        self._complete: deque[ClosedWindow] = deque(maxlen=max(settings.horizon_windows_max, settings.verify_windows))
+        self._lifetimes = LifetimeMeter(settings.horizon_windows_max)
+        self._subscriptions: int | None = None
+        self._for_shadows: Situation | None = None
         self._starts_ms: deque[int] = deque(maxlen=max(settings.decision.cool_down_windows, 1))
         self._teller = RefusalTeller()
         self._verified: dict[str, Verification] = {}
@@ -100,6 +109,8 @@ class ControlLoop:
             if not self._settings.dry_run:
                 self._verify(self._log, self._runner, now_ms)
             has_begun = self._decide(self._log, self._runner, now_ms)
+            if not has_begun:  # A plan that begins goes first: no shadow may delay its commands.
+                self._run_shadows(self._log, now_ms)
         self._show(self._log, now_ms)
         return has_begun
 
@@ -116,6 +127,11 @@ class ControlLoop:
         for plan in plan_log.plans:
             if plan.history:  # The first command follows the first storing within milliseconds.
                 self.status.add_first_command(plan, plan.history[0].time_ms)
+        self.status.started_ms = now_ms
+        self.status.shadows = tuple(
+            ShadowPlanner(name, PLANNERS[name], plan_log.present, self._inventory, self._settings)
+            for name in self._settings.shadow_planners
+        )
         moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
         text = f"controller started: epoch {plan_log.present.epoch}, {len(plan_log.plans)} plans so far{moving}"
         log.info("controller_started", epoch=plan_log.present.epoch, plans=len(plan_log.plans), moving=moving)
@@ -123,14 +139,17 @@ class ControlLoop:
         return plan_log, runner
 
     def _read_windows(self, plan_log: PlanLog, now_ms: int) -> None:
+        self._subscriptions = self._ports.subscriptions.count()
         for record in self._ports.state.poll():
             self._assembler.add(record, now_ms)
         for window in self._assembler.closed(now_ms):
             in_force = plan_log.configuration_of(window.epoch_max) or plan_log.present
-            point = self.status.add_window(window, in_force, now_ms)
-            self._metrics.windows.labels(str(window.is_complete).lower()).inc()
-            self._metrics.cost_per_s.labels("present").set(point.cost_per_s)
-            self._metrics.cost_per_s.labels("bootstrap").set(point.cost_bootstrap_per_s)
+            # What a shadow would have made of windows from before this controller nobody knows.
+            looking_on = self.status.shadows if window.end_ms >= self.status.started_ms else ()
+            shadow_costs = {shadow.name: shadow.add_window(window, now_ms) for shadow in looking_on}
+            point = self.status.add_window(window, in_force, shadow_costs, now_ms)
+            self._show_costs(point)
+            self._lifetimes.add_window(window, self._subscriptions)
             self._starts_ms.append(window.start_ms)
             if window.is_complete:
                 self._complete.append(window)
@@ -146,7 +165,10 @@ class ControlLoop:
             return False
         self._decided_until_ms = newest.end_ms
         situation = self._situation(newest, plan_log, runner, now_ms)
+        self._for_shadows = situation
+        began_s = self._stopwatch_s()
         decision = decide_plan(situation, self._planner, plan_log.epoch_next, self._settings)
+        self._note_time(self._settings.planner, "acting", began_s)
         self.status.add_decision(decision)
         if decision.state_verdict is not None:
             self._metrics.refusals.labels(decision.state_verdict).inc()
@@ -161,30 +183,64 @@ class ControlLoop:
         runner.begin(decision.plan, now_ms)
         return True
 
+    def _run_shadows(self, plan_log: PlanLog, now_ms: int) -> None:
+        """Let the shadow planners decide on what the acting one decided on last, once."""
+        situation, self._for_shadows = self._for_shadows, None
+        if situation is None:
+            return
+        for shadow in self.status.shadows:
+            began_s = self._stopwatch_s()
+            if not shadow.decide(situation, lambda tree: self._price_per_s(tree, plan_log)) and shadow.faults == 1:
+                text = f"shadow planner {shadow.name} failed, which changes nothing else: {shadow.fault_text}"
+                kind, severity = EventKind.PLANNER_FAILED, Severity.WARNING
+                self._emit(AdaptationEvent(f"planner-{shadow.name}", kind, severity, now_ms, text))
+            self._note_time(shadow.name, "shadow", began_s)
+
+    def _note_time(self, planner: str, role: str, began_s: float) -> None:
+        duration_ms = (self._stopwatch_s() - began_s) * 1000
+        self._metrics.decision_ms.labels(planner, role).observe(duration_ms)
+        self.status.add_decision_time(f"{role}:{planner}", duration_ms)
+
     def _situation(self, newest: ClosedWindow, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> Situation:
         present = plan_log.present
         running = plan_log.moving or plan_log.verifying
         ended_ms = plan_log.transition_ended_ms
-        decision = self._settings.decision
         return Situation(
             state=OverlayState(present, self._inventory, self._horizon(newest)),
             now_ms=now_ms,
             degree_max=self._degree_max,
-            price_per_s=transition_price_per_s(
-                present, self._inventory, plan_log.control_messages_mean, decision.pay_back_s
-            ),
+            price_per_s=self._price_per_s(present, plan_log),
             plan_running=running.plan if running else ("being stored" if runner.is_busy else ""),
             windows_since_plan=sum(start_ms >= ended_ms for start_ms in self._starts_ms) if ended_ms else None,
-            muted_until_ms=plan_log.muted_until_ms(decision.mute_ms),
+            muted_until_ms=plan_log.muted_until_ms(self._settings.decision.mute_ms),
+            subscription_lifetime_s=self._lifetime_s,
         )
+
+    def _price_per_s(self, tree: Configuration, plan_log: PlanLog) -> float:
+        messages_mean, pay_back_s = plan_log.control_messages_mean, self._settings.decision.pay_back_s
+        return transition_price_per_s(tree, self._inventory, messages_mean, pay_back_s)
+
+    @property
+    def _lifetime_s(self) -> float | None:
+        return self._settings.subscription_lifetime_s or self._lifetimes.mean_s
 
     def _horizon(self, newest: ClosedWindow) -> tuple[ClosedWindow, ...]:
         """Return the complete windows that end with the newest, without those from before a long gap."""
         if not newest.is_complete:
             return (newest,)
-        count = self._settings.horizon_windows
-        earliest_ms = newest.end_ms - 2 * count * (newest.end_ms - newest.start_ms)
-        return tuple(window for window in self._complete if window.end_ms > earliest_ms)[-count:]
+        settings, window_ms = self._settings, newest.end_ms - newest.start_ms
+        lifetime_s = self._lifetime_s
+        count = horizon_window_count(
+            settings.horizon_lifetimes,
+            lifetime_s,
+            window_ms,
+            settings.horizon_windows_min,
+            settings.horizon_windows_max,
+        )
+        earliest_ms = newest.end_ms - 2 * count * window_ms
+        found = tuple(window for window in self._complete if window.end_ms > earliest_ms)[-count:]
+        self.status.horizon = Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
+        return found
 
     def _verify(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
         """Check the plan that is carried out; close it, and begin the plan that takes it back when it is worse."""
@@ -259,10 +315,18 @@ class ControlLoop:
             return
         self._published_ms, self._is_changed = now_ms, False
         faults = self._border_faults() | {f"state: {why}": count for why, count in self._assembler.refused.items()}
+        faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in self.status.shadows if shadow.faults}
         self._show_metrics(plan_log, faults, now_ms)
         document = self.status.document(plan_log, faults, now_ms)
         for view in self._ports.views:
             view.publish(document, now_ms)
+
+    def _show_costs(self, point: CostPoint) -> None:
+        self._metrics.windows.labels(str(point.is_complete).lower()).inc()
+        costs = {"present": point.cost_per_s, "bootstrap": point.cost_bootstrap_per_s}
+        costs |= {f"shadow:{name}": cost_per_s for name, cost_per_s in point.cost_shadows_per_s.items()}
+        for tree, cost_per_s in costs.items():
+            self._metrics.cost_per_s.labels(tree).set(cost_per_s)
 
     def _show_metrics(self, plan_log: PlanLog, faults: dict[str, int], now_ms: int) -> None:
         self._metrics.epoch.set(plan_log.present.epoch)

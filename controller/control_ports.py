@@ -61,6 +61,14 @@ class PlanStore(Protocol):
         ...
 
 
+class SubscriptionCounter(Protocol):
+    """How many subscriptions there are."""
+
+    def count(self) -> int | None:
+        """Take in what has come since, and return how many subscriptions there are; None while that is not known."""
+        ...
+
+
 class DocumentSink(Protocol):
     """Where the loop's own view of things is shown; best effort."""
 
@@ -78,4 +86,5 @@ class ControlPorts:
     commands: CommandSink
     events: EventSink
     plans: PlanStore
+    subscriptions: SubscriptionCounter
     views: tuple[DocumentSink, ...] = ()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from controller.assemble_state import AssemblyLimits
 from controller.planner_interface import PlannerSettings
 from controller.planner_table import PLANNERS
 from controller.transition import TransitionLimits
+from overlay.bloom_filters import PAPER_HASHES
 from schemas.topics import DEFAULT_NAMESPACE
 
 MINUTE_MS = 60_000
@@ -64,10 +67,22 @@ class ControllerSettings:
     ``redis_url``: where the live view is kept; None runs without one.
     ``inventory_path``: the brokers, their costs and the bootstrap overlay.
     ``planner``: a name of ``controller.planner_table``. ``seed``: of the planner's random choices.
-    ``horizon_windows``: windows summed for one decision. Default 5; Cost and Interest wants several subscription
-    lifetimes. ``verify_windows``: complete windows on which a finished plan is judged. Default 2.
+    ``shadow_planners``: names of planners that decide on the same windows and change only a tree of their own, which
+    shows what they would have made of the traffic. Default none; each costs its time once a window.
+    ``horizon_lifetimes``: how many mean lifetimes of a subscription a decision looks back. Default 4: over one lifetime
+    Cost and Interest is worse than both of its benchmarks, over four it is better.
+    ``subscription_lifetime_s``: the mean lifetime, where it is known; None measures it from telemetry and the clients
+    topic. ``horizon_windows_min``, ``horizon_windows_max``: bounds of the windows so found. Default at least 2, as one
+    window shows no spread and no gain could be told from noise; at most 60, which a restarted controller reads again
+    and which bounds memory: 8 bytes for each broker and block of 64 notifications of a publisher in each window.
+    ``verify_windows``: complete windows on which a finished plan is judged. Default 2.
     ``verify_ms_max``: after so long without them the plan is closed unverified. Default 2 minutes.
     ``horizon_hops``, ``degree_max`` (None takes the inventory's cap), ``proposals_max``: see PlannerSettings.
+    ``cache_ids_max``: of how many notifications a broker of swap_links_ci remembers that it had them (in the paper
+    8192). Default None, all of the horizon.
+    ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters in which they tell each other (in the paper 100000 and
+    5). Default None bits, which compares exactly: here the controller knows all delivery sets anyway.
+    ``path_interest``: what three of them have in common, the paper's "estimate" or counted as a "conjunction".
     ``lookback_ms``: how much of the state topics a restarted controller reads again. Default 5 minutes.
     ``stop_ms_max``: how long a controller that is told to stop goes on with the transition under way. Default 15 s, in
     which a transition is over unless a broker is ill.
@@ -81,12 +96,20 @@ class ControllerSettings:
     inventory_path: Path
     namespace: str = DEFAULT_NAMESPACE
     redis_url: str | None = None
-    planner: str = "swap_links_ci"
+    planner: str = "swap_links_cost"
     seed: int = 1
-    horizon_windows: int = 5
+    shadow_planners: tuple[str, ...] = ()
+    horizon_lifetimes: float = 4.0
+    subscription_lifetime_s: float | None = None
+    horizon_windows_min: int = 2
+    horizon_windows_max: int = 60
     horizon_hops: int = 4
     degree_max: int | None = None
     proposals_max: int = 16
+    cache_ids_max: int | None = None
+    bloom_bits: int | None = None
+    bloom_hashes: int = PAPER_HASHES
+    path_interest: Literal["estimate", "conjunction"] = "estimate"
     verify_windows: int = 2
     verify_ms_max: int = 2 * MINUTE_MS
     lookback_ms: int = 5 * MINUTE_MS
@@ -101,15 +124,24 @@ class ControllerSettings:
     assembly: AssemblyLimits = field(default_factory=AssemblyLimits)
     transition: TransitionLimits = field(default_factory=TransitionLimits)
 
-    def planner_settings(self, inventory_degree_max: int) -> PlannerSettings:
+    def planner_settings(self, inventory_degree_max: int | None) -> PlannerSettings:
         """Return what the planner is told; the inventory's degree cap holds unless the settings name another."""
         degree_max = inventory_degree_max if self.degree_max is None else self.degree_max
-        return PlannerSettings(self.horizon_hops, degree_max, self.proposals_max)
+        return PlannerSettings(
+            horizon_hops=self.horizon_hops,
+            degree_max=degree_max,
+            proposals_max=self.proposals_max,
+            cache_ids_max=self.cache_ids_max,
+            bloom_bits=self.bloom_bits,
+            bloom_hashes=self.bloom_hashes,
+            path_interest=self.path_interest,
+        )
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings and between them, one sentence each; all at once."""
         least = {
-            "horizon_windows": 2,  # One window shows no spread, so no gain could be told from noise.
+            "horizon_windows_min": 2,  # One window shows no spread, so no gain could be told from noise.
+            "horizon_windows_max": self.horizon_windows_min,
             "verify_windows": 1,
             "verify_ms_max": 1,
             "lookback_ms": 0,
@@ -118,11 +150,10 @@ class ControllerSettings:
             "status_ms": 1,
         }
         found = _below(self, least) + self.decision.faults()
-        found += PlannerSettings(self.horizon_hops, self.degree_max, self.proposals_max).faults()
+        found += self.planner_settings(inventory_degree_max=None).faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
-        if self.planner not in PLANNERS:
-            found.append(f"planner {self.planner!r} is unknown, known are {', '.join(sorted(PLANNERS))}")
+        found += self._planner_faults() + self._horizon_faults()
         if not 0 < self.assembly.completeness_share_min <= 1:
             found.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
         if self.transition.resend_ms >= self.transition.prepare_ms:
@@ -132,6 +163,24 @@ class ControllerSettings:
             )
         if self.tick_ms > self.transition.resend_ms:
             found.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
+        return found
+
+    def _planner_faults(self) -> list[str]:
+        named = [("planner", self.planner), *(("shadow planner", name) for name in dict.fromkeys(self.shadow_planners))]
+        known = ", ".join(sorted(PLANNERS))
+        found = [f"{what} {name!r} is unknown, known are {known}" for what, name in named if name not in PLANNERS]
+        if len(set(self.shadow_planners)) < len(self.shadow_planners):
+            found.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
+        return found
+
+    def _horizon_faults(self) -> list[str]:
+        found = []
+        if not 0 < self.horizon_lifetimes < math.inf:
+            found.append(f"horizon_lifetimes is {self.horizon_lifetimes}: above 0, a decision needs something to see")
+        if self.subscription_lifetime_s is not None and not 0 < self.subscription_lifetime_s < math.inf:
+            found.append(
+                f"subscription_lifetime_s is {self.subscription_lifetime_s}: above 0, or none to have it measured"
+            )
         return found
 
 

@@ -113,23 +113,40 @@ class TopicReader(Generic[Record]):
 
     def poll(self) -> list[Record]:
         """Return what has come since, at most RECORDS_PER_POLL_MAX records; does not wait."""
+        records = [self.decoded(message) for message in self.messages(RECORDS_PER_POLL_MAX)]
+        return [record for record in records if record is not None]
+
+    def messages(self, count_max: int) -> list[Message]:
+        """Return the messages that have come since, tombstones too, at most ``count_max``; does not wait."""
         if not self._assigned and not self._try_assign():
             return []
-        records = []
         try:
-            messages = self._consumer.consume(RECORDS_PER_POLL_MAX, timeout=0)
+            found = self._consumer.consume(count_max, timeout=0)
         except KafkaException as failure:
             self._tell_fault(str(failure))
             return []
-        for message in messages:
-            error = message.error()
+        for error in [message.error() for message in found]:
             if error is not None:
                 self._on_error(error)
-                continue
-            record = _decoded(message, self.record_types[message.topic() or ""], self.bury, self.undecodable)
-            if record is not None:
-                records.append(record)
-        return records
+        return [message for message in found if message.error() is None]
+
+    def decoded(self, message: Message) -> Record | None:
+        """Return a message's record; None for a tombstone, and for what does not decode and so became a dead letter."""
+        return _decoded(message, self.record_types[message.topic() or ""], self.bury, self.undecodable)
+
+    def has_read_all(self) -> bool:
+        """Tell whether all that the topics hold at this moment has been read; asks Kafka."""
+        if not self._assigned:
+            return False
+        try:
+            for part in self._consumer.assignment():
+                first, end = self._consumer.get_watermark_offsets(part, timeout=CALL_S)
+                if first < end and self._consumer.position([part])[0].offset < end:
+                    return False
+        except KafkaException as error:
+            self._tell_fault(str(error))
+            return False
+        return True
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -15,7 +15,10 @@ class LoopMetrics:
         self.commands = self._counter("commands", "Commands sent by phase.", "phase")
         self.events = self._counter("events", "Events emitted by kind.", "kind")
         self.cost_per_s = Gauge(
-            "regraft_controller_cost_per_s", "Overlay cost of the last window.", ["tree"], registry=self.registry
+            "regraft_controller_cost_per_s",
+            "Overlay cost of the last window; tree is present, bootstrap or shadow:<planner>.",
+            ["tree"],
+            registry=self.registry,
         )
         self.epoch = Gauge("regraft_controller_epoch", "Epoch of the present configuration.", registry=self.registry)
         self.window_age_ms = Gauge(
@@ -32,6 +35,13 @@ class LoopMetrics:
             "regraft_controller_window_close_to_command_ms",
             "From the end of a window to the first command of the plan made from it.",
             buckets=(100, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000),
+            registry=self.registry,
+        )
+        self.decision_ms = Histogram(
+            "regraft_controller_decision_ms",
+            "How long one decision of a planner takes, judge and choice included; role is acting or shadow.",
+            ["planner", "role"],
+            buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
             registry=self.registry,
         )
         self.step_s = Histogram(

@@ -85,6 +85,17 @@ class MemoryPlans:
 
 
 @dataclass
+class MemorySubscriptions:
+    """A number of subscriptions that somebody sets."""
+
+    subscription_count: int | None = None
+
+    def count(self) -> int | None:
+        """Return the number."""
+        return self.subscription_count
+
+
+@dataclass
 class MemoryView:
     """The last document shown, and how many there were."""
 
@@ -106,9 +117,12 @@ class MemoryPorts:
     commands: MemoryCommands = field(default_factory=MemoryCommands)
     events: MemoryEvents = field(default_factory=MemoryEvents)
     plans: MemoryPlans = field(default_factory=MemoryPlans)
+    subscriptions: MemorySubscriptions = field(default_factory=MemorySubscriptions)
     view: MemoryView = field(default_factory=MemoryView)
 
     @property
     def ports(self) -> ControlPorts:
         """All of them as the control loop wants them."""
-        return ControlPorts(self.state, self.results, self.commands, self.events, self.plans, (self.view,))
+        return ControlPorts(
+            self.state, self.results, self.commands, self.events, self.plans, self.subscriptions, (self.view,)
+        )

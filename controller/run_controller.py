@@ -11,6 +11,7 @@ import structlog
 from controller.control_loop import ControlLoop
 from controller.control_ports import ControlPorts, DocumentSink
 from controller.controller_settings import ControllerSettings
+from controller.count_subscriptions import KafkaSubscriptionCounter
 from controller.kafka_links import KafkaPlanStore, RecordSender, TopicReader
 from controller.live_view import LiveView
 from controller.loop_metrics import LoopMetrics
@@ -80,14 +81,18 @@ class KafkaLinks:
             settings.bootstrap, {topic_name(RESULTS, settings.namespace): CommandResult}, since_ms, bury
         )
         self._plans = KafkaPlanStore(settings.bootstrap, settings.namespace, bury)
+        self._subscriptions = KafkaSubscriptionCounter(settings.bootstrap, settings.namespace, bury)
 
     def ports(self, views: tuple[DocumentSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
-        return ControlPorts(self._state, self._results, self._sender, self._sender, self._plans, views)
+        return ControlPorts(
+            self._state, self._results, self._sender, self._sender, self._plans, self._subscriptions, views
+        )
 
     def faults(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic."""
         undecodable = self._state.undecodable + self._results.undecodable + self._plans.undecodable
+        undecodable += self._subscriptions.undecodable
         found = {f"undecodable: {topic}": count for topic, count in undecodable.items()}
         return found | {f"not sent: {topic}": count for topic, count in self._sender.lost.items()}
 
@@ -97,6 +102,7 @@ class KafkaLinks:
         self._sender.close()
         self._state.close()
         self._results.close()
+        self._subscriptions.close()
 
 
 def _views(settings: ControllerSettings) -> tuple[DocumentSink, ...]:

@@ -7,8 +7,8 @@ rebuilt from Kafka, so a lost view loses nothing.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 import msgspec
 
@@ -16,6 +16,7 @@ from controller.closed_window import ClosedWindow
 from controller.control_ports import Document
 from controller.decide_plan import Decision
 from controller.plan_log import PlanLog
+from controller.shadow_planners import ShadowPlanner
 from controller.verify_gain import counted_cost_per_s
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
@@ -35,7 +36,8 @@ class CostPoint:
 
     ``cost_per_s`` is that of the tree in force by the delivery sets, ``cost_bootstrap_per_s`` what the first tree would
     have cost on the same window, ``cost_counted_per_s`` what the brokers' counters add up to. ``epoch`` is the newest
-    epoch of the window; where a transition ran through it, ``is_one_epoch`` is False.
+    epoch of the window; where a transition ran through it, ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what
+    the trees of shadow planners would have cost, by planner, without windows from before this controller.
     """
 
     window_end_ms: int
@@ -45,15 +47,54 @@ class CostPoint:
     epoch: int
     is_one_epoch: bool
     is_complete: bool
+    cost_shadows_per_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How far the last decision looked back.
+
+    ``windows_wanted`` follows from the settings and ``lifetime_s``, the mean lifetime of a subscription (None when too
+    little is known); ``windows`` of them were there. ``is_measured`` is False where the settings give the lifetime.
+    """
+
+    windows: int
+    windows_wanted: int
+    lifetime_s: float | None
+    is_measured: bool
+
+
+@dataclass
+class DecisionTimes:
+    """How long the decisions of one planner took, judge and choice included."""
+
+    count: int = 0
+    last_ms: float = 0.0
+    mean_ms: float = 0.0
+    max_ms: float = 0.0
+
+    def add(self, duration_ms: float) -> None:
+        """Take one more."""
+        self.count += 1
+        self.last_ms = duration_ms
+        self.mean_ms += (duration_ms - self.mean_ms) / self.count
+        self.max_ms = max(self.max_ms, duration_ms)
 
 
 class LoopStatus:
-    """Counts and series of one control loop since its start (windows of the look-back included)."""
+    """Counts and series of one control loop since its start (windows of the look-back included).
+
+    ``shadows`` are the planners that look on, ``decision_times`` is by role and planner.
+    """
 
     def __init__(self, inventory: Inventory, planner: str, is_dry_run: bool) -> None:
         self._inventory = inventory
         self._planner = planner
         self._is_dry_run = is_dry_run
+        self.started_ms = 0
+        self.shadows: tuple[ShadowPlanner, ...] = ()
+        self.horizon: Horizon | None = None
+        self.decision_times: dict[str, DecisionTimes] = {}
         self.windows_closed = 0
         self.windows_incomplete = 0
         self.late_rows = 0
@@ -66,7 +107,9 @@ class LoopStatus:
         self.newest: ClosedWindow | None = None
         self.last_decision: Decision | None = None
 
-    def add_window(self, window: ClosedWindow, in_force: Configuration, now_ms: int) -> CostPoint:
+    def add_window(
+        self, window: ClosedWindow, in_force: Configuration, shadow_costs: Mapping[str, float], now_ms: int
+    ) -> CostPoint:
         """Count a window and return its point of the cost series."""
         self.state_latencies_ms.append(now_ms - window.end_ms)
         self.newest = window
@@ -82,6 +125,7 @@ class LoopStatus:
             window.epoch_max,
             window.epoch is not None,
             window.is_complete,
+            shadow_costs,
         )
         self.cost_points.append(point)
         return point
@@ -99,6 +143,10 @@ class LoopStatus:
         while len(self.command_latencies_ms) > PLANS_MAX:
             del self.command_latencies_ms[next(iter(self.command_latencies_ms))]
 
+    def add_decision_time(self, who: str, duration_ms: float) -> None:
+        """Note how long a decision took; ``who`` is role and planner, ``shadow:swap_links_ci``."""
+        self.decision_times.setdefault(who, DecisionTimes()).add(duration_ms)
+
     def document(self, log: PlanLog, faults: dict[str, int], now_ms: int) -> Document:
         """Return everything as plain dicts, lists, strings and numbers.
 
@@ -110,6 +158,7 @@ class LoopStatus:
         newest = self.newest
         return {
             "time_ms": now_ms,
+            "started_ms": self.started_ms,
             "planner": self._planner,
             "dry_run": self._is_dry_run,
             "configuration": {
@@ -119,6 +168,7 @@ class LoopStatus:
                 "degree_max": present.degree_max,
             },
             "window": None if newest is None else _window_summary(newest),
+            "horizon": None if self.horizon is None else asdict(self.horizon),
             "windows_closed": self.windows_closed,
             "windows_incomplete": self.windows_incomplete,
             "late_rows": self.late_rows,
@@ -133,6 +183,8 @@ class LoopStatus:
             "cost": [asdict(point) for point in self.cost_points],
             "refusals": dict(self.refusals),
             "last_decision": None if self.last_decision is None else _decision_summary(self.last_decision),
+            "shadows": {shadow.name: _shadow_summary(shadow) for shadow in self.shadows},
+            "decision_ms": {who: asdict(times) for who, times in self.decision_times.items()},
             "events": [msgspec.to_builtins(event) for event in self.events],
             "faults": faults,
         }
@@ -160,6 +212,29 @@ def _plan_summary(plan: Plan) -> Document:
     # The target of each plan follows from the bootstrap and the changes; 400 links a plan would crowd the view.
     del summary["links_target"]
     return summary
+
+
+def _shadow_summary(shadow: ShadowPlanner) -> Document:
+    return {
+        "plans": shadow.plans_made,
+        "plans_taken_back": shadow.plans_taken_back,
+        "links_exchanged": shadow.links_exchanged,
+        "links": [list(pair) for pair in shadow.tree.links],
+        "refusals": dict(shadow.refusals),
+        "faults": shadow.faults,
+        "fault_text": shadow.fault_text,
+        "last_plans": [
+            {
+                "window_end_ms": plan.window_end_ms,
+                "links_removed": [list(pair) for pair in plan.links_removed],
+                "links_added": [list(pair) for pair in plan.links_added],
+                "cost_before_per_s": plan.cost_before_per_s,
+                "cost_predicted_per_s": plan.cost_predicted_per_s,
+                "cost_observed_per_s": plan.cost_observed_per_s,
+            }
+            for plan in shadow.plans
+        ],
+    }
 
 
 def _decision_summary(decision: Decision) -> Document:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 import regraft
+from regraft.reproduce import reproduce_app
 
 if TYPE_CHECKING:
     from regraft.settings import Settings
@@ -44,6 +45,8 @@ Every setting can be given in four ways, the first wins: a flag (`--set streamin
 `regraft settings --example` prints them all.""",
 )
 
+app.add_typer(reproduce_app, name="reproduce")
+
 SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", metavar="FILE", help="TOML file with settings; `regraft settings --example` makes one."),
@@ -55,6 +58,14 @@ Assignments = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of all random choices; the default is 1.")]
 Bootstrap = Annotated[
     str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Kafka servers; default 127.0.0.1:9092.")
+]
+PlannerName = Annotated[
+    str | None,
+    typer.Option("--planner", metavar="NAME", help="Planner that decides; a wrong name lists the known ones."),
+]
+ShadowNames = Annotated[
+    list[str] | None,
+    typer.Option("--shadow", metavar="NAME", help="Planner that decides beside it and only looks on; repeat for more."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 DryRun = Annotated[
@@ -77,6 +88,8 @@ def demo(
     chaos: Annotated[
         bool, typer.Option("--chaos", help="Kill controller, Spark, Valkey and Kafka in turn while it runs.")
     ] = False,
+    planner: PlannerName = None,
+    shadow: ShadowNames = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -87,7 +100,8 @@ def demo(
     summary.json, report.html and run.json. Ends with 0 only if nothing was lost, repeated or out of order and at least
     one plan was carried out.
 
-    Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos`.
+    Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos`;
+    `regraft demo --planner swap_links_lmst --shadow swap_links_ci --shadow swap_links_lmit`.
     """
     from regraft.run_demo import DemoOptions, run_demo
     from regraft.run_stage import configure_logs
@@ -95,7 +109,7 @@ def demo(
 
     configure_logs(level="warning")
     console = Console()
-    flags = _flags(assignments, seed=seed)
+    flags = _flags(assignments, seed=seed, planner=planner, shadows=shadow)
     demo_flags = flags.setdefault("demo", {})
     if duration is not None or quick:
         demo_flags["running_s"] = duration if duration is not None else QUICK_RUNNING_S
@@ -124,6 +138,8 @@ def run(
         bool, typer.Option("--emulate", help="Also run the emulated brokers; without it, yours must report.")
     ] = False,
     dry_run: DryRun = None,
+    planner: PlannerName = None,
+    shadow: ShadowNames = None,
     seed: Seed = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -138,7 +154,8 @@ def run(
     from regraft.run_stage import configure_logs
 
     configure_logs(level="warning")
-    settings = _settings(_flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run), settings_file)
+    flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
+    settings = _settings(flags, settings_file)
     run_loop(settings, Console(), emulate=emulate)
 
 
@@ -246,9 +263,15 @@ def stream(settings_file: SettingsFile = None, assignments: Assignments = None) 
 
 
 @app.command()
-def control(dry_run: DryRun = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
+def control(
+    dry_run: DryRun = None,
+    planner: PlannerName = None,
+    shadow: ShadowNames = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
     """Run only the controller, until Ctrl-C or SIGTERM. One part of `run`."""
-    _run_stage("control", _flags(assignments, dry_run=dry_run), settings_file)
+    _run_stage("control", _flags(assignments, dry_run=dry_run, planner=planner, shadows=shadow), settings_file)
 
 
 def _show_version(wanted: bool) -> None:
@@ -279,6 +302,8 @@ def _flags(
     seed: int | None = None,
     bootstrap: str | None = None,
     dry_run: bool | None = None,
+    planner: str | None = None,
+    shadows: list[str] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return flags as nested tables; a flag of its own wins over ``--set``."""
     from regraft.parse_assignments import parse_assignments
@@ -288,6 +313,8 @@ def _flags(
         ("run", "seed", seed),
         ("kafka", "bootstrap", bootstrap),
         ("controller", "dry_run", dry_run),
+        ("controller", "planner", planner),
+        ("controller", "shadow_planners", shadows or None),
     ):
         if value is not None:
             flags.setdefault(section, {})[name] = value
@@ -321,10 +348,18 @@ def _show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
             shown = ", ".join(f"{service} {size / 1e6:.0f} MB" for service, size in value.items())
         elif name == "restarts":
             shown = ", ".join(f"{service} {count}" for service, count in value.items() if count) or "none"
+        elif name == "shadows":
+            shown = "; ".join(f"{planner} {_shadow_summary(figures)}" for planner, figures in value.items()) or {}
         if shown != {}:
             table.add_row(name.replace("_", " "), str(shown))
     console.print(table)
     console.print(f"Report: {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _shadow_summary(figures: dict[str, Any]) -> str:
+    share = figures["cost_reduction_share"]
+    saved = "cost not measured" if share is None else f"would save {share:.1%}"
+    return f"{saved} by {figures['plans']} plans"
 
 
 def main() -> None:

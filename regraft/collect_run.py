@@ -6,7 +6,7 @@ that do not rest on any stage's own word. Drawing and judging do not belong here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.assemble_state import AssemblyLimits, WindowAssembler
@@ -16,7 +16,7 @@ from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
 from regraft.read_topics import count_records, read_whole
-from regraft.run_record import OverlayComparison, WindowCost
+from regraft.run_record import OverlayComparison, ShadowRun, WindowCost
 from schemas.event import AdaptationEvent, EventKind
 from schemas.plan import Plan, PlanPhase
 from schemas.remote_registry import use_registry
@@ -79,8 +79,13 @@ def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, 
     return found
 
 
-def window_costs(stored: StoredRun, inventory: Inventory) -> tuple[WindowCost, ...]:
-    """Return what each window cost on the overlay of its newest epoch and on the bootstrap overlay."""
+def window_costs(
+    stored: StoredRun, inventory: Inventory, shadows_per_s: Mapping[int, Mapping[str, float]] | None = None
+) -> tuple[WindowCost, ...]:
+    """Return what each window cost on the overlay of its newest epoch and on the bootstrap overlay.
+
+    ``shadows_per_s`` are the costs on the trees of shadow planners by the window's end, which only the controller knew.
+    """
     return tuple(
         WindowCost(
             window.end_ms,
@@ -88,6 +93,7 @@ def window_costs(stored: StoredRun, inventory: Inventory) -> tuple[WindowCost, .
             overlay_cost(configuration_at(stored, window.epoch_max, inventory), inventory, window.sets).total_per_s,
             overlay_cost(inventory.bootstrap, inventory, window.sets).total_per_s,
             window.is_complete,
+            (shadows_per_s or {}).get(window.end_ms, {}),
         )
         for window in stored.windows
     )
@@ -107,16 +113,35 @@ def configuration_at(stored: StoredRun, epoch: int, inventory: Inventory) -> Con
     return stored.configurations[max(known)] if known else inventory.bootstrap
 
 
+def last_windows(stored: StoredRun, traffic_end_ms: int) -> Sequence[ClosedWindow]:
+    """Return the last complete windows that lie wholly in the traffic's time."""
+    usable = [window for window in stored.windows if window.is_complete and window.end_ms <= traffic_end_ms]
+    return usable[-COMPARED_WINDOWS:]
+
+
+def cost_shadows(
+    shadows: Iterable[ShadowRun], stored: StoredRun, inventory: Inventory, traffic_end_ms: int
+) -> tuple[ShadowRun, ...]:
+    """Return the shadow planners with what the last tree of each costs on the windows of :func:`compare_overlays`."""
+    last = last_windows(stored, traffic_end_ms)
+    if not last:
+        return tuple(shadows)
+    sets = DeliverySets.joined(window.sets for window in last)
+    trees = [(shadow, Configuration.of(0, inventory.brokers, shadow.links)) for shadow in shadows]
+    return tuple(
+        replace(shadow, final_cost_per_s=overlay_cost(tree, inventory, sets).total_per_s) for shadow, tree in trees
+    )
+
+
 def compare_overlays(stored: StoredRun, inventory: Inventory, traffic_end_ms: int) -> OverlayComparison | None:
     """Return the bootstrap and the final overlay on the last complete windows that lie wholly in the traffic's time.
 
     None when there is no such window. The same traffic for both, as a shift of the interests changes what any
     overlay costs.
     """
-    usable = [window for window in stored.windows if window.is_complete and window.end_ms <= traffic_end_ms]
-    if not usable:
+    last = last_windows(stored, traffic_end_ms)
+    if not last:
         return None
-    last = usable[-COMPARED_WINDOWS:]
     sets = DeliverySets.joined(window.sets for window in last)
     final = stored.configurations[max(stored.configurations)]
     return OverlayComparison(

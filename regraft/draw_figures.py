@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
-from regraft.run_record import RunRecord, WindowCost
+from regraft.run_record import RunRecord
 from schemas.plan import Plan, PlanPhase
 
 # Okabe-Ito: told apart by readers with any colour vision, and by line style besides.
@@ -29,6 +29,7 @@ PRESENT_COLOUR = "#0072b2"
 BOOTSTRAP_COLOUR = "#d55e00"
 PLAN_COLOUR = "#009e73"
 ABORTED_COLOUR = "#cc79a7"
+SHADOW_STYLES: tuple[tuple[str, Any], ...] = (("#e69f00", "-."), ("#56b4e9", (0, (4, 1, 1, 1, 1, 1))), ("#000000", ":"))
 LAYOUT_STEPS = 200
 LINE_WIDTH_MIN, LINE_WIDTH_MAX = 0.6, 7.0
 
@@ -45,7 +46,7 @@ _STYLE: dict[Any, Any] = {
 def draw_cost_curve(record: RunRecord) -> str:
     """Return the cost of each window over time, with plans and the regime change marked."""
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+        figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         axes = figure.add_subplot()
         _plot_costs(axes, record)
         axes.set_xlabel("time since the start, s")
@@ -53,7 +54,7 @@ def draw_cost_curve(record: RunRecord) -> str:
         axes.set_ylim(bottom=0)
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.22), ncols=5, frameon=False)
+        figure.legend(loc="outside upper center", ncols=4, frameon=False)
         return _svg(figure, "cost", "Overlay cost per second in each window; the numbers are in the table below")
 
 
@@ -61,18 +62,21 @@ def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
     def seconds(time_ms: int) -> float:
         return (time_ms - record.started_ms) / 1000
 
-    def curve(windows: Sequence[WindowCost], bootstrap: bool) -> tuple[list[float], list[float]]:
-        costs = [window.cost_bootstrap_per_s if bootstrap else window.cost_per_s for window in windows]
-        return [seconds(window.end_ms) for window in windows], costs
-
     complete = [window for window in record.windows if window.complete]
     # A point is the end of a window: the cost holds for the window before it.
     steps: dict[str, Any] = {"drawstyle": "steps-pre"}
-    axes.plot(*curve(complete, True), color=BOOTSTRAP_COLOUR, linestyle="--", label="bootstrap overlay", **steps)
-    axes.plot(*curve(complete, False), color=PRESENT_COLOUR, linewidth=2, label="overlay of its time", **steps)
+    ends = [seconds(window.end_ms) for window in complete]
+    bootstrap = [window.cost_bootstrap_per_s for window in complete]
+    axes.plot(ends, bootstrap, color=BOOTSTRAP_COLOUR, linestyle="--", label="bootstrap overlay", **steps)
+    for (colour, line), shadow in zip(cycle(SHADOW_STYLES), record.shadows, strict=False):
+        costs = [window.shadows_per_s.get(shadow.planner, np.nan) for window in complete]  # A gap where it is unknown.
+        axes.plot(ends, costs, color=colour, linestyle=line, label=f"shadow: {shadow.planner}", **steps)
+    present = [window.cost_per_s for window in complete]
+    axes.plot(ends, present, color=PRESENT_COLOUR, linewidth=2, label=_present_label(record), **steps)
     missing = [window for window in record.windows if not window.complete]
     if missing:
-        axes.plot(*curve(missing, False), "x", color=PRESENT_COLOUR, label="incomplete window")
+        missed = [seconds(window.end_ms) for window in missing], [window.cost_per_s for window in missing]
+        axes.plot(*missed, "x", color=PRESENT_COLOUR, label="incomplete window")
     labelled: set[str] = set()
     for plan in record.plans:
         time_ms = plan_time_ms(plan)
@@ -92,6 +96,10 @@ def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
         axes.axvline(
             seconds(record.regime_change_ms), color="#555555", linewidth=6, alpha=0.35, label="interests shift"
         )
+
+
+def _present_label(record: RunRecord) -> str:
+    return f"overlay of its time ({record.planner})" if record.planner else "overlay of its time"
 
 
 def plan_time_ms(plan: Plan) -> int | None:

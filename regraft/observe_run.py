@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from regraft.run_record import DeliveryLedger, ServiceUse, WindowCost
+from regraft.run_record import DecisionTime, DeliveryLedger, HorizonUse, ServiceUse, ShadowRun, WindowCost
 from regraft.show_run import Frame
 from schemas.event import AdaptationEvent
 
@@ -36,6 +36,7 @@ class RunObserver:
         self.behind_ms_max = 0.0
         self.latencies_ms: dict[str, float] = {}
         self.events: dict[tuple[int, str, str, str], AdaptationEvent] = {}
+        self._shadow_documents: dict[tuple[int, str], Document] = {}
         self._refusals_before: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
 
@@ -73,6 +74,28 @@ class RunObserver:
         """Refused proposals by verdict, those of a killed controller included."""
         return self._refusals_before + self._refusals
 
+    @property
+    def shadows(self) -> tuple[ShadowRun, ...]:
+        """What the shadow planners have made so far, counts of a killed controller included."""
+        documents: dict[str, list[Document]] = {}
+        for (_started_ms, planner), document in sorted(self._shadow_documents.items()):
+            documents.setdefault(planner, []).append(document)
+        return tuple(_shadow_run(planner, found) for planner, found in documents.items())
+
+    @property
+    def decision_times(self) -> dict[str, DecisionTime]:
+        """How long decisions of the present controller took, by role and planner."""
+        return {
+            who: DecisionTime(int(times["count"]), float(times["mean_ms"]), float(times["max_ms"]))
+            for who, times in self.controller.get("decision_ms", {}).items()
+        }
+
+    @property
+    def horizon(self) -> HorizonUse | None:
+        """How far the last decision looked back; None before the first on a complete window."""
+        horizon = self.controller.get("horizon")
+        return None if horizon is None else HorizonUse(int(horizon["windows"]), horizon["lifetime_s"])
+
     def frame(self, stage: str, elapsed_s: float, running_s: float | None, services: tuple[ServiceUse, ...]) -> Frame:
         """Return the present picture; ``running_s`` is None when the run has no planned end."""
         document = self.controller
@@ -90,6 +113,8 @@ class RunObserver:
             plans_completed=document.get("plans_completed", 0),
             plans_aborted=document.get("plans_aborted", 0),
             refusals=self.refusals,
+            shadow_plans={shadow.planner: shadow.plans for shadow in self.shadows},
+            horizon=self.horizon,
             ledger=self.ledger,
             services=services,
             note="dry run: nothing is changed" if document.get("dry_run") else "",
@@ -102,16 +127,26 @@ class RunObserver:
         self._refusals = refusals
         self.controller = document
         self.latencies_ms.update(document.get("window_close_to_command_ms", {}))
+        for planner, shadow in document.get("shadows", {}).items():
+            self._shadow_documents[int(document.get("started_ms", 0)), planner] = shadow
         for point in document.get("cost", ()):
-            self.windows[point["window_end_ms"]] = WindowCost(
-                point["window_end_ms"],
-                point["epoch"],
-                point["cost_per_s"],
-                point["cost_bootstrap_per_s"],
-                point["is_complete"],
-            )
+            self._take_window(point)
         _forget_oldest(self.windows, WINDOWS_MAX)
         return self._take_events(document)
+
+    def _take_window(self, point: Document) -> None:
+        end_ms = point["window_end_ms"]
+        known = self.windows.get(end_ms)
+        # A restarted controller reads old windows again, but not what a shadow would have made of them.
+        shadows_per_s = point.get("cost_shadows_per_s") or (known.shadows_per_s if known else {})
+        self.windows[end_ms] = WindowCost(
+            end_ms,
+            point["epoch"],
+            point["cost_per_s"],
+            point["cost_bootstrap_per_s"],
+            point["is_complete"],
+            shadows_per_s,
+        )
 
     def _take_events(self, document: Document) -> list[AdaptationEvent]:
         fresh = []
@@ -147,6 +182,25 @@ def parse_ledger(document: Document) -> DeliveryLedger:
         unexpected=int(ledger.get("unexpected", 0)),
         final=bool(ledger.get("final", False)),
         lost_by_reason=dict(ledger.get("lost_by_reason", {})),
+    )
+
+
+def _shadow_run(planner: str, documents: Sequence[Document]) -> ShadowRun:
+    """Return the sum of what a planner did in each controller; its tree is that of the last."""
+    totals = {
+        name: sum(int(document[name]) for document in documents)
+        for name in ("plans", "plans_taken_back", "links_exchanged", "faults")
+    }
+    refusals: Counter[str] = Counter()
+    for document in documents:
+        refusals.update({str(verdict): int(count) for verdict, count in document["refusals"].items()})
+    return ShadowRun(
+        planner,
+        **totals,
+        refusals=refusals,
+        fault_text=next((str(each["fault_text"]) for each in documents if each["fault_text"]), ""),
+        starts=len(documents),
+        links=tuple((a, b) for a, b in documents[-1]["links"]),
     )
 
 

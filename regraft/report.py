@@ -5,13 +5,15 @@ In: a RunRecord. Out: HTML text. Figures come from ``draw_figures``, numbers fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from string import Template
 from typing import Any
 
 from overlay.cost import CostBreakdown
 from regraft.draw_figures import draw_cost_curve, draw_overlay, place_brokers, plan_time_ms
+from regraft.html_parts import Markup, html_table, known_text, number_text
+from regraft.report_planners import planner_part
 from regraft.run_record import OverlayComparison, RunRecord
 from regraft.summary import failures, summarise
 from schemas.plan import Plan, PlanPhase
@@ -56,12 +58,6 @@ $body
 """)
 
 
-class _Markup(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-
 def build_report(record: RunRecord) -> str:
     """Return the report of a run as one HTML page; runs without windows or plans have one, too."""
     summary = summarise(record)
@@ -69,6 +65,7 @@ def build_report(record: RunRecord) -> str:
         _verdict(summary),
         _figures(summary),
         _section("Cost over time", _cost_part(record)),
+        _section("What other planners would have done", planner_part(record)),
         _section("The overlay before and after", _overlay_part(record)),
         _section("Plans", _plan_part(record)),
         _section("Proposals that were not carried out", _refusal_part(record)),
@@ -98,36 +95,51 @@ def _figures(summary: dict[str, Any]) -> str:
     share = summary["cost_reduction_share"]
     entries = [
         ("cost saved on the same traffic", "not measured" if share is None else f"{share:.1%}"),
-        ("notifications published", _number(summary["notifications_published"])),
-        ("deliveries", _number(summary["deliveries"])),
+        ("notifications published", number_text(summary["notifications_published"])),
+        ("deliveries", number_text(summary["deliveries"])),
         ("lost / repeated / out of order", "{lost} / {repeated} / {out_of_order}".format(**summary)),
         ("windows closed (incomplete)", f"{summary['windows_closed']} ({summary['windows_incomplete']})"),
         ("plans completed (aborted)", f"{summary['plans_completed']} ({summary['plans_aborted']})"),
+        ("a subscription lives", _known_unit(summary["subscription_lifetime_s"], "s", 1)),
+        ("a decision looks back", _known_unit(summary["horizon_windows"], "windows", 0)),
     ]
     cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries)
     return f'<dl class="figures">{cells}</dl>'
 
 
+def _known_unit(value: float | None, unit: str, digits: int) -> str:
+    return "not measured" if value is None else f"{number_text(value, digits)} {unit}"
+
+
 def _cost_part(record: RunRecord) -> str:
     if not record.windows:
         return "<p>No window closed, so no cost is known.</p>"
+    shadows = [shadow.planner for shadow in record.shadows]
     rows = [
         (
-            _number((window.end_ms - record.started_ms) / 1000, 1),
+            number_text((window.end_ms - record.started_ms) / 1000, 1),
             str(window.epoch),
-            _number(window.cost_per_s, 1),
-            _number(window.cost_bootstrap_per_s, 1),
+            number_text(window.cost_per_s, 1),
+            number_text(window.cost_bootstrap_per_s, 1),
+            *(known_text(window.shadows_per_s.get(planner)) for planner in shadows),
             "yes" if window.complete else "no",
         )
         for window in record.windows
     ]
-    heads = ("end, s", "epoch", "cost/s", "cost/s on the bootstrap overlay", "complete")
+    shadow_heads = [f"shadow: {planner}" for planner in shadows]
+    heads = ("end, s", "epoch", "cost/s", "on the bootstrap overlay", *shadow_heads, "complete")
+    table = html_table(heads, rows, numbers=4 + len(shadows))
+    looking_on = (
+        " A shadow line is what it would have cost on the overlay that this planner alone would have made by then."
+        if shadows
+        else ""
+    )
     return (
         "<p>The cost of the traffic of each window: link costs (ms of one-way delay) and processing costs, per second, "
         "summed over all links and brokers that each notification crosses. The dashed line is what the same "
-        "traffic would cost had the overlay never been changed.</p>"
+        f"traffic would cost had the overlay never been changed.{looking_on}</p>"
         f"<figure>{draw_cost_curve(record)}</figure>"
-        f"<details><summary>All {len(rows)} windows as a table</summary>{_table(heads, rows, numbers=4)}</details>"
+        f"<details><summary>All {len(rows)} windows as a table</summary>{table}</details>"
     )
 
 
@@ -141,8 +153,8 @@ def _overlay_part(record: RunRecord) -> str:
     pictures = [
         (
             draw_overlay(breakdown, record.inventory, positions, load_per_s_max, name),
-            f"<strong>{title}</strong>: cost {_number(breakdown.total_per_s, 1)} per second, "
-            f"{_number(_load_sum(breakdown), 1)} link crossings per second",
+            f"<strong>{title}</strong>: cost {number_text(breakdown.total_per_s, 1)} per second, "
+            f"{number_text(_load_sum(breakdown), 1)} link crossings per second",
         )
         for name, title, breakdown in (
             ("bootstrap", "Bootstrap overlay", comparison.before),
@@ -153,7 +165,7 @@ def _overlay_part(record: RunRecord) -> str:
     return (
         f"<p>Both on the traffic of the same last {comparison.window_count} complete windows. Brokers lie where their "
         "round-trip times put them (distances follow the square root of the link cost). A link is the wider and "
-        f"darker, the more notifications cross it, up to {_number(load_per_s_max, 1)} per second.</p>"
+        f"darker, the more notifications cross it, up to {number_text(load_per_s_max, 1)} per second.</p>"
         f'<div class="pair">{shown}</div>{_busiest_links(comparison)}'
     )
 
@@ -163,8 +175,8 @@ def _busiest_links(comparison: OverlayComparison, count: int = 8) -> str:
     for title, breakdown in (("bootstrap", comparison.before), ("final", comparison.after)):
         loads = breakdown.link_notifications_per_s
         for a, b in sorted(loads, key=lambda pair: (-loads[pair], pair))[:count]:
-            rows.append((title, f"{a} – {b}", _number(loads[a, b], 1), _number(breakdown.links_per_s[a, b], 1)))
-    table = _table(("overlay", "link", "notifications/s", "cost/s"), rows, text=2)
+            rows.append((title, f"{a} – {b}", number_text(loads[a, b], 1), number_text(breakdown.links_per_s[a, b], 1)))
+    table = html_table(("overlay", "link", "notifications/s", "cost/s"), rows, text=2)
     return f"<details><summary>Busiest links as a table</summary>{table}</details>"
 
 
@@ -180,7 +192,7 @@ def _plan_part(record: RunRecord) -> str:
     rows = [_plan_row(plan, record) for plan in record.plans]
     return (
         '<p>Each plan is one transition. "Predicted" is what the planner expected the overlay to cost on the traffic '
-        'it had seen, "observed" what it cost on the windows after the plan.</p>' + _table(heads, rows, text=6)
+        'it had seen, "observed" what it cost on the windows after the plan.</p>' + html_table(heads, rows, text=6)
     )
 
 
@@ -188,7 +200,7 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
     time_ms = plan_time_ms(plan)
     lines = [f"takes back {plan.undoes}"] if plan.undoes else []
     lines += [
-        f"{'–'.join(proposal.link_removed)} → {'–'.join(proposal.link_added)}: {proposal.reason}"
+        f"{_links(proposal.links_removed)} → {_links(proposal.links_added)}: {proposal.reason}"
         for proposal in plan.proposals
     ]
     outcome = record.plan_outcomes.get(plan.plan, "")
@@ -196,25 +208,29 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
         outcome = plan.history[-1].reason
     return (
         plan.plan,
-        "" if time_ms is None else _number((time_ms - record.started_ms) / 1000, 1),
+        "" if time_ms is None else number_text((time_ms - record.started_ms) / 1000, 1),
         f"{plan.epoch_from} → {plan.epoch_to}",
         str(plan.phase),
-        _Markup("".join(f"<p>{escape(line)}</p>" for line in lines)),
+        Markup("".join(f"<p>{escape(line)}</p>" for line in lines)),
         outcome,
-        _number(plan.cost_before_per_s, 1),
-        _number(plan.cost_predicted_per_s, 1),
-        "not verified" if plan.cost_observed_per_s is None else _number(plan.cost_observed_per_s, 1),
+        number_text(plan.cost_before_per_s, 1),
+        number_text(plan.cost_predicted_per_s, 1),
+        "not verified" if plan.cost_observed_per_s is None else number_text(plan.cost_observed_per_s, 1),
     )
+
+
+def _links(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{a}–{b}" for a, b in pairs)
 
 
 def _refusal_part(record: RunRecord) -> str:
     if not record.refusals:
         return "<p>No proposal was refused.</p>"
     rows = [
-        (verdict.replace("_", " "), _number(count))
+        (verdict.replace("_", " "), number_text(count))
         for verdict, count in sorted(record.refusals.items(), key=lambda item: (-item[1], item[0]))
     ]
-    return _table(("verdict", "proposals"), rows)
+    return html_table(("verdict", "proposals"), rows)
 
 
 def _ledger_part(summary: dict[str, Any]) -> str:
@@ -227,10 +243,10 @@ def _ledger_part(summary: dict[str, Any]) -> str:
         "out_of_order": "out of their publisher's order",
         "unexpected": "made to subscriptions that were not owed them",
     }
-    rows = [(title, _number(summary[name])) for name, title in names.items()]
+    rows = [(title, number_text(summary[name])) for name, title in names.items()]
     return (
         "<p>Kept by the emulator alone: each notification is owed exactly once to every subscription that was "
-        "confirmed before it was published and not cancelled before.</p>" + _table(("count", "value"), rows)
+        "confirmed before it was published and not cancelled before.</p>" + html_table(("count", "value"), rows)
     )
 
 
@@ -238,49 +254,26 @@ def _latency_part(record: RunRecord, summary: dict[str, Any]) -> str:
     if not record.latencies_ms:
         return "<p>No command followed a window in this run.</p>"
     rows = [
-        ("median", _number(summary["window_close_to_command_ms_p50"], 1)),
-        ("95th percentile", _number(summary["window_close_to_command_ms_p95"], 1)),
-        ("longest", _number(max(record.latencies_ms), 1)),
+        ("median", number_text(summary["window_close_to_command_ms_p50"], 1)),
+        ("95th percentile", number_text(summary["window_close_to_command_ms_p95"], 1)),
+        ("longest", number_text(max(record.latencies_ms), 1)),
     ]
     return (
         "<p>From the end of a window (event time; the wait for late rows is in it) to the first command of the plan "
         "made from it.</p>"
-    ) + _table((f"of {len(record.latencies_ms)} plans", "ms"), rows)
+    ) + html_table((f"of {len(record.latencies_ms)} plans", "ms"), rows)
 
 
 def _memory_part(record: RunRecord) -> str:
     if not record.services:
         return "<p>No service was measured.</p>"
     rows = [
-        (service.name, _number(service.rss_bytes_max / 1e6), str(service.restarts))
+        (service.name, number_text(service.rss_bytes_max / 1e6), str(service.restarts))
         for service in sorted(record.services, key=lambda service: -service.rss_bytes_max)
     ]
-    rows.append(("all at one time, with this process", _number(record.rss_total_bytes_max / 1e6), ""))
-    return _table(("service", "resident memory at most, MB", "restarts"), rows)
+    rows.append(("all at one time, with this process", number_text(record.rss_total_bytes_max / 1e6), ""))
+    return html_table(("service", "resident memory at most, MB", "restarts"), rows)
 
 
 def _section(title: str, content: str) -> str:
     return f"<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1, numbers: int = 0) -> str:
-    """Return a table: the first ``text`` columns are text and the rest numbers, or the first ``numbers`` numbers."""
-
-    def css(column: int) -> str:
-        is_number = column < numbers if numbers else column >= text
-        return ' class="number"' if is_number else ""
-
-    head = "".join(f'<th scope="col"{css(column)}>{escape(name)}</th>' for column, name in enumerate(heads))
-    body = "".join(
-        "<tr>" + "".join(f"<td{css(column)}>{_html(cell)}</td>" for column, cell in enumerate(row)) + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _html(cell: str) -> str:
-    return cell if isinstance(cell, _Markup) else escape(cell)
-
-
-def _number(value: float, digits: int = 0) -> str:
-    return f"{value:,.{digits}f}".replace(",", " ")

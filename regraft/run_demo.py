@@ -29,6 +29,7 @@ from overlay.inventory import Inventory
 from regraft.collect_run import (
     StoredRun,
     compare_overlays,
+    cost_shadows,
     first_full_window_cost,
     plan_outcomes,
     read_stored_run,
@@ -71,6 +72,7 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
 
     Raises SettingsError before anything is started, StackError when something cannot run, KeyboardInterrupt on Ctrl-C.
     """
+    flags = demo_flags(flags, load_settings(flags, settings_file))
     _check_shift(load_settings(flags, settings_file))
     out = options.out_directory
     with ExitStack() as held:
@@ -101,7 +103,7 @@ def _run(
         with show_progress("Starting", len(START_STEPS), Console(stderr=True, quiet=options.quiet)) as advance:
             advance(START_STEPS[0], 0)
             stack = running.enter_context(LocalStack(run_directory, on_event=events.append))
-            settings = load_settings(_stack_flags(flags, settings_file, stack), settings_file)
+            settings = load_settings(_stack_flags(flags, stack), settings_file)
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
             create_topics(stack.bootstrap, namespace=settings.kafka.namespace)
@@ -124,14 +126,23 @@ def _check_shift(settings: Settings) -> None:
         )
 
 
-def _stack_flags(flags: Flags, settings_file: Path | None, stack: LocalStack) -> Flags:
-    """Return the flags with the addresses and the directory of this stack, which no file or variable may override."""
-    wanted = load_settings(flags, settings_file)
+def demo_flags(flags: Flags, wanted: Settings) -> Flags:
+    """Return the flags with what the demo sets where nobody else did: its shift, shadow planners and horizon."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     if wanted.emulator.workload.regime_change_s is None:
         workload = {**merged.get("emulator", {}).get("workload", {})}
         workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
         merged.setdefault("emulator", {})["workload"] = workload
+    looking_on = [name for name in wanted.demo.shadow_planners if name != wanted.controller.planner]
+    for name, value in (("shadow_planners", looking_on), ("horizon_lifetimes", wanted.demo.horizon_lifetimes)):
+        if f"controller.{name}" not in wanted.chosen:
+            merged.setdefault("controller", {})[name] = value
+    return merged
+
+
+def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:
+    """Return the flags with the addresses and the directory of this stack, which no file or variable may override."""
+    merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     merged.setdefault("run", {})["directory"] = str(stack.run_dir)
     merged.setdefault("kafka", {})["bootstrap"] = stack.bootstrap
     merged.setdefault("redis", {})["url"] = stack.redis_url
@@ -241,23 +252,29 @@ class _DemoRun:
             screen.tell(f"{event.service} {event.kind} (process {event.pid})", event.time_s - self._started_s)
 
     def _record(self, stored: StoredRun, traffic_end_ms: int) -> RunRecord:
-        windows = window_costs(stored, self._inventory)
+        observer = self._observer
+        shadow_costs = {end_ms: window.shadows_per_s for end_ms, window in observer.windows.items()}
+        windows = window_costs(stored, self._inventory, shadow_costs)
         return RunRecord(
             seed=self._settings.run.seed,
             inventory=self._inventory,
             started_ms=int(self._started_s * 1000),
             ended_ms=int(time.time() * 1000),
-            ledger=self._observer.ledger,
+            ledger=observer.ledger,
             windows=windows,
             windows_incomplete=sum(not window.complete for window in windows),
             plans=stored.plans,
             plan_outcomes=plan_outcomes(stored.events),
-            first_window_cost_per_s=first_full_window_cost(stored, self._inventory, self._observer.traffic_start_ms),
+            planner=self._settings.controller.planner,
+            shadows=cost_shadows(observer.shadows, stored, self._inventory, traffic_end_ms),
+            decision_times=observer.decision_times,
+            horizon=observer.horizon,
+            first_window_cost_per_s=first_full_window_cost(stored, self._inventory, observer.traffic_start_ms),
             comparison=compare_overlays(stored, self._inventory, traffic_end_ms),
-            regime_change_ms=self._observer.regime_change_ms,
-            refusals=self._observer.refusals,
-            latencies_ms=tuple(self._observer.latencies_ms.values()),
-            emulator_behind_ms_max=self._observer.behind_ms_max,
+            regime_change_ms=observer.regime_change_ms,
+            refusals=observer.refusals,
+            latencies_ms=tuple(observer.latencies_ms.values()),
+            emulator_behind_ms_max=observer.behind_ms_max,
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
             rss_total_bytes_max=self._supervisor.rss_total_bytes_max,

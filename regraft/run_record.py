@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from overlay.configuration import Configuration
+from overlay.configuration import Configuration, Link
 from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
 from schemas.plan import Plan
@@ -41,13 +41,17 @@ class DeliveryLedger:
 
 @dataclass(frozen=True, slots=True)
 class WindowCost:
-    """What one window's traffic cost on the overlay of its time, and would have cost on the bootstrap overlay."""
+    """What one window's traffic cost on the overlay of its time, and would have cost on others.
+
+    ``shadows_per_s`` is by shadow planner, on the tree that this planner alone would have made by then.
+    """
 
     end_ms: int
     epoch: int
     cost_per_s: float
     cost_bootstrap_per_s: float
     complete: bool
+    shadows_per_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,49 @@ class OverlayComparison:
         return 1 - self.after.total_per_s / initial_per_s if initial_per_s > 0 else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class DecisionTime:
+    """How long the decisions of one planner took, judge and choice included."""
+
+    count: int
+    mean_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True)
+class ShadowRun:
+    """What one shadow planner would have made of the run; plans, refusals and tree are the controller's own account.
+
+    ``final_cost_per_s`` is that of its last tree on the windows of the OverlayComparison, None without these.
+    ``starts`` counts the controllers that it ran in: each began again at the overlay then in force.
+    """
+
+    planner: str
+    plans: int = 0
+    plans_taken_back: int = 0
+    links_exchanged: int = 0
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    faults: int = 0
+    fault_text: str = ""
+    starts: int = 1
+    links: tuple[Link, ...] = ()
+    final_cost_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HorizonUse:
+    """How far the last decision looked back; ``lifetime_s`` is None when too few subscriptions had ended to tell."""
+
+    windows: int
+    lifetime_s: float | None
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """One run. Times are Unix milliseconds; ``regime_change_ms`` is None when the interests never shifted.
 
     ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
+    ``decision_times`` is by role and planner (``shadow:swap_links_ci``).
     """
 
     seed: int
@@ -91,6 +133,10 @@ class RunRecord:
     windows_incomplete: int = 0
     plans: tuple[Plan, ...] = ()
     plan_outcomes: Mapping[str, str] = field(default_factory=dict)
+    planner: str = ""
+    shadows: tuple[ShadowRun, ...] = ()
+    decision_times: Mapping[str, DecisionTime] = field(default_factory=dict)
+    horizon: HorizonUse | None = None
     first_window_cost_per_s: float | None = None
     comparison: OverlayComparison | None = None
     regime_change_ms: int | None = None

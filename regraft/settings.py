@@ -26,7 +26,14 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from regraft.settings_model import NONE_WORD, SettingsModel, collect_faults, settings_model, to_dataclass
+from regraft.settings_model import (
+    NONE_WORD,
+    SettingsModel,
+    chosen_names,
+    collect_faults,
+    settings_model,
+    to_dataclass,
+)
 from schemas.topics import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
@@ -108,6 +115,9 @@ class DemoSettings:
     may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a share of
     that time, the interests shift. ``drain_s_max``: how long the end may wait for the last windows and for a plan under
     way. ``kill_every_s``: with --chaos, the least pause between two kills; a window must close before the next, too.
+    ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
+    to show beside the acting one. ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than
+    there, as the demo's interests shift after four lifetimes and a half: looking back over all of them saves less.
     """
 
     brokers: int = 40
@@ -116,6 +126,8 @@ class DemoSettings:
     regime_change_share: float = 0.5
     drain_s_max: float = 60.0
     kill_every_s: float = 20.0
+    shadow_planners: tuple[str, ...] = ("swap_links_ci",)
+    horizon_lifetimes: float = 1.0
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""
@@ -139,7 +151,11 @@ class DemoSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything one run is told."""
+    """Everything one run is told.
+
+    ``given`` holds all values as they were read, ``chosen`` the names (``controller.planner``) that do not stand at
+    their default because nobody gave them.
+    """
 
     run: RunSettings
     kafka: KafkaSettings
@@ -150,6 +166,7 @@ class Settings:
     streaming: StreamingSettings
     controller: ControllerSettings
     given: Mapping[str, Any] = field(default_factory=dict)
+    chosen: frozenset[str] = field(default=frozenset(), compare=False)
 
     def to_environment(self) -> dict[str, str]:
         """Return all settings as environment variables, for a child process that must run with exactly these."""
@@ -314,6 +331,7 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
             status_file=run.directory / "controller.json",
         ),
         given={name: model.model_dump() for name, model in models.items()},
+        chosen=frozenset(name for model in models.values() for name in chosen_names(model)),
     )
 
 

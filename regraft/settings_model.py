@@ -134,6 +134,16 @@ def describe_field(shape: type[Any], name: str) -> str:
     return ". ".join(found).replace("``", "")
 
 
+def chosen_names(model: SettingsModel) -> Iterator[str]:
+    """Yield the full names of the settings that somebody gave, nested ones included."""
+    for name in sorted(model.model_fields_set):
+        value = getattr(model, name)
+        if isinstance(value, SettingsModel):
+            yield from chosen_names(value)
+        else:
+            yield f"{type(model).setting_path}.{name}"
+
+
 def to_dataclass(model: SettingsModel, shape: type[Value], **composed: Any) -> Value:
     """Return the dataclass with the model's values and those of the composition."""
     hints = get_type_hints(shape)

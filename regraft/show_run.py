@@ -19,7 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from regraft.run_record import DeliveryLedger, ServiceUse, WindowCost
+from regraft.run_record import DeliveryLedger, HorizonUse, ServiceUse, WindowCost
 
 LINE_INTERVAL_S = 10.0
 CHART_HEIGHT = 8
@@ -33,7 +33,8 @@ EVENTS_SHOWN = 5
 class Frame:
     """All that one picture of the run shows; ``plans`` are (plan, epoch, phase, reason), newest last.
 
-    ``running_s`` is how long the run is to last, None when it has no planned end.
+    ``running_s`` is how long the run is to last, None when it has no planned end. ``shadow_plans`` says how many plans
+    each shadow planner would have made.
     """
 
     stage: str
@@ -46,6 +47,8 @@ class Frame:
     plans_completed: int = 0
     plans_aborted: int = 0
     refusals: Mapping[str, int] | None = None
+    shadow_plans: Mapping[str, int] = field(default_factory=dict)
+    horizon: HorizonUse | None = None
     ledger: DeliveryLedger = field(default_factory=DeliveryLedger)
     services: tuple[ServiceUse, ...] = ()
     note: str = ""
@@ -53,12 +56,27 @@ class Frame:
     @property
     def cost_text(self) -> str:
         """The newest complete window's cost beside that of the bootstrap overlay."""
-        complete = [window for window in self.windows if window.complete]
-        if not complete:
+        newest = self._newest_complete
+        if newest is None:
             return "no window yet"
-        newest = complete[-1]
-        share = 1 - newest.cost_per_s / newest.cost_bootstrap_per_s if newest.cost_bootstrap_per_s else 0.0
-        return f"cost {newest.cost_per_s:.0f}/s, bootstrap {newest.cost_bootstrap_per_s:.0f}/s, saved {share:.0%}"
+        saved = _saved_text(newest.cost_per_s, newest)
+        return f"cost {newest.cost_per_s:.0f}/s, bootstrap {newest.cost_bootstrap_per_s:.0f}/s, {saved}"
+
+    @property
+    def shadow_text(self) -> str:
+        """What the newest complete window would have cost on the trees of shadow planners; empty without any."""
+        newest = self._newest_complete
+        if newest is None:
+            return ""
+        return "; ".join(
+            f"{planner} would cost {cost_per_s:.0f}/s, {_saved_text(cost_per_s, newest)}, "
+            f"{self.shadow_plans.get(planner, 0)} plans"
+            for planner, cost_per_s in newest.shadows_per_s.items()
+        )
+
+    @property
+    def _newest_complete(self) -> WindowCost | None:
+        return next((window for window in reversed(self.windows) if window.complete), None)
 
 
 class RunScreen:
@@ -121,6 +139,7 @@ def frame_line(frame: Frame) -> str:
         f"epoch {frame.epoch}",
         f"plans {frame.plans_completed} completed, {frame.plans_aborted} aborted",
         frame.cost_text,
+        *([frame.shadow_text] if frame.shadow_text else []),
         f"lost {ledger.lost}, repeated {ledger.repeated}, out of order {ledger.out_of_order}",
     ]
     return "; ".join([*parts, frame.note] if frame.note else parts)
@@ -138,6 +157,7 @@ def draw_frame(frame: Frame, events: Sequence[str], console: Console) -> Rendera
     parts: list[RenderableType] = [
         _head(frame),
         Panel(Text("\n".join(chart)), title="overlay cost per second of each window", title_align="left"),
+        *([Text(frame.shadow_text)] if frame.shadow_text else []),
         lower,
         Text("\n".join(events), style="dim"),
     ]
@@ -159,6 +179,11 @@ def text_chart(windows: Sequence[WindowCost], width: int, height: int, *, plain:
             rows[row][column] = mark * columns_each
     lines = [f"{top * (height - row) / height:10.0f} " + "".join(cells) for row, cells in enumerate(rows)]
     return [*lines, f"{'':10} {present_mark} overlay of its time   {bootstrap_mark} bootstrap overlay, same traffic"]
+
+
+def _saved_text(cost_per_s: float, window: WindowCost) -> str:
+    share = 1 - cost_per_s / window.cost_bootstrap_per_s if window.cost_bootstrap_per_s else 0.0
+    return f"saved {share:.0%}"
 
 
 def _head(frame: Frame) -> RenderableType:
@@ -200,6 +225,10 @@ def _count_table(frame: Frame) -> Table:
     table.add_row("published / delivered", f"{ledger.published:,} / {ledger.delivered:,}")
     verdict = f"{ledger.lost} / {ledger.repeated} / {ledger.out_of_order}"
     table.add_row("lost / repeated / out of order", Text(verdict, style="green" if ledger.is_clean else "bold red"))
+    if frame.horizon is not None:
+        lifetime_s = frame.horizon.lifetime_s
+        lives = "too few ends to tell" if lifetime_s is None else f"{lifetime_s:.1f} s"
+        table.add_row("a decision looks back (a subscription lives)", f"{frame.horizon.windows} windows ({lives})")
     for name, count in sorted((frame.refusals or {}).items(), key=lambda item: (-item[1], item[0]))[:4]:
         table.add_row(f"refused: {name.replace('_', ' ')}", str(count))
     return table

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from regraft.run_record import RunRecord
+from regraft.run_record import OverlayComparison, RunRecord, ShadowRun
 from schemas.plan import Plan, PlanPhase
 
 FAULTS = {
@@ -42,6 +42,10 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
         "cost_reduction_share": _rounded(comparison.cost_reduction_share if comparison else None, 4),
+        "planner": record.planner,
+        "shadows": {shadow.planner: _shadow_figures(shadow, comparison) for shadow in record.shadows},
+        "horizon_windows": record.horizon.windows if record.horizon else None,
+        "subscription_lifetime_s": _rounded(record.horizon.lifetime_s if record.horizon else None),
         "cost_compared_windows": comparison.window_count if comparison else 0,
         "cost_first_window": _rounded(record.first_window_cost_per_s),
         "window_close_to_command_ms_p50": _rounded(percentile(record.latencies_ms, 50)),
@@ -77,6 +81,24 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     if not values:
         return None
     return sorted(values)[max(math.ceil(len(values) * percent / 100) - 1, 0)]
+
+
+def saved_share(cost_per_s: float | None, comparison: OverlayComparison | None) -> float | None:
+    """Return the share of the bootstrap overlay's cost that an overlay saves, both on the compared windows."""
+    if cost_per_s is None or comparison is None or comparison.before.total_per_s <= 0:
+        return None
+    return 1 - cost_per_s / comparison.before.total_per_s
+
+
+def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> dict[str, Any]:
+    return {
+        "cost_final": _rounded(shadow.final_cost_per_s),
+        "cost_reduction_share": _rounded(saved_share(shadow.final_cost_per_s, comparison), 4),
+        "plans": shadow.plans,
+        "plans_taken_back": shadow.plans_taken_back,
+        "links_exchanged": shadow.links_exchanged,
+        "faults": shadow.faults,
+    }
 
 
 def _started_after(plans: Sequence[Plan], time_ms: int | None) -> int:

@@ -104,7 +104,7 @@ def settings_of(inventory_degree_max: int = 4, **changes: object) -> ControllerS
         "bootstrap": "nowhere:9092",
         "inventory_path": Path("unused.json"),
         "degree_max": inventory_degree_max,
-        "horizon_windows": 3,
+        "horizon_windows_max": 3,
         "decision": decision,
         "transition": TransitionLimits(prepare_ms=3000, resend_ms=500),
     }

@@ -1,6 +1,7 @@
 """Settings are checked alone and against each other, and all faults are told at once."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,11 @@ def test_all_faults_are_told_at_once() -> None:
         bootstrap="",
         inventory_path=Path("inventory.json"),
         planner="swap_links",
-        horizon_windows=1,
+        shadow_planners=("swap_link", "swap_link"),
+        horizon_lifetimes=0.0,
+        subscription_lifetime_s=-1.0,
+        horizon_windows_min=1,
+        horizon_windows_max=0,
         horizon_hops=1,
         degree_max=1,
         proposals_max=0,
@@ -38,8 +43,13 @@ def test_all_faults_are_told_at_once() -> None:
     faults = "\n".join(bad.faults())
     for named in (
         "bootstrap is empty",
-        "'swap_links' is unknown, known are swap_links_ci",
-        "horizon_windows is 1: at least 2",
+        "planner 'swap_links' is unknown, known are swap_links_ci",
+        "shadow planner 'swap_link' is unknown, known are swap_links_ci",
+        "shadow_planners are swap_link, swap_link: name each once",
+        "horizon_lifetimes is 0.0: above 0",
+        "subscription_lifetime_s is -1.0: above 0, or none",
+        "horizon_windows_min is 1: at least 2",
+        "horizon_windows_max is 0: at least 1",
         "horizon_hops is 1",
         "degree_max is 1",
         "proposals_max is 0",
@@ -51,7 +61,7 @@ def test_all_faults_are_told_at_once() -> None:
         "resend_ms is 1000, prepare_ms 1000",
     ):
         assert named in faults
-    assert len(bad.faults()) == 12
+    assert len(bad.faults()) == 17
 
 
 def test_tick_must_be_shorter_than_the_repetition() -> None:
@@ -65,6 +75,14 @@ def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
     assert GOOD.planner_settings(8) == PlannerSettings(4, 8, 16)
     capped = ControllerSettings(bootstrap="x:1", inventory_path=Path("i"), degree_max=5)
     assert capped.planner_settings(8).degree_max == 5
+
+
+def test_the_planner_is_told_what_brokers_know_of_interest() -> None:
+    """Caches, filters and the reading of paths go to the planner as they are, and its faults come back."""
+    told = {"cache_ids_max": 8192, "bloom_bits": 100_000, "bloom_hashes": 7, "path_interest": "conjunction"}
+    settings = replace(GOOD, **told)  # type: ignore[arg-type]
+    assert settings.planner_settings(8) == replace(GOOD.planner_settings(8), **told)  # type: ignore[arg-type]
+    assert replace(GOOD, bloom_bits=0).faults() == ["bloom_bits is 0: at least 1, or none for exact masks"]
 
 
 def test_controller_does_not_start_on_faults(tmp_path: Path) -> None:

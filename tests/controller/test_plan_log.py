@@ -20,7 +20,7 @@ def plan_at(epoch: int, phase: PlanPhase, undoes: str = "", sent: int = 10, sinc
         epoch_from=epoch - 1,
         epoch_to=epoch,
         window_end_ms=0,
-        proposals=(Proposal("swap_links_ci", ("b00", "b01"), ("b00", "b03"), 2.0, 1.0, 0.0, ""),),
+        proposals=(Proposal("swap_links_ci", (("b00", "b01"),), (("b00", "b03"),), 2.0, 1.0, 0.0, ""),),
         links_removed=(("b00", "b01"),),
         links_added=(("b00", "b03"),),
         links_target=OTHER.links,

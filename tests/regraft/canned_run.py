@@ -8,7 +8,16 @@ from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
-from regraft.run_record import DeliveryLedger, OverlayComparison, RunRecord, ServiceUse, WindowCost
+from regraft.run_record import (
+    DecisionTime,
+    DeliveryLedger,
+    HorizonUse,
+    OverlayComparison,
+    RunRecord,
+    ServiceUse,
+    ShadowRun,
+    WindowCost,
+)
 from schemas.plan import PhaseChange, Plan, PlanPhase, Proposal
 
 START_MS = 1_700_000_000_000
@@ -26,7 +35,9 @@ def small_inventory() -> Inventory:
 
 def small_plan(phase: PlanPhase = PlanPhase.COMPLETED, time_ms: int = START_MS + 40_000) -> Plan:
     """Return one swap of b00-b03 for b00-b01."""
-    proposal = Proposal("swap_links_ci", ("b00", "b03"), ("b00", "b01"), 90.0, 40.0, 1.0, "near & of like interest")
+    links_removed, links_added = (("b00", "b03"),), (("b00", "b01"),)
+    reason = "near & of like interest"
+    proposal = Proposal("swap_links_cost", links_removed, links_added, 90.0, 40.0, 1.0, reason)
     final = phase if phase is not PlanPhase.ABORTED else PlanPhase.ABORTING
     history = [PhaseChange(PlanPhase.PREPARING, time_ms, "chosen")]
     history += [PhaseChange(final, time_ms + 900, "b02 refused to prepare: <no room>")] if phase is not final else [
@@ -39,8 +50,8 @@ def small_plan(phase: PlanPhase = PlanPhase.COMPLETED, time_ms: int = START_MS +
         epoch_to=1,
         window_end_ms=time_ms - 300,
         proposals=(proposal,),
-        links_removed=(("b00", "b03"),),
-        links_added=(("b00", "b01"),),
+        links_removed=links_removed,
+        links_added=links_added,
         links_target=GOOD_LINKS,
         cost_before_per_s=90.0,
         cost_predicted_per_s=40.0,
@@ -56,6 +67,18 @@ def small_sets() -> DeliverySets:
     return DeliverySets.of(BROKERS, masks, 5.0)
 
 
+def small_shadow(final_cost_per_s: float | None = 60.0) -> ShadowRun:
+    """Return what a shadow planner would have made of it."""
+    return ShadowRun(
+        "swap_links_ci",
+        plans=2,
+        links_exchanged=3,
+        refusals={"gain_within_noise": 4},
+        links=(("b00", "b01"), ("b00", "b03"), ("b01", "b02")),
+        final_cost_per_s=final_cost_per_s,
+    )
+
+
 def small_run() -> RunRecord:
     """Return the record of a run that went well."""
     inventory, sets = small_inventory(), small_sets()
@@ -67,12 +90,19 @@ def small_run() -> RunRecord:
         ended_ms=START_MS + 75_000,
         ledger=DeliveryLedger(published=16, expected=34, delivered=34, final=True),
         windows=tuple(
-            WindowCost(START_MS + 5_000 * turn, int(turn > 8), 90.0 if turn <= 8 else 40.0, 90.0, turn != 3)
-            for turn in range(1, 15)
+            WindowCost(START_MS + 5_000 * turn, int(turn > 8), 90.0 if turn <= 8 else 40.0, 90.0, turn != 3, shadows)
+            for turn, shadows in ((turn, {"swap_links_ci": 60.0} if turn > 1 else {}) for turn in range(1, 15))
         ),
         windows_incomplete=1,
         plans=(small_plan(),),
         plan_outcomes={"plan-1": "plan-1 saves 48 per second, 50 were predicted"},
+        planner="swap_links_cost",
+        shadows=(small_shadow(),),
+        decision_times={
+            "acting:swap_links_cost": DecisionTime(13, 4.0, 9.0),
+            "shadow:swap_links_ci": DecisionTime(13, 30.0, 55.0),
+        },
+        horizon=HorizonUse(6, 20.25),
         comparison=OverlayComparison(
             final, overlay_cost(inventory.bootstrap, inventory, sets), overlay_cost(final, inventory, sets), 5
         ),

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import regraft.run_demo
 from infra.stack_error import StackError
 from regraft.cli import app
-from regraft.settings import SettingsError
+from regraft.settings import SettingsError, load_settings
 from regraft.summary import summarise
 from tests.regraft.canned_run import empty_run, small_run
 
@@ -123,3 +123,29 @@ def test_two_demos_in_one_directory_do_not_meet(tmp_path: Path) -> None:
         answer = RUNNER.invoke(app, ["demo", "--out", str(tmp_path)])
     assert isinstance(answer.exception, StackError)
     assert "--out" in str(answer.exception)
+
+
+@pytest.mark.parametrize("command", ["demo", "run", "control"])
+def test_an_unknown_planner_is_answered_with_the_known_ones(command: str, tmp_path: Path) -> None:
+    """Acting or shadow, a wrong name ends before anything is started, and says which there are."""
+    where = ["--out", str(tmp_path / "out")] if command == "demo" else []
+    answer = RUNNER.invoke(app, [command, "--planner", "best", "--shadow", "worst", *where])
+    assert isinstance(answer.exception, SettingsError)
+    told = "\n".join(answer.exception.faults)
+    assert "planner 'best' is unknown, known are" in told
+    assert "shadow planner 'worst' is unknown, known are" in told
+    assert told.count("swap_links_lmst") == 2
+
+
+def test_the_demo_shows_the_papers_planner_beside_the_acting_one_unless_told_otherwise() -> None:
+    """What somebody chose stays; a planner is not shown beside itself."""
+    assert _controller_of({})["shadow_planners"] == ["swap_links_ci"]
+    assert _controller_of({"controller": {"planner": "swap_links_ci"}})["shadow_planners"] == []
+    chosen = {"controller": {"shadow_planners": ["swap_links_lmit"], "horizon_lifetimes": 7.0}}
+    assert _controller_of(chosen) == chosen["controller"]
+    assert _controller_of({"demo": {"horizon_lifetimes": 0.5}})["horizon_lifetimes"] == 0.5
+
+
+def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:
+    merged = regraft.run_demo.demo_flags(flags, load_settings(flags))
+    return dict(merged["controller"])

@@ -6,13 +6,15 @@ from regraft.collect_run import (
     assemble_windows,
     compare_overlays,
     configurations_of,
+    cost_shadows,
     plan_outcomes,
     window_costs,
 )
+from regraft.run_record import ShadowRun
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import PlanPhase
 from schemas.state import BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
-from tests.regraft.canned_run import BROKERS, START_MS, small_inventory, small_plan
+from tests.regraft.canned_run import BROKERS, GOOD_LINKS, START_MS, small_inventory, small_plan
 
 WINDOW_MS = 5_000
 
@@ -88,3 +90,20 @@ def test_the_last_word_on_a_plan_is_what_was_observed() -> None:
         for time_ms, kind in enumerate((EventKind.PLAN_STARTED, EventKind.PLAN_COMPLETED, EventKind.PLAN_PHASE))
     ]
     assert plan_outcomes(events) == {"plan-1": "plan_completed"}
+
+
+def test_the_tree_of_a_shadow_planner_is_costed_on_the_stored_windows() -> None:
+    """Its last tree comes from the controller, what the traffic costs on it from Kafka alone."""
+    shadow = ShadowRun("swap_links_ci", links=GOOD_LINKS)
+    stored = _stored(_window(0), _window(1))
+    (costed,) = cost_shadows([shadow], stored, small_inventory(), START_MS + 10_000)
+    assert costed.final_cost_per_s == pytest.approx(4 * (10 + 1.0) / 5)
+    assert cost_shadows([shadow], stored, small_inventory(), START_MS) == (shadow,)
+
+
+def test_windows_carry_what_the_controller_knew_of_shadows() -> None:
+    """A window that no shadow saw has no cost for it."""
+    costs = window_costs(
+        _stored(_window(0), _window(1)), small_inventory(), {START_MS + 10_000: {"swap_links_ci": 7.0}}
+    )
+    assert [dict(cost.shadows_per_s) for cost in costs] == [{}, {"swap_links_ci": 7.0}]

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 from regraft.observe_run import RunObserver
+from regraft.run_record import HorizonUse
 from schemas.plan import PlanPhase
 from tests.regraft.canned_run import START_MS, small_plan
 
@@ -62,3 +63,40 @@ def test_a_broken_status_file_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "controller.json").write_text("")
     observer.refresh()
     assert observer.frame("running", 1.0, None, ()).plans == (("plan-1", 1, "completed", "near"),)
+
+
+def _with_shadow(document: dict[str, object], started_ms: int, plans: int, seen_from: int) -> dict[str, object]:
+    shadow = {
+        "plans": plans,
+        "plans_taken_back": 0,
+        "links_exchanged": 2 * plans,
+        "links": [["b00", "b01"]],
+        "refusals": {"cool_down": plans},
+        "faults": 0,
+        "fault_text": "",
+    }
+    for turn, point in enumerate(document["cost"]):  # type: ignore[arg-type,var-annotated]
+        point["cost_shadows_per_s"] = {"swap_links_ci": 50.0} if turn >= seen_from else {}
+    times = {"shadow:swap_links_ci": {"count": 3, "last_ms": 1.0, "mean_ms": 2.0, "max_ms": 3.0}}
+    horizon = {"windows": 4, "windows_wanted": 6, "lifetime_s": None, "is_measured": True}
+    return document | {
+        "started_ms": started_ms,
+        "shadows": {"swap_links_ci": shadow},
+        "decision_ms": times,
+        "horizon": horizon,
+    }
+
+
+def test_a_restarted_controller_does_not_lose_what_shadows_did_before(tmp_path: Path) -> None:
+    """Plans add up over controllers, and windows keep the cost that only the earlier one knew."""
+    observer = RunObserver(tmp_path)
+    assert observer.shadows == ()
+    for started_ms, plans, seen_from in ((1, 3, 0), (1, 4, 0), (2, 1, 2)):
+        _write(tmp_path, "controller", _with_shadow(_controller({}, 3), started_ms, plans, seen_from))
+        observer.refresh()
+    (shadow,) = observer.shadows
+    assert (shadow.plans, shadow.links_exchanged, shadow.refusals, shadow.starts) == (5, 10, {"cool_down": 5}, 2)
+    assert [dict(window.shadows_per_s) for window in observer.windows.values()] == [{"swap_links_ci": 50.0}] * 3
+    frame = observer.frame("running", 1.0, None, ())
+    assert (frame.shadow_plans, frame.horizon) == ({"swap_links_ci": 5}, HorizonUse(4, None))
+    assert observer.decision_times["shadow:swap_links_ci"].max_ms == 3.0

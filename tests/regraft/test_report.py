@@ -1,3 +1,4 @@
+import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -7,7 +8,7 @@ import numpy as np
 from regraft.draw_figures import draw_cost_curve, place_brokers
 from regraft.report import build_report
 from schemas.plan import PlanPhase
-from tests.regraft.canned_run import empty_run, small_inventory, small_plan, small_run
+from tests.regraft.canned_run import empty_run, small_inventory, small_plan, small_run, small_shadow
 
 
 class _Page(HTMLParser):
@@ -80,3 +81,23 @@ def test_brokers_are_drawn_where_their_distances_put_them() -> None:
     apart = np.linalg.norm(positions[:, None] - positions[None], axis=2)
     assert apart.argmax() in (3, 12)
     assert apart[0, 1] < apart[0, 2] < apart[0, 3]
+
+
+def test_report_shows_every_planner_on_the_same_traffic() -> None:
+    """The acting planner stands beside its shadow and the overlay of the start, in curve and table."""
+    text = build_report(small_run())
+    assert "shadow: swap_links_ci" in text
+    (row,) = re.findall(r"<tr><td>swap_links_ci</td>.*?</tr>", text)
+    # Bootstrap 164.8 on the compared windows; 60 in each of the 12 complete windows that the shadow was there for.
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:6] == ["shadow", "60.0", "63.6%", "60.0", "2"]
+    (row,) = re.findall(r"<tr><td>swap_links_cost</td>.*?</tr>", text)
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:6] == ["acting", "43.4", "73.7%", "65.0", "1"]
+
+
+def test_report_says_when_a_shadow_failed_or_began_again() -> None:
+    """Figures of a shadow that is not what it seems are told as such, and its fault as text."""
+    shadow = replace(small_shadow(None), faults=3, fault_text="KeyError: <b00>", starts=2)
+    text = build_report(replace(small_run(), shadows=(shadow,)))
+    assert "swap_links_ci failed 3 times: KeyError: &lt;b00&gt;." in text
+    assert "The controller was started 2 times" in text
+    assert "No planner looked on" in build_report(empty_run())

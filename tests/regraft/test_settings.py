@@ -205,3 +205,13 @@ def test_values_are_written_as_toml() -> None:
     for value in (True, 3, 2.5, 'a "quoted" path', ("a", "b")):
         read = tomllib.loads(f"x = {toml_text(value)}")["x"]
         assert read == (list(value) if isinstance(value, tuple) else value)
+
+
+def test_it_is_known_which_settings_somebody_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting given by flag, variable or file is chosen, even at its default value; others are not."""
+    file = tmp_path / "own.toml"
+    file.write_text("[controller.decision]\nnoise_factor = 2.0\n")
+    monkeypatch.setenv("REGRAFT_CONTROLLER__SHADOW_PLANNERS", '["swap_links_lmst"]')
+    settings = load_settings({"run": {"seed": 1}}, file)
+    assert settings.chosen == {"controller.decision.noise_factor", "controller.shadow_planners", "run.seed"}
+    assert settings.controller.shadow_planners == ("swap_links_lmst",)

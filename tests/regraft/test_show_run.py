@@ -1,8 +1,9 @@
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
-from regraft.run_record import ServiceUse
+from regraft.run_record import HorizonUse, ServiceUse
 from regraft.show_run import Frame, RunScreen, draw_frame, frame_line, text_chart
 from tests.regraft.canned_run import small_run
 
@@ -77,3 +78,16 @@ def test_the_chart_shows_the_newest_windows_that_fit() -> None:
 def test_a_line_before_the_first_window_claims_no_cost() -> None:
     """Nothing is shown that was not measured."""
     assert "no window yet" in frame_line(Frame("starting", 0.0, 10.0))
+
+
+def test_one_line_says_what_a_shadow_planner_would_have_made_of_the_newest_window() -> None:
+    """Nothing is said before the shadow has seen a window."""
+    frame = replace(_frame(), shadow_plans={"swap_links_ci": 2}, horizon=HorizonUse(6, 20.25))
+    assert frame.shadow_text == "swap_links_ci would cost 60/s, saved 33%, 2 plans"
+    assert frame.shadow_text in frame_line(frame)
+    console = Console(file=io.StringIO(), width=160)
+    console.print(draw_frame(frame, [], console))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert frame.shadow_text in text
+    assert "6 windows (20.2 s)" in text
+    assert replace(frame, windows=frame.windows[:1]).shadow_text == ""

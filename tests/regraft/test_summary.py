@@ -6,7 +6,7 @@ from regraft.run_record import DeliveryLedger
 from regraft.seeds_table import main, seeds_table
 from regraft.summary import failures, percentile, summarise
 from schemas.plan import PlanPhase
-from tests.regraft.canned_run import START_MS, empty_run, small_plan, small_run
+from tests.regraft.canned_run import START_MS, empty_run, small_plan, small_run, small_shadow
 
 KEYS = (
     "notifications_published deliveries_expected deliveries lost repeated out_of_order windows_closed "
@@ -92,3 +92,21 @@ def test_seeds_table_refuses_a_file_that_is_no_summary(tmp_path, capsys) -> None
     """A wrong file ends with code 2 and its name."""
     assert main([str(tmp_path / "absent.json")]) == 2
     assert "absent.json" in capsys.readouterr().err
+
+
+def test_summary_has_what_each_shadow_planner_would_have_saved() -> None:
+    """Shadow and acting planner are compared with the same overlay on the same windows."""
+    summary = summarise(small_run())
+    figures = summary["shadows"]["swap_links_ci"]
+    assert (figures["cost_final"], figures["plans"], figures["faults"]) == (60.0, 2, 0)
+    assert figures["cost_reduction_share"] == pytest.approx(1 - 60 / 164.8, abs=1e-4)
+    assert (summary["planner"], summary["horizon_windows"], summary["subscription_lifetime_s"]) == (
+        "swap_links_cost", 6, 20.25,
+    )  # fmt: skip
+
+
+def test_a_shadow_without_compared_windows_claims_nothing() -> None:
+    """No windows, no cost: None and not 0."""
+    record = replace(empty_run(), shadows=(small_shadow(None),))
+    assert summarise(record)["shadows"]["swap_links_ci"]["cost_reduction_share"] is None
+    assert summarise(record)["subscription_lifetime_s"] is None

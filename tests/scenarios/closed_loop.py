@@ -33,12 +33,14 @@ class ClosedLoop:
         seed: int,
         settings: ControllerSettings | None = None,
         command_delay_ms: Callable[[Command], float] = lambda _: 5.0,
+        window_ms: int = WINDOW_MS,
+        flush_ms: float = 250.0,
     ) -> None:
         self.inventory = inventory
         self.virtual = VirtualOverlay(
-            inventory, workload, VirtualSettings(seed=seed, command_delay_ms=command_delay_ms)
+            inventory, workload, VirtualSettings(seed=seed, flush_ms=flush_ms, command_delay_ms=command_delay_ms)
         )
-        self.aggregator = ReferenceAggregator(WINDOW_MS, GRACE_MS)
+        self.aggregator = ReferenceAggregator(window_ms, GRACE_MS)
         self.ports = MemoryPorts()
         self.settings = replace(
             settings or ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual")), seed=seed
@@ -70,6 +72,8 @@ class ClosedLoop:
         results = self.virtual.results.results
         while results:
             self.ports.results.records.append(results.popleft())
+        if self.virtual.workload is not None:
+            self.ports.subscriptions.subscription_count = self.virtual.workload.subscription_count
         while self.loop.step(int(self.virtual.now_ms)):
             pass
         while self.ports.commands.sent:

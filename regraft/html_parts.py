@@ -1,0 +1,44 @@
+"""Numbers and tables as HTML, for the sections of the report.
+
+In: values. Out: HTML text, escaped unless it is Markup already. What a table says does not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1, numbers: int = 0) -> str:
+    """Return a table: the first ``text`` columns are text and the rest numbers, or the first ``numbers`` numbers."""
+
+    def css(column: int) -> str:
+        is_number = column < numbers if numbers else column >= text
+        return ' class="number"' if is_number else ""
+
+    head = "".join(f'<th scope="col"{css(column)}>{escape(name)}</th>' for column, name in enumerate(heads))
+    body = "".join(
+        "<tr>" + "".join(f"<td{css(column)}>{_html(cell)}</td>" for column, cell in enumerate(row)) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def known_text(cost_per_s: float | None) -> str:
+    """Return a cost with one digit, nothing where it is not known."""
+    return "" if cost_per_s is None else number_text(cost_per_s, 1)
+
+
+def number_text(value: float, digits: int = 0) -> str:
+    """Return a number with a space between thousands."""
+    return f"{value:,.{digits}f}".replace(",", " ")
+
+
+def _html(cell: str) -> str:
+    return cell if isinstance(cell, Markup) else escape(cell)

@@ -1,0 +1,100 @@
+"""A settled overlay under stationary traffic with churn is left alone: gains that only noise promises are refused."""
+
+import dataclasses
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from controller.assemble_state import AssemblyLimits
+from controller.closed_window import ClosedWindow
+from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.decide_plan import decide_plan
+from controller.judge_proposals import Situation
+from controller.planner_interface import OverlayState
+from controller.planner_table import PLANNERS
+from overlay.configuration import Configuration
+from overlay.cost import overlay_cost
+from overlay.inventory import Inventory
+from producers.emulator_settings import WorkloadSettings
+from producers.place_overlay import place_overlay
+from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.collect_run import assemble_windows, configurations_of
+from schemas.plan import Verdict
+from streaming.reference_aggregator import ReferenceAggregator
+from tests.scenarios.closed_loop import GRACE_MS, ClosedLoop
+
+QUIET_MS = 30 * 60_000
+WINDOW_MS = 15_000
+FLUSH_MS = 1_000.0
+DEGREE_MAX = 8
+# Each subscription lives two windows: every window brings much that the one before did not have.
+WORKLOAD = WorkloadSettings(
+    publisher_count=15, notifications_per_s=0.3, interested_broker_count=5, lifetime_s_mean=30.0
+)
+
+
+def settings_of(planner: str, **changes: object) -> ControllerSettings:
+    values = {"bootstrap": "virtual", "inventory_path": Path("virtual"), "planner": planner}
+    return ControllerSettings(**(values | changes))  # type: ignore[arg-type]
+
+
+def traffic_of(inventory: Inventory, seed: int) -> list[ClosedWindow]:
+    """Return all windows of the half hour; what is delivered is the same on any tree."""
+    virtual = VirtualOverlay(inventory, WORKLOAD, VirtualSettings(seed=seed, flush_ms=FLUSH_MS))
+    aggregator = ReferenceAggregator(WINDOW_MS, GRACE_MS)
+    virtual.run_for(QUIET_MS)
+    for batch in virtual.telemetry.batches:
+        aggregator.take(msgspec.to_builtins(batch))
+    records = [record for window in aggregator.advance() for record in (*window.rows, window.marker)]
+    return [window for window in assemble_windows(records, inventory, AssemblyLimits()) if window.is_complete]
+
+
+def settled(inventory: Inventory, windows: list[ClosedWindow], planner: str) -> Inventory:
+    """Return the overlay with the tree at which the planner finds nothing to gain that knows the whole half hour."""
+    greedy = settings_of(
+        planner, decision=DecisionSettings(changes_per_plan_max=100, noise_factor=0.0, gain_share_min=0.0)
+    )
+    tree = inventory.bootstrap
+    while True:
+        # The judge wants a window of the present epoch.
+        newest = dataclasses.replace(windows[-1], epoch_min=tree.epoch, epoch_max=tree.epoch)
+        state = OverlayState(tree, inventory, (*windows[:-1], newest))
+        situation = Situation(state, newest.end_ms, DEGREE_MAX, price_per_s=0.0)
+        plan = decide_plan(situation, PLANNERS[planner], tree.epoch + 1, greedy).plan
+        if plan is None:
+            bootstrap = Configuration.of(0, inventory.brokers, tree.links)
+            return dataclasses.replace(inventory, bootstrap=bootstrap)
+        tree = tree.replaced(plan.epoch_to, plan.links_removed, plan.links_added)
+
+
+def gains_per_s(loop: ClosedLoop, windows: list[ClosedWindow]) -> list[float]:
+    """Return what each plan saves on all windows of the half hour on average."""
+    trees = configurations_of(loop.plans, loop.inventory)
+
+    def cost_per_s(epoch: int) -> float:
+        costs = [overlay_cost(trees[epoch], loop.inventory, window.sets).total_per_s for window in windows]
+        return sum(costs) / len(costs)
+
+    return [cost_per_s(plan.epoch_from) - cost_per_s(plan.epoch_to) for plan in loop.plans]
+
+
+@pytest.mark.parametrize(("planner", "seed", "plans_max"), [("swap_links_cost", 3, 0), ("swap_links_ci", 4, 2)])
+def test_a_settled_overlay_is_left_alone(planner: str, seed: int, plans_max: int) -> None:
+    """In half an hour the default planner makes no plan; another makes few, and what these do saves in truth.
+
+    On few windows Cost and Interest proposes swaps that it does not propose on all of them, some of which save.
+    """
+    place = place_overlay(16, DEGREE_MAX, random.Random(seed))
+    windows = traffic_of(place, seed)
+    loop = ClosedLoop(
+        settled(place, windows, planner), WORKLOAD, seed, settings_of(planner), window_ms=WINDOW_MS, flush_ms=FLUSH_MS
+    )
+    loop.run_for(QUIET_MS)
+    shown = loop.ports.view.document
+    gains = gains_per_s(loop, windows)
+    assert len(loop.plans) <= plans_max, (gains, [plan.proposals for plan in loop.plans])
+    assert sum(gains) >= 0, (gains, [plan.proposals for plan in loop.plans])
+    assert shown["windows_closed"] - shown["windows_incomplete"] >= QUIET_MS // WINDOW_MS - 2
+    assert shown["refusals"][Verdict.GAIN_WITHIN_NOISE] >= 10
