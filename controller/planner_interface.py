@@ -113,7 +113,7 @@ class PlannerSettings:
     three brokers have in common is the paper's "estimate" by the mean over the neighbourhood, or counted from the
     "conjunction" of what two of them told the third, which the paper leaves to future work.
     ``search_words_max`` bounds the search of swap_links_cost in 64-bit words of delivery sets that it looks at,
-    default 4e9, some seconds; ``escape_words_max`` likewise once no single swap helps, default 3e6, some 20 ms.
+    default 4e9, some seconds; ``escape_words_max`` likewise once no single swap helps, default 3e6, some 30 ms.
     """
 
     horizon_hops: int = 4

@@ -62,6 +62,7 @@ class ShadowPlanner:
         self._closed_on: ClosedWindow | None = None  # The window that ended the verification.
         self._planned_ms: int | None = None
         self._windows_since_plan = 0
+        self._lifetime_s: float | None = None
         self._muted_until_ms: dict[str, int] = {}
 
     def add_window(self, window: ClosedWindow, now_ms: int) -> float:
@@ -77,6 +78,7 @@ class ShadowPlanner:
 
         ``price_of`` says what a transition from a tree would cost, per second.
         """
+        self._lifetime_s = acting.subscription_lifetime_s
         try:
             situation = self._situation(acting, price_of)
             decision = decide_plan(situation, self._planner, self.tree.epoch + 1, self._settings)
@@ -130,7 +132,7 @@ class ShadowPlanner:
             return
         plan, before = self.plans[-1], self._before
         self._before, self._closed_on = None, window
-        found = verify_gain(plan, before, self.tree, self._verify_on, self._inventory)
+        found = verify_gain(plan, before, self.tree, self._verify_on, self._inventory, self._lifetime_s)
         self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=found.cost_observed_per_s)
         if found.made_worse(self._settings.decision):
             self.plans_taken_back += 1

@@ -15,6 +15,7 @@ import msgspec
 
 from controller.closed_window import ClosedWindow
 from controller.controller_settings import DecisionSettings
+from controller.judge_proposals import gain_noise_per_s
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.inventory import Inventory
@@ -71,8 +72,12 @@ def verify_gain(
     after: Configuration,
     windows: Sequence[ClosedWindow],
     inventory: Inventory,
+    lifetime_s: float | None = None,
 ) -> Verification:
-    """Return how the plan does on the windows. Raises ValueError without a window."""
+    """Return how the plan does on the windows. Raises ValueError without a window.
+
+    ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share what lives longer.
+    """
     if not windows:
         raise ValueError(f"plan {plan.plan} cannot be verified on no window")
     observed = [overlay_cost(after, inventory, window.sets).total_per_s for window in windows]
@@ -83,7 +88,7 @@ def verify_gain(
         cost_observed_per_s=statistics.fmean(observed),
         cost_without_per_s=statistics.fmean(without),
         cost_counted_per_s=statistics.fmean(counted) if counted else None,
-        noise_per_s=statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.inf,
+        noise_per_s=gain_noise_per_s(gains, (windows[-1].end_ms - windows[-1].start_ms) / 1000, lifetime_s),
         gain_predicted_per_s=plan.cost_before_per_s - plan.cost_predicted_per_s,
         price_per_s=max((proposal.price_per_s for proposal in plan.proposals), default=0.0),
     )

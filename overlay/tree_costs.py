@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from overlay.configuration import Configuration, Link, NotATreeError, link
 from overlay.distinct_sets import Words
 from overlay.inventory import Inventory
-from overlay.weighted_sets import WeightedSets
+from overlay.weighted_sets import WeightedSets, weighed
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -361,7 +361,7 @@ def _counts(crossing: Words, side: Words, cut: Places, last: Places, weights: ND
         chunk = chosen[at : at + rows]
         common = crossing[cut[chunk] // 2]
         common &= side[last[chunk]]
-        found[chunk] = (np.bitwise_count(common).astype(np.float32) @ weights)[:, 0]
+        found[chunk] = weighed(common, weights)[:, 0]
     found[twin[chosen]] = found[chosen]
     return found
 
@@ -383,7 +383,7 @@ def _narrowed(
         chunk = living[at : at + rows]
         narrowed = alone[own[chunk]]
         narrowed &= only[last[chunk]]
-        weight = (np.bitwise_count(narrowed).astype(np.float32) @ weights)[:, 0]
+        weight = weighed(narrowed, weights)[:, 0]
         beta[chunk] = weight
         full = np.flatnonzero(weight)
         found[chunk[full]] = np.arange(kept, kept + len(full))

@@ -55,7 +55,7 @@ class WeightedSets:
 
     def counts(self, words: Words) -> NDArray[np.float64]:
         """Return how many notifications the bits of each row stand for, shape (..., spans)."""
-        return np.asarray(np.bitwise_count(words).astype(np.float32) @ self.weights, dtype=np.float64)
+        return weighed(words, self.weights)
 
     def interest(self) -> NDArray[np.int64]:
         """Return I_ij over all spans together, shape (brokers, brokers); as :meth:`DeliverySets.interest`."""
@@ -63,6 +63,13 @@ class WeightedSets:
         weight = np.repeat(self.weights.sum(axis=1), 64)
         common: NDArray[np.int64] = np.rint((bits * weight) @ bits.T).astype(np.int64)
         return common
+
+
+def weighed(words: Words, weights: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return for each row the sum of its bits, each times the weights of its word, shape (..., spans)."""
+    # BLAS may raise a flag for what lies beside short rows; the sums themselves are of whole numbers.
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.bitwise_count(words).astype(np.float32) @ weights, dtype=np.float64)
 
 
 def _common_brokers(spans: Sequence[DeliverySets]) -> tuple[str, ...]:

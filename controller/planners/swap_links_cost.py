@@ -23,8 +23,7 @@ PLANNER = "swap_links_cost"
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A found swap is taken from an older look while it gains this share of what the best then did.
 KICK_SWAPS = (2, 4)  # Random swaps of a kick: one is undone at once, many are a random tree.
-KICKS_MAX = 64
-LINK_WORDS = 2_000  # What a look takes for each link besides its words, in words: it is a few array calls.
+LINK_WORDS = 10_000  # What a look takes for each link besides its words, in words: it is a few array calls.
 
 
 @dataclass
@@ -137,14 +136,13 @@ def best_swaps(costs: TreeCosts, search: Search) -> list[tuple[float, LinkSwap]]
 
 def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | None:
     """Return the costs of a better tree that kicks from this one led to, None when none was found in the budget."""
-    best, kicks = costs, 0
-    while not search.is_over and kicks < KICKS_MAX and len(costs.ends) > 2:
+    best = costs
+    while not search.is_over and len(costs.ends) > 2:
         trial = best.copy()
         for _ in range(rng.randint(*KICK_SWAPS)):
             _kick(trial, search, rng)
         for _ in descend(trial, search):
             pass
-        kicks += 1
         if trial.cost_per_s < best.cost_per_s * (1 - TIE_SHARE):
             best = trial
     return None if best is costs else best

@@ -103,6 +103,7 @@ def settings_of(inventory_degree_max: int = 4, **changes: object) -> ControllerS
     values: dict[str, object] = {
         "bootstrap": "nowhere:9092",
         "inventory_path": Path("unused.json"),
+        "planner": "swap_links_ci",  # Quick: it does not search on where nothing helps.
         "degree_max": inventory_degree_max,
         "horizon_windows_max": 3,
         "decision": decision,

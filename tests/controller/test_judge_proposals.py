@@ -9,7 +9,7 @@ import pytest
 
 from controller.choose_proposals import choose_proposals
 from controller.controller_settings import DecisionSettings
-from controller.judge_proposals import Situation, gain_noise_per_s, transition_price_per_s
+from controller.judge_proposals import Situation, gain_noise_per_s, judge_gain, transition_price_per_s
 from controller.planner_interface import OverlayState
 from overlay.configuration import Link
 from overlay.tree_costs import LinkSwap
@@ -185,6 +185,18 @@ def test_windows_that_share_subscriptions_say_less() -> None:
     alike = math.exp(-1 / 4)
     assert gain_noise_per_s(gains, 1.0, 4.0) == pytest.approx(independent * math.sqrt((1 + alike) / (1 - alike)))
     assert gain_noise_per_s(gains, 1.0, 1e9) == pytest.approx(statistics.stdev(gains))
+
+
+def test_change_of_several_links_must_exceed_more_noise() -> None:
+    """What one link may gain is believed; from four links together twice as much is asked."""
+    gains = [4.0, 16.0, 4.0, 16.0]
+    assert 2 * gain_noise_per_s(gains, 1.0, None) < 10 < 4 * gain_noise_per_s(gains, 1.0, None)
+    one = Proposal("p", (("a", "b"),), (("a", "c"),), 100.0, 90.0, 0.0, "because")
+    four = Proposal("p", (("a", "b"),) * 4, (("a", "c"),) * 4, 100.0, 90.0, 0.0, "because")
+    assert judge_gain(one, gains, CALM, SETTINGS) is None
+    refusal = judge_gain(four, gains, CALM, SETTINGS)
+    assert refusal is not None
+    assert refusal[0] is Verdict.GAIN_WITHIN_NOISE
 
 
 def test_verdicts_have_an_order() -> None:
