@@ -51,8 +51,8 @@ def swap_links_cost(state: OverlayState, settings: PlannerSettings, rng: random.
     Source: the cost is Eq. 1-2 of paper 000; the neighbourhood is all link swaps, not those within a horizon.
     Cost O(brokers^2 * words) for a look, about one look for each few swaps. Guarantee: each proposal lowers the true
     cost over the horizon; without one left and the budget not used up, the tree is optimal among all trees one swap
-    away. Deterministic: the budgets are counted in words looked at, not in time, and kicks are drawn from ``rng``.
-    Any-time: what was found when a budget ends is returned.
+    away, under a cap of load among those that are the best for a link. Deterministic: the budgets are counted in words
+    looked at, not in time, and kicks are drawn from ``rng``. Any-time: what was found when a budget ends is returned.
     """
     costs = state.tree_costs.copy()
     degree_max = len(state.inventory.brokers) if settings.degree_max is None else settings.degree_max
