@@ -187,6 +187,7 @@ class TreeCosts:
         tails, heads = self._directed_ends()
         crossing = self.side[0::2] & self.side[1::2]
         crossings = self._crossings.sum(axis=1)
+        known = np.empty((len(self.side), len(self.side)), dtype=np.float32)
         cut = np.arange(len(self.side), dtype=np.intp)
         last, change = cut, np.zeros(len(cut))
         alone = crossing[cut // 2]
@@ -195,7 +196,7 @@ class TreeCosts:
             yield cut, heads[last], change
             parent, last = _walked_on(last, starts, links_of, heads)
             cut, own = cut[parent], own[parent]
-            behind = _counts(crossing, self.side, cut, last, weights)
+            behind = _counts(crossing, self.side, cut, last, weights, known)
             alpha = crossings[cut // 2] - behind
             kept, beta, alone = _narrowed(alone, own, self.only, last, weights)
             link_cost = self.inventory.link_cost[tails[last], heads[last]]
@@ -332,7 +333,7 @@ class TreeCosts:
         return tails, heads
 
 
-WORDS_AT_ONCE = 1 << 15  # Words that are worked on together, so that they stay in the processor's cache.
+WORDS_AT_ONCE = 1 << 16  # Words that are worked on together, so that they stay in the processor's cache.
 
 
 def _walked_on(last: Places, starts: Places, links_of: Places, heads: Places) -> tuple[Places, Places]:
@@ -346,15 +347,16 @@ def _walked_on(last: Places, starts: Places, links_of: Places, heads: Places) ->
     return parent[onward], following[onward]
 
 
-def _counts(crossing: Words, side: Words, cut: Places, last: Places, weights: NDArray[np.float32]) -> Floats:
+def _counts(
+    crossing: Words, side: Words, cut: Places, last: Places, weights: NDArray[np.float32], known: NDArray[np.float32]
+) -> Floats:
     """Return for each walk how many of the notifications across its cut are wanted behind its last link.
 
-    They are those wanted at both outer ends of the walk, so the walk backward has the same: it is looked up.
+    They are those wanted at both outer ends of the walk, so the walk backward has the same: one of the two is counted
+    and noted in ``known`` by cut and last link, shape (directed links, directed links), for the other.
     """
-    key, backward = cut * len(side) + last, (last ^ 1) * len(side) + (cut ^ 1)
-    order = np.argsort(key)
-    twin = order[np.searchsorted(key, backward, sorter=order)]
-    chosen = np.flatnonzero(key < backward)
+    is_counted = cut * len(side) + last < (last ^ 1) * len(side) + (cut ^ 1)
+    chosen, others = np.flatnonzero(is_counted), np.flatnonzero(~is_counted)
     found = np.empty(len(cut))
     rows = _rows_at_once(side)
     for at in range(0, len(chosen), rows):
@@ -362,7 +364,8 @@ def _counts(crossing: Words, side: Words, cut: Places, last: Places, weights: ND
         common = crossing[cut[chunk] // 2]
         common &= side[last[chunk]]
         found[chunk] = weighed(common, weights)[:, 0]
-    found[twin[chosen]] = found[chosen]
+    known[cut[chosen], last[chosen]] = found[chosen]
+    found[others] = known[last[others] ^ 1, cut[others] ^ 1]
     return found
 
 
