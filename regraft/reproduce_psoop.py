@@ -24,6 +24,7 @@ from experiments.psoop.evaluation_tasks import FULL, QUICK, Size, all_tasks
 from experiments.psoop.judge_claims import PAPER_CLAIMS
 from experiments.psoop.judge_ours import OUR_CLAIMS
 from experiments.psoop.run_tasks import run_tasks
+from experiments.psoop.time_decisions import PLANNERS_TIMED, STARTS, decision_figures
 from infra.measured_figures import run_facts, write_figures
 from infra.show_progress import show_progress
 from schemas.status_file import replace_file
@@ -51,7 +52,7 @@ def reproduce_psoop(options: ReproduceOptions, console: Console) -> list[tuple[s
     """Run the evaluation of paper 000 and return the verdict on each claim.
 
     Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
-    figures, on any number of cores. Raises ReproduceError before anything is run.
+    figures, on any number of cores, but for the times of decisions. Raises ReproduceError before anything is run.
     """
     size = QUICK if options.quick else FULL
     _check(options, size)
@@ -59,7 +60,10 @@ def reproduce_psoop(options: ReproduceOptions, console: Console) -> list[tuple[s
     parts = options.out / "parts" / size.name
     with show_progress("psoop", sum(task.overlay_rounds for task in tasks), console) as tell:
         results = list(zip(tasks, run_tasks(tasks, parts, tell), strict=True))
-    figures = evaluation_figures(results)
+    # Timed after everything else, so that nothing else runs beside it.
+    with show_progress("decisions", len(size.decision_brokers) * len(PLANNERS_TIMED) * len(STARTS), console) as tell:
+        timed = decision_figures(size.decision_brokers, size.decisions, options.seed, tell)
+    figures = evaluation_figures(results) + timed
     run = run_facts(_settings(size, options), options.seed)
     for path in (options.out / "figures.json", options.json_file):
         if path is not None:

@@ -73,7 +73,10 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How much is run. ``topologies`` by experiment; other networks than the paper's get ``other_topologies``."""
+    """How much is run. ``topologies`` by experiment; other networks than the paper's get ``other_topologies``.
+
+    ``decision_brokers`` are the sizes of overlay for which ``decisions`` decisions are timed.
+    """
 
     name: str
     regime_ticks: int
@@ -85,6 +88,8 @@ class Size(msgspec.Struct, frozen=True):
     memory_ticks: int
     optimum_brokers: tuple[int, ...]
     optimum_instances: int
+    decision_brokers: tuple[int, ...]
+    decisions: int
     broker_count: int = 100
     type_count: int = 50
 
@@ -100,6 +105,8 @@ FULL = Size(
     memory_ticks=10_000,
     optimum_brokers=(5, 6, 7),
     optimum_instances=30,
+    decision_brokers=(40, 100, 1000),
+    decisions=20,
 )
 QUICK = Size(
     name="quick",
@@ -112,6 +119,8 @@ QUICK = Size(
     memory_ticks=5_000,
     optimum_brokers=(5, 6),
     optimum_instances=3,
+    decision_brokers=(40, 100),
+    decisions=4,
 )
 
 FIG4_VARIANTS = (

@@ -44,6 +44,8 @@ def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
         "execution_cost_share",
         "broadcast_cost_share",
         "optimum_ratio_mean",
+        "decision_ms_p50",
+        "decision_ms_max",
         "notifications_per_subscription",
     } <= names
     assert "| 5.1, Fig. 4 |" in (small_run / "claims.md").read_text(encoding="utf-8")

@@ -35,6 +35,8 @@ SMALL_SIZE = Size(
     memory_ticks=1_000,
     optimum_brokers=(5,),
     optimum_instances=1,
+    decision_brokers=(10,),
+    decisions=2,
     broker_count=12,
     type_count=8,
 )
