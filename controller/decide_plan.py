@@ -38,6 +38,8 @@ def decide_plan(situation: Situation, planner: Planner, epoch_next: int, setting
         return Decision(end_ms, state_verdict=unfit[0], state_reason=unfit[1])
     rng = random.Random(f"{settings.seed}/{end_ms}")
     proposals = planner(state, settings.planner_settings(state.inventory.degree_max), rng)
+    if not proposals:
+        return Decision(end_ms)  # Most windows of a settled overlay: nothing to cost window by window.
     choice = choose_proposals(proposals, situation, epoch_next, settings.decision)
     plan = plan_of(choice, state) if choice.chosen else None
     return Decision(end_ms, plan, choice.refused)

@@ -129,7 +129,7 @@ def best_swaps(costs: TreeCosts, search: Search) -> list[tuple[float, LinkSwap]]
         gain = inventory.link_cost[a, b] * crossings[number] - after.flat[best]
         if gain > 0:
             names = inventory.brokers
-            swap = LinkSwap(link(names[a], names[b]), link(names[i], names[j]))
+            swap = LinkSwap(costs.link_at(number), link(names[i], names[j]))
             found.append((float(gain / costs.sets.spans_s.sum()), swap))
     return found
 

@@ -20,12 +20,12 @@ from statistics import fmean
 
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from controller.closed_window import ClosedWindow
 from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.swap_links_ci import swap_links_ci
+from experiments.psoop.command_parts import instance_count, table_console
 from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
 from experiments.psoop.topologies import COST_MAX, Costs, transit_stub_costs, uniform_costs
 from infra.measured_figures import Figure, run_facts, write_figures
@@ -49,7 +49,6 @@ TOPOLOGIES: dict[str, Callable[[int, np.random.Generator], Costs]] = {
     "uniform": uniform_costs,
     "transit-stub": transit_stub_costs,
 }
-PLAIN_WIDTH = 140  # Where there is no terminal, a row of the table stays on one line.
 
 
 @dataclass(frozen=True)
@@ -207,17 +206,10 @@ def filter_table(figures: Sequence[Figure], topology: str) -> Table:
     return table
 
 
-def _counted(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{count} instances give no figures: at least 1")
-    return count
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure all ways of telling interest and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m experiments.psoop.compare_filters", description=main.__doc__)
-    parser.add_argument("--instances", type=_counted, default=INSTANCES, help="instances of each kind of network")
+    parser.add_argument("--instances", type=instance_count, default=INSTANCES, help="instances of each kind of network")
     parser.add_argument("--seed", type=int, default=0, help="of the first instance; the others count on from it")
     parser.add_argument("--costs", nargs="+", default=list(TOPOLOGIES), choices=list(TOPOLOGIES), help="networks")
     parser.add_argument("--json", type=Path, help="file for the figures")
@@ -225,9 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     total = len(given.costs) * given.instances * len(tellings())
     with show_progress("Adapting", total) as advance:
         figures = filter_figures(given.costs, range(given.seed, given.seed + given.instances), advance)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PLAIN_WIDTH)
+    console = table_console()
     for topology in given.costs:
         console.print(filter_table(figures, topology))
     if given.json is not None:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from rich.console import Console
 from rich.table import Table
 
 from controller.planner_interface import OverlayState, Planner, PlannerSettings
 from controller.planner_table import PLANNERS
+from experiments.psoop.command_parts import instance_count, table_console
 from experiments.psoop.exact_optimum import BROKERS_MAX, exact_optimum
 from experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
 from infra.measured_figures import Figure, run_facts, write_figures
@@ -30,7 +30,6 @@ INSTANCES = 50
 BROKER_COUNTS = (5, 6, 7)
 PASSES_MAX = 50  # Planners that settle do so within about eight calls; those that do not go round.
 EQUAL_SHARE = 1e-9  # Costs closer than this are equal: sums of floats differ in their last digits by order alone.
-PLAIN_WIDTH = 140  # Where there is no terminal, a row of the table stays on one line.
 
 OnProgress = Callable[[str, int], None]
 
@@ -152,17 +151,10 @@ def _cell(measured: dict[str, float]) -> str:
     return f"{mean:.3f} ({worst:.2f}) {measured['optimum_found_share']:.0%}"
 
 
-def _counted(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{count} instances give no figures: at least 1")
-    return count
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure all planners and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m experiments.psoop.compare_optimum", description=main.__doc__)
-    parser.add_argument("--instances", type=_counted, default=INSTANCES, help="instances of each setting")
+    parser.add_argument("--instances", type=instance_count, default=INSTANCES, help="instances of each setting")
     parser.add_argument(
         "--brokers",
         type=int,
@@ -176,9 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     total = len(SMALL_SETTINGS) * len(given.brokers) * given.instances
     with show_progress("Pricing every tree", total) as advance:
         figures = optimum_figures(given.instances, given.brokers, advance)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PLAIN_WIDTH)
+    console = table_console()
     for broker_count in given.brokers:
         console.print(optimum_table(figures, broker_count))
     if given.json is not None:
