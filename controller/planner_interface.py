@@ -31,7 +31,8 @@ class OverlayState:
     """The present configuration and the windows of the horizon, oldest first.
 
     The newest window must lie in the configuration's epoch (the judge checks it). The older ones may be of earlier
-    epochs: what a broker delivered does not depend on the links it came over. Raises ValueError without a window.
+    epochs: what a broker delivered depends neither on the links it came over nor on the publisher's home. Raises
+    ValueError without a window.
     """
 
     configuration: Configuration
@@ -48,14 +49,20 @@ class OverlayState:
         return self.windows[-1]
 
     @cached_property
+    def window_sets(self) -> tuple[DeliverySets, ...]:
+        """The delivery sets of each window, with every publisher at its home of the configuration."""
+        homes = self.configuration.home_of
+        return tuple(window.sets_at(homes) for window in self.windows)
+
+    @cached_property
     def sets(self) -> DeliverySets:
         """The delivery sets of the whole horizon, each notification once."""
-        return DeliverySets.joined(window.sets for window in self.windows)
+        return DeliverySets.joined(self.window_sets)
 
     @cached_property
     def weighted(self) -> WeightedSets:
         """The delivery sets of the whole horizon as one span, equal ones merged."""
-        return WeightedSets.over_all([window.sets for window in self.windows])
+        return WeightedSets.over_all(self.window_sets)
 
     @cached_property
     def interest(self) -> NDArray[np.int64]:
@@ -70,9 +77,7 @@ class OverlayState:
     @cached_property
     def window_tree_costs(self) -> TreeCosts:
         """The same with each window a span of its own; the spread over windows is the noise of a gain."""
-        return TreeCosts(
-            self.configuration, self.inventory, WeightedSets.by_span([window.sets for window in self.windows])
-        )
+        return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(self.window_sets))
 
     def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
         """Return what the brokers remember of the horizon and tell each other; found once for each pair of arguments.
@@ -80,7 +85,7 @@ class OverlayState:
         ``ids_max`` None remembers all of it; ``shape`` None tells it exactly instead of as Bloom filters.
         """
         if (ids_max, shape) not in self._caches:
-            sets = self.sets if ids_max is None else newest_ids([window.sets for window in self.windows], ids_max)
+            sets = self.sets if ids_max is None else newest_ids(self.window_sets, ids_max)
             self._caches[ids_max, shape] = (
                 InterestCaches.of_masks(sets) if shape is None else InterestCaches.of_filters(sets, shape)
             )
@@ -93,9 +98,10 @@ class OverlayState:
     def with_configuration(self, configuration: Configuration) -> OverlayState:
         """Return the same windows seen on another tree; what does not depend on the tree is not counted again."""
         seen = OverlayState(configuration, self.inventory, self.windows)
-        for name in ("sets", "weighted", "interest", "_caches"):
-            if name in self.__dict__:
-                seen.__dict__[name] = self.__dict__[name]
+        if configuration.homes == self.configuration.homes:
+            for name in ("window_sets", "sets", "weighted", "interest", "_caches"):
+                if name in self.__dict__:
+                    seen.__dict__[name] = self.__dict__[name]
         return seen
 
 

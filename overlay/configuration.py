@@ -1,9 +1,9 @@
-"""Configuration: the overlay's links as a value with an epoch."""
+"""Configuration: the overlay's links and its publishers' homes as a value with an epoch."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,20 +27,29 @@ def link(broker: str, peer: str) -> Link:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A spanning tree over brokers, numbered by its epoch.
+    """A spanning tree over brokers and the homes of publishers, numbered by its epoch.
 
-    ``brokers`` and ``links`` are sorted, so that equal overlays are equal values. Raises NotATreeError when the links
-    are not a tree over all brokers.
+    ``brokers``, ``links`` and ``homes`` are sorted, so that equal overlays are equal values. ``homes`` names
+    (publisher, home) where it is known; publishers come and go by themselves, so it need not be all of them. Raises
+    NotATreeError when the links are not a tree over all brokers, ValueError when a home is none of them.
     """
 
     epoch: int
     brokers: tuple[str, ...]
     links: tuple[Link, ...]
+    homes: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, epoch: int, brokers: Iterable[str], links: Iterable[tuple[str, str]]) -> Configuration:
-        """Build a configuration from brokers and links in any order."""
-        return cls(epoch, tuple(sorted(brokers)), tuple(sorted(link(a, b) for a, b in links)))
+    def of(
+        cls,
+        epoch: int,
+        brokers: Iterable[str],
+        links: Iterable[tuple[str, str]],
+        homes: Mapping[str, str] | None = None,
+    ) -> Configuration:
+        """Build a configuration from brokers, links and homes in any order."""
+        placed = tuple(sorted((homes or {}).items()))
+        return cls(epoch, tuple(sorted(brokers)), tuple(sorted(link(a, b) for a, b in links)), placed)
 
     def __post_init__(self) -> None:
         if len(set(self.links)) != len(self.links):
@@ -56,6 +65,14 @@ class Configuration:
         if len(reached) != len(self.brokers):
             missing = sorted(set(self.brokers) - reached)
             raise NotATreeError(f"not connected: {missing[0]} and {len(missing) - 1} more cannot be reached")
+        strangers = sorted(set(self.home_of.values()) - set(self.brokers))
+        if strangers:
+            raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(strangers)}")
+
+    @cached_property
+    def home_of(self) -> dict[str, str]:
+        """The home of each publisher of which it is known."""
+        return dict(self.homes)
 
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
@@ -102,11 +119,17 @@ class Configuration:
                     frontier.append(peer)
         return parents
 
-    def replaced(self, epoch: int, removed: Iterable[Link], added: Iterable[Link]) -> Configuration:
-        """Return the configuration with links exchanged, at a later epoch.
+    def replaced(
+        self,
+        epoch: int,
+        removed: Iterable[Link],
+        added: Iterable[Link],
+        homes: Mapping[str, str] | None = None,
+    ) -> Configuration:
+        """Return the configuration with links exchanged and the publishers of ``homes`` moved, at a later epoch.
 
         Raises NotATreeError when the result is no tree, ValueError when a removed link is absent, an added one is
-        present or the epoch does not grow.
+        present, a home is no broker or the epoch does not grow.
         """
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
@@ -119,11 +142,11 @@ class Configuration:
             if pair in present:
                 raise ValueError(f"link {pair[0]}-{pair[1]} cannot be added: it is in epoch {self.epoch} already")
             present.add(pair)
-        return Configuration.of(epoch, self.brokers, present)
+        return Configuration.of(epoch, self.brokers, present, self.home_of | dict(homes or {}))
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of epoch, brokers and links, for checking that two parties mean the same overlay."""
+        """A fingerprint of epoch, brokers and links, for checking that two parties mean the same tree."""
         text = "\n".join([str(self.epoch), *self.brokers, *(f"{a} {b}" for a, b in self.links)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -7,7 +7,7 @@ published or delivered. Everything the planners and the cost need is popcounts o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,17 +21,34 @@ class DeliverySets:
     """V(n) for every notification of a span of time.
 
     ``words`` has shape (brokers, columns), uint64; ``columns[c]`` names (publisher, block); ``span_s`` is the length
-    of the span in seconds.
+    of the span in seconds. ``delivered`` is the part of ``words`` that was handed to local subscribers, without what a
+    broker only published; None when that is not known.
     """
 
     brokers: tuple[str, ...]
     columns: tuple[tuple[str, int], ...]
     words: NDArray[np.uint64]
     span_s: float
+    delivered: Words | None = None
 
     @classmethod
-    def of(cls, brokers: Sequence[str], masks: Mapping[tuple[str, str, int], int], span_s: float) -> DeliverySets:
-        """Build from ``(broker, publisher, block) -> mask`` (signed or unsigned 64 bits). Brokers are sorted."""
+    def of(
+        cls,
+        brokers: Sequence[str],
+        masks: Mapping[tuple[str, str, int], int],
+        span_s: float,
+        published: Mapping[tuple[str, str, int], int] | None = None,
+    ) -> DeliverySets:
+        """Build from ``(broker, publisher, block) -> mask`` (signed or unsigned 64 bits). Brokers are sorted.
+
+        With ``published``, ``masks`` are what was delivered and ``published`` what was published at a broker; without,
+        ``masks`` are both and nothing is known of either alone.
+        """
+        if published is not None:
+            keys = [*masks, *(key for key in published if key not in masks)]
+            whole = cls.of(brokers, {key: masks.get(key, 0) | published.get(key, 0) for key in keys}, span_s)
+            delivered = cls.of(brokers, {key: masks.get(key, 0) for key in keys}, span_s)
+            return replace(whole, delivered=delivered.words)
         ordered = tuple(sorted(brokers))
         row = {broker: position for position, broker in enumerate(ordered)}
         columns = tuple(sorted({(publisher, block) for _, publisher, block in masks}))
@@ -50,12 +67,39 @@ class DeliverySets:
         names = sorted({name for span in spans for name in span.columns})
         column = {name: position for position, name in enumerate(names)}
         words = np.zeros((len(spans[0].brokers), len(names)), dtype=np.uint64)
+        delivered = None if any(span.delivered is None for span in spans) else np.zeros_like(words)
         for span in spans:
             if span.brokers != spans[0].brokers:
                 raise ValueError("spans over different brokers cannot be joined")
             if span.columns:
-                words[:, [column[name] for name in span.columns]] |= span.words
-        return cls(spans[0].brokers, tuple(names), words, sum(span.span_s for span in spans))
+                places = [column[name] for name in span.columns]
+                words[:, places] |= span.words
+                if delivered is not None and span.delivered is not None:
+                    delivered[:, places] |= span.delivered
+        return cls(spans[0].brokers, tuple(names), words, sum(span.span_s for span in spans), delivered)
+
+    def at_homes(self, homes: Mapping[str, str]) -> DeliverySets:
+        """Return V(n) as it would have been with each publisher of ``homes`` at that broker; others stay.
+
+        A subscriber gets the same wherever the publisher is, so only the publisher's own bit moves. Raises ValueError
+        when ``delivered`` is not known, KeyError for a home that is no broker.
+        """
+        if self.delivered is None:
+            raise ValueError("what was only published is not told from what was delivered: publishers cannot be moved")
+        row = {broker: position for position, broker in enumerate(self.brokers)}
+        placed = [(place, row[homes[name]]) for place, (name, _) in enumerate(self.columns) if name in homes]
+        if not placed:
+            return self
+        columns, rows = np.array(placed, dtype=np.intp).T
+        words = self.words.copy()
+        words[:, columns] = self.delivered[:, columns]
+        words[rows, columns] |= self.published[columns]
+        return replace(self, words=words)
+
+    @cached_property
+    def published(self) -> Words:
+        """Every notification there was, shape (columns,): each was at least published somewhere."""
+        return np.asarray(np.bitwise_or.reduce(self.words, axis=0), dtype=np.uint64)
 
     @cached_property
     def distinct(self) -> tuple[Words, Counts]:
@@ -70,7 +114,7 @@ class DeliverySets:
     @property
     def notification_count(self) -> int:
         """How many notifications have been published or delivered anywhere in the span."""
-        return int(np.bitwise_count(np.bitwise_or.reduce(self.words, axis=0)).sum()) if self.columns else 0
+        return int(np.bitwise_count(self.published).sum()) if self.columns else 0
 
     def interest(self) -> NDArray[np.int64]:
         """Return I_ij for all pairs, shape (brokers, brokers): notifications common to i and j; I_ii on the diagonal.

@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from schemas.plan import ClientMove
+
 
 class CommandPhase(StrEnum):
     """What a command asks for."""
@@ -28,8 +30,8 @@ class Outcome(StrEnum):
 class Command(Struct, frozen=True):
     """One step of one plan for one broker; idempotent by (plan, phase, broker).
 
-    A prepare carries the change as links removed and added and the digest of the target configuration, so that a
-    broker that holds another epoch refuses instead of guessing.
+    A prepare carries the change as links removed and added and clients moved, and the digest of the target tree, so
+    that a broker that holds another epoch refuses instead of guessing.
     """
 
     plan: str
@@ -40,6 +42,7 @@ class Command(Struct, frozen=True):
     links_removed: tuple[tuple[str, str], ...] = ()
     links_added: tuple[tuple[str, str], ...] = ()
     digest: str = ""
+    moves: tuple[ClientMove, ...] = ()
 
 
 class CommandResult(Struct, frozen=True):

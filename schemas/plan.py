@@ -7,6 +7,19 @@ from msgspec import Struct
 LinkPair = tuple[str, str]
 
 
+class ClientMove(Struct, frozen=True, order=True):
+    """One client that leaves its home for another broker."""
+
+    client: str
+    home_from: str
+    home_to: str
+
+    @property
+    def text(self) -> str:
+        """Say who goes where, for people."""
+        return f"{self.client} {self.home_from} -> {self.home_to}"
+
+
 class Verdict(StrEnum):
     """What the judge says of one proposal; only ``ACCEPTED`` proposals can enter a plan."""
 
@@ -26,10 +39,11 @@ class Verdict(StrEnum):
 
 
 class Proposal(Struct, frozen=True):
-    """One change that a planner suggests: links exchanged for as many others, mostly one for one.
+    """One change that a planner suggests: links exchanged for as many others, mostly one for one, or clients moved.
 
-    Costs are per second (``overlay.cost``); ``price`` likewise, spread over the pay-back time of the settings. The
-    proposals of one planner call are a sequence: each is costed on the tree that the earlier ones leave.
+    ``moves`` names publishers with their homes before and after. Costs are per second (``overlay.cost``); ``price``
+    likewise, spread over the pay-back time of the settings. The proposals of one planner call are a sequence: each is
+    costed on the overlay that the earlier ones leave.
     """
 
     planner: str
@@ -41,6 +55,7 @@ class Proposal(Struct, frozen=True):
     reason: str
     verdict: Verdict = Verdict.ACCEPTED
     verdict_reason: str = ""
+    moves: tuple[ClientMove, ...] = ()
 
     @property
     def gain_per_s(self) -> float:
@@ -49,9 +64,10 @@ class Proposal(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Say which links go and which come, for people: ``a-b for c-d``."""
+        """Say which links go and which come, and who moves, for people: ``a-b for c-d, p x -> y``."""
         added, removed = (" ".join(f"{a}-{b}" for a, b in links) for links in (self.links_added, self.links_removed))
-        return f"{added} for {removed}"
+        links = [f"{added} for {removed}"] if self.links_added else []
+        return ", ".join([*links, *(move.text for move in self.moves)])
 
 
 class PlanPhase(StrEnum):
@@ -78,7 +94,8 @@ class PhaseChange(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """The proposals chosen together, the target configuration and how far the transition has come.
 
-    ``links_target`` is the whole target tree, so that a plan alone says what is intended. ``undoes`` names the plan
+    ``links_target`` is the whole target tree, so that a plan alone says what is intended; ``moves`` are the clients
+    that change their home. ``undoes`` names the plan
     that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows.
     """
 
@@ -97,3 +114,4 @@ class Plan(Struct, frozen=True):
     undoes: str = ""
     cost_observed_per_s: float | None = None
     control_messages: int = 0
+    moves: tuple[ClientMove, ...] = ()
