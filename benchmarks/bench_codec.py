@@ -25,14 +25,19 @@ BATCH = TelemetryBatch(
     12_345,
     1_700_000_000_250,
     7,
-    tuple(Delivery(f"publisher-{i:02d}", 1_000 + i, 1_700_000_000, 1 << i, 3, 300) for i in range(CELLS)),
+    tuple(
+        Delivery(f"publisher-{i:02d}", 1_000 + i, 1_700_000_000, 1 << i, 3, 300, 1 if i == 12 else 0)
+        for i in range(CELLS)
+    ),
 )
 ROW = StateRow(
     1_700_000_000_000,
     1_700_000_005_000,
     "delivery",
     "publisher-01|broker-012",
-    delivery=PublisherDelivery("publisher-01", "broker-012", 30, 60, 6_000, (100, 101, 102), (1 << 40, -5, 777)),
+    delivery=PublisherDelivery(
+        "publisher-01", "broker-012", 30, 60, 6_000, (100, 101, 102), (1 << 40, -5, 777), (0, 0, 0)
+    ),
 )
 
 

@@ -74,7 +74,7 @@ def broker_name(number: int) -> str:
 
 
 def generate(bootstrap: str, seconds: int) -> None:
-    """Write the telemetry; masks are sparse, so that a wrong merge shows."""
+    """Write the telemetry; masks are sparse, so that a wrong merge shows. Broker k is the home of publisher k."""
     rng = random.Random(SEED)
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 50, "compression.type": "lz4", "batch.size": 1 << 20}
@@ -93,7 +93,15 @@ def generate(bootstrap: str, seconds: int) -> None:
         first = second * NOTIFICATIONS_PER_S
         for broker in range(BROKERS):
             deliveries = tuple(
-                Delivery(f"publisher-{p:02d}", first // 64, BEGIN_S + second, 1 << rng.randrange(63), 1, 200)
+                Delivery(
+                    f"publisher-{p:02d}",
+                    first // 64,
+                    BEGIN_S + second,
+                    1 << rng.randrange(63),
+                    1,
+                    200,
+                    1 << rng.randrange(63) if p == broker else 0,
+                )
                 for p in range(PUBLISHERS)
             )
             time_ms = (BEGIN_S + second) * 1_000 + 900 + broker // 2

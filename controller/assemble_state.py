@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.closed_window import ClosedWindow
-from overlay.delivery_sets import DeliverySets
+from controller.gather_deliveries import gather_deliveries
 from schemas.state import StateRow, WindowClosed
 
 BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counted.
@@ -133,10 +133,12 @@ class WindowAssembler:
             faults.append(f"too few batches of {named}" + (f" and {rest} more" if rest > 0 else ""))
         known = [entry for entry in marker.brokers if entry.broker in self._brokers]
         rows = list(window.rows.values())
+        deliveries = gather_deliveries(rows, self._brokers, (window.end_ms - start_ms) / 1000)
+        self.refused += deliveries.refused
         return ClosedWindow(
             start_ms=start_ms,
             end_ms=window.end_ms,
-            sets=self._delivery_sets(rows, (window.end_ms - start_ms) / 1000),
+            sets=deliveries.sets,
             queues=tuple(row.queue for row in rows if row.queue is not None),
             rtts=tuple(row.rtt for row in rows if row.rtt is not None),
             client_changes=sum(row.churn.changes for row in rows if row.churn is not None),
@@ -145,24 +147,9 @@ class WindowAssembler:
             short_brokers=tuple(short),
             fault="; ".join(faults),
             late_rows=marker.late_rows,
+            homes=deliveries.homes,
+            local_deliveries=deliveries.local_deliveries,
         )
-
-    def _delivery_sets(self, rows: Sequence[StateRow], span_s: float) -> DeliverySets:
-        masks: dict[tuple[str, str, int], int] = {}
-        for row in rows:
-            delivery = row.delivery
-            if delivery is None:
-                continue
-            if delivery.broker not in self._brokers:
-                self.refused["delivery of an unknown broker"] += 1
-                continue
-            if len(delivery.blocks) != len(delivery.masks):
-                self.refused["delivery with blocks and masks of different number"] += 1
-                continue
-            for block, mask in zip(delivery.blocks, delivery.masks, strict=True):
-                key = (delivery.broker, delivery.publisher, block)
-                masks[key] = masks.get(key, 0) | mask
-        return DeliverySets.of(self._brokers, masks, span_s)
 
     def _short_brokers(self, marker: WindowClosed) -> dict[str, str]:
         """Return the brokers with too few batches, each with how many of how many came.

@@ -1,4 +1,4 @@
-"""Judge proposals one after the other on the tree that the accepted ones leave, and make one plan of those."""
+"""Judge proposals one after the other on the overlay that the accepted ones leave, and make one plan of those."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from controller.controller_settings import DecisionSettings
 from controller.judge_proposals import Situation, judge_calm, judge_caps, judge_gain, judge_state
 from controller.planner_interface import OverlayState
+from controller.reached_overlay import HomeError, ReachedOverlay
 from overlay.configuration import Configuration, NotATreeError
-from overlay.tree_costs import TreeCosts, as_swaps
-from schemas.plan import Plan, PlanPhase, Proposal, Verdict
+from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,39 +26,112 @@ class Choice:
     cost_predicted_per_s: float
 
 
+class PlanDraft:
+    """Takes in the proposals of one planner after the other; :meth:`choice` says what makes a plan.
+
+    Two changes may each be good and together be worth nothing or cut the tree, so each is costed and judged on the
+    overlay after the ones accepted before it, whichever planner they are of. A plan is one transition however much it
+    changes, so its price and the dead band are held against what all accepted proposals save together.
+    """
+
+    def __init__(self, situation: Situation, settings: DecisionSettings) -> None:
+        self._situation = situation
+        self._settings = settings
+        self._about_state = judge_state(situation, settings)
+        self._reached: ReachedOverlay | None = None  # Costing the windows one by one waits for the first proposal.
+        self._chosen: list[Proposal] = []
+        self._refused: list[Proposal] = []
+
+    @property
+    def state(self) -> OverlayState:
+        """The state with the configuration that the accepted proposals lead to, for the next planner."""
+        return self._situation.state if self._reached is None else self._reached.state
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing has been proposed."""
+        return not self._chosen and not self._refused
+
+    def consider(self, proposals: Sequence[Proposal]) -> None:
+        """Judge the proposals in their order and accept those that nothing speaks against."""
+        if proposals and self._reached is None:
+            self._reached = ReachedOverlay(self._situation.state)
+        for proposal in proposals:
+            self._consider(msgspec.structs.replace(proposal, price_per_s=self._situation.price_per_s))
+
+    def choice(self, epoch_next: int) -> Choice:
+        """Return which of the proposals make a plan, in their order, and why the others do not."""
+        start = ReachedOverlay(self._situation.state)
+        reached, chosen, refused = self._reached or start, self._chosen, self._refused
+        saved_per_s = start.cost_per_s - reached.cost_per_s
+        against = self._judge_whole(saved_per_s, start.cost_per_s) if chosen else None
+        if against is not None:
+            reached, chosen, refused = start, [], [*(_refused(one, *against) for one in chosen), *refused]
+        present = reached.configuration
+        target = Configuration(epoch_next, present.brokers, present.links, present.homes)
+        return Choice(tuple(chosen), tuple(refused), target, start.cost_per_s, reached.cost_per_s)
+
+    def _consider(self, proposal: Proposal) -> None:
+        assert self._reached is not None
+        against = (
+            self._about_state
+            or judge_calm(proposal, self._situation, self._settings)
+            or _judge_size(proposal, self._chosen, self._settings)
+        )
+        if against is None:
+            judged, after = self._judge_on(self._reached, proposal)
+            if after is not None:
+                self._reached = after
+                self._chosen.append(judged)
+                return
+            proposal, against = judged, (judged.verdict, judged.verdict_reason)
+        self._refused.append(_refused(proposal, *against))
+
+    def _judge_on(self, reached: ReachedOverlay, proposal: Proposal) -> tuple[Proposal, ReachedOverlay | None]:
+        """Return the proposal as costed here with its verdict, and the overlay after it when it is accepted."""
+        situation = self._situation
+        try:
+            after = reached.after(proposal)
+        except NotATreeError as error:
+            against: tuple[Verdict, str] | None = (Verdict.NOT_A_TREE, str(error))
+        except KeyError as error:
+            against = (Verdict.NOT_A_TREE, f"broker {error} is not in the overlay")
+        except HomeError as error:
+            against = (Verdict.WRONG_HOME, str(error))
+        else:
+            proposal = msgspec.structs.replace(
+                proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
+            )
+            gains_per_s = [float(gain) for gain in reached.costs_per_s - after.costs_per_s]
+            concerned_per_s = reached.concerned_cost_per_s(proposal)
+            against = judge_caps(reached, after, situation.degree_max) or judge_gain(
+                proposal, concerned_per_s, gains_per_s, situation, self._settings
+            )
+        if against is None:
+            reason = f"saves {proposal.gain_per_s:.4g}/s, the transition's price is {proposal.price_per_s:.4g}/s"
+            return msgspec.structs.replace(proposal, verdict=Verdict.ACCEPTED, verdict_reason=reason), after
+        if self._chosen:
+            against = Verdict.CONFLICT, f"after the earlier changes: {against[1]}"
+        return _refused(proposal, *against), None
+
+    def _judge_whole(self, saved_per_s: float, before_per_s: float) -> tuple[Verdict, str] | None:
+        """Return why all that is accepted is together not worth a plan, None when it is."""
+        price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * before_per_s
+        saves = f"all of the plan saves {saved_per_s:.4g}/s"
+        if saved_per_s <= price_per_s:
+            return Verdict.GAIN_BELOW_PRICE, f"{saves}, its price is {price_per_s:.4g}/s"
+        if saved_per_s <= floor_per_s:
+            return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {floor_per_s:.4g}/s"
+        return None
+
+
 def choose_proposals(
     proposals: Sequence[Proposal], situation: Situation, epoch_next: int, settings: DecisionSettings
 ) -> Choice:
-    """Return which of the proposals make a plan, in their order, and why the others do not.
-
-    Two changes may each be good and together be worth nothing or cut the tree, so each is costed and judged on the
-    tree after the ones accepted before it. A plan is one transition however many links it exchanges, so its price is
-    held against what all accepted proposals save together.
-    """
-    state = situation.state
-    reached = state.window_tree_costs
-    before_per_s = reached.cost_per_s
-    about_state = judge_state(situation, settings)
-    chosen: list[Proposal] = []
-    refused: list[Proposal] = []
-    for proposal in proposals:
-        priced = msgspec.structs.replace(proposal, price_per_s=situation.price_per_s)
-        against = about_state or judge_calm(priced, situation, settings) or _judge_size(priced, chosen, settings)
-        if against is None:
-            judged, after = _judge_on(reached, priced, situation, settings, is_first=not chosen)
-            if after is not None:
-                reached = after
-                chosen.append(judged)
-                continue
-            against = judged.verdict, judged.verdict_reason
-        refused.append(_refused(priced, *against))
-    if chosen and before_per_s - reached.cost_per_s <= situation.price_per_s:
-        saved_per_s = before_per_s - reached.cost_per_s
-        reason = f"all of the plan saves {saved_per_s:.4g}/s, its price is {situation.price_per_s:.4g}/s"
-        refused = [*(_refused(proposal, Verdict.GAIN_BELOW_PRICE, reason) for proposal in chosen), *refused]
-        chosen, reached = [], state.window_tree_costs
-    target = Configuration(epoch_next, state.configuration.brokers, reached.links)
-    return Choice(tuple(chosen), tuple(refused), target, before_per_s, reached.cost_per_s)
+    """Return which of the proposals of one planner make a plan, in their order, and why the others do not."""
+    draft = PlanDraft(situation, settings)
+    draft.consider(proposals)
+    return draft.choice(epoch_next)
 
 
 def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
@@ -81,6 +154,17 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
         phase=PlanPhase.PREPARING,
         history=(),
         undoes=undoes,
+        moves=moves_between(state.configuration, choice.target),
+    )
+
+
+def moves_between(present: Configuration, target: Configuration) -> tuple[ClientMove, ...]:
+    """Return the publishers whose home differs, sorted; one that only one side knows does not move."""
+    before = present.home_of
+    return tuple(
+        ClientMove(publisher, before[publisher], home)
+        for publisher, home in target.homes
+        if before.get(publisher, home) != home
     )
 
 
@@ -88,40 +172,19 @@ def _judge_size(
     proposal: Proposal, chosen: Sequence[Proposal], settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
     """Return why the proposal is too much for this plan, None when it is not."""
-    links = sum(len(one.links_added) for one in chosen)
-    if links + len(proposal.links_added) <= settings.changes_per_plan_max:
-        return None
-    return Verdict.CHANGES_PER_PLAN, (
-        f"{links} links are exchanged already and {len(proposal.links_added)} more would be, "
-        f"the limit of a plan is {settings.changes_per_plan_max}"
-    )
-
-
-def _judge_on(
-    reached: TreeCosts, proposal: Proposal, situation: Situation, settings: DecisionSettings, *, is_first: bool
-) -> tuple[Proposal, TreeCosts | None]:
-    """Return the proposal as costed on a tree with its verdict there, and the tree after it when it is accepted."""
-    after = reached.copy()
-    try:
-        for swap in as_swaps(reached, proposal.links_removed, proposal.links_added):
-            after.apply(swap)
-    except (NotATreeError, KeyError) as error:
-        reason = f"broker {error} is not in the overlay" if isinstance(error, KeyError) else str(error)
-        against: tuple[Verdict, str] | None = (Verdict.NOT_A_TREE, reason)
-    else:
-        proposal = msgspec.structs.replace(
-            proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
+    links, more_links = sum(len(one.links_added) for one in chosen), len(proposal.links_added)
+    if more_links and links + more_links > settings.changes_per_plan_max:
+        return Verdict.CHANGES_PER_PLAN, (
+            f"{links} links are exchanged already and {more_links} more would be, "
+            f"the limit of a plan is {settings.changes_per_plan_max}"
         )
-        gains_per_s = [float(gain) for gain in reached.costs_per_s - after.costs_per_s]
-        against = judge_caps(reached, after, situation.degree_max) or judge_gain(
-            proposal, gains_per_s, situation, settings
+    moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
+    if more_moves and moves + more_moves > settings.moves_per_plan_max:
+        return Verdict.CHANGES_PER_PLAN, (
+            f"{moves} publishers move already and {more_moves} more would, "
+            f"the limit of a plan is {settings.moves_per_plan_max}"
         )
-    if against is None:
-        reason = f"saves {proposal.gain_per_s:.4g}/s, the transition's price is {proposal.price_per_s:.4g}/s"
-        return msgspec.structs.replace(proposal, verdict=Verdict.ACCEPTED, verdict_reason=reason), after
-    if not is_first:
-        against = Verdict.CONFLICT, f"after the earlier changes: {against[1]}"
-    return _refused(proposal, *against), None
+    return None
 
 
 def _refused(proposal: Proposal, verdict: Verdict, reason: str) -> Proposal:

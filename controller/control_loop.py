@@ -19,17 +19,18 @@ from controller.closed_window import ClosedWindow
 from controller.control_ports import ControlPorts
 from controller.controller_settings import ControllerSettings
 from controller.decide_plan import decide_plan
+from controller.find_homes import with_homes
 from controller.judge_proposals import Situation, transition_price_per_s
 from controller.loop_metrics import LoopMetrics
 from controller.measure_lifetimes import LifetimeMeter, horizon_window_count
 from controller.plan_log import PlanLog
 from controller.planner_interface import OverlayState, Planner
-from controller.planner_table import PLANNERS
+from controller.planner_table import planners_of
 from controller.shadow_planners import ShadowPlanner
 from controller.show_status import CostPoint, Horizon, LoopStatus
 from controller.tell_refusals import RefusalTeller
 from controller.transition import EmitEvent, PersistPlan
-from controller.verify_gain import Verification, plan_undoing, verify_gain
+from controller.verify_gain import Verification, observed_gains_per_s, overlay_before, plan_undoing, verify_gain
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from schemas.command import Command
@@ -59,7 +60,7 @@ class ControlLoop:
         self._settings = settings
         self._inventory = inventory
         self._ports = ports
-        self._planner = planner or PLANNERS[settings.planner]
+        self._planners = (planner,) if planner else planners_of(settings.planner)
         self._metrics = metrics or LoopMetrics()
         self._border_faults = border_faults
         self._stopwatch_s = stopwatch_s
@@ -129,7 +130,7 @@ class ControlLoop:
                 self.status.add_first_command(plan, plan.history[0].time_ms)
         self.status.started_ms = now_ms
         self.status.shadows = tuple(
-            ShadowPlanner(name, PLANNERS[name], plan_log.present, self._inventory, self._settings)
+            ShadowPlanner(name, planners_of(name), plan_log.present, self._inventory, self._settings)
             for name in self._settings.shadow_planners
         )
         moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
@@ -147,7 +148,8 @@ class ControlLoop:
             # What a shadow would have made of windows from before this controller nobody knows.
             looking_on = self.status.shadows if window.end_ms >= self.status.started_ms else ()
             shadow_costs = {shadow.name: shadow.add_window(window, now_ms) for shadow in looking_on}
-            point = self.status.add_window(window, in_force, shadow_costs, now_ms)
+            first = window.sets_at(plan_log.homes_origin)
+            point = self.status.add_window(window, in_force, first, shadow_costs, now_ms)
             self._show_costs(point)
             self._lifetimes.add_window(window, self._subscriptions)
             self._starts_ms.append(window.start_ms)
@@ -167,7 +169,7 @@ class ControlLoop:
         situation = self._situation(newest, plan_log, runner, now_ms)
         self._for_shadows = situation
         began_s = self._stopwatch_s()
-        decision = decide_plan(situation, self._planner, plan_log.epoch_next, self._settings)
+        decision = decide_plan(situation, self._planners, plan_log.epoch_next, self._settings)
         self._note_time(self._settings.planner, "acting", began_s)
         self.status.add_decision(decision)
         if decision.state_verdict is not None:
@@ -205,8 +207,9 @@ class ControlLoop:
         present = plan_log.present
         running = plan_log.moving or plan_log.verifying
         ended_ms = plan_log.transition_ended_ms
+        windows = self._horizon(newest)
         return Situation(
-            state=OverlayState(present, self._inventory, self._horizon(newest)),
+            state=OverlayState(with_homes(present, windows), self._inventory, windows),
             now_ms=now_ms,
             degree_max=self._degree_max,
             price_per_s=self._price_per_s(present, plan_log),
@@ -259,8 +262,7 @@ class ControlLoop:
                 self._close(runner, plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
             return
         after = plan_log.present
-        links_before = (set(after.links) - set(plan.links_added)) | set(plan.links_removed)
-        before = Configuration.of(plan.epoch_from, after.brokers, links_before)
+        before = overlay_before(plan, after)
         found = verify_gain(plan, before, after, windows, self._inventory, self._lifetime_s)
         if not plan.undoes and found.made_worse(self._settings.decision):
             self._verified = {plan.plan: found}
@@ -269,6 +271,9 @@ class ControlLoop:
             return
         if found.is_missed and not plan.undoes:
             self._tell_missed(plan, found, "it is kept", now_ms)
+        observed = zip(plan.proposals, observed_gains_per_s(plan, before, windows, self._inventory), strict=True)
+        proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
+        plan = msgspec.structs.replace(plan, proposals=proposals)
         self._close(runner, plan, found, found.text, now_ms)
 
     def _close(self, runner: PlanRunner, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from controller.assemble_state import AssemblyLimits
 from controller.planner_interface import PlannerSettings
-from controller.planner_table import PLANNERS
+from controller.planner_table import CHAIN, PLANNERS, planner_names
 from controller.transition import TransitionLimits
 from overlay.bloom_filters import PAPER_HASHES
 from schemas.topics import DEFAULT_NAMESPACE
@@ -23,6 +23,8 @@ class DecisionSettings:
 
     ``changes_per_plan_max``: links exchanged in one plan. Few enough that verification can tell what helped, so many
     that a bad overlay is soon a good one. Default 12: over a run of the demo 3 saved 54 %, 12 64 %, 39 only 65 %.
+    ``moves_per_plan_max``: publishers moved in one plan. Default 24: a move opens no link, it only sends subscriptions
+    along the way between the two homes.
     ``pay_back_s``: a change must earn its control messages within this time. Default 300 s, a small part of the hours
     that an interest usually lives.
     ``noise_factor``: a gain must exceed so many standard errors of its mean over the windows, and the square root of k
@@ -36,6 +38,7 @@ class DecisionSettings:
     """
 
     changes_per_plan_max: int = 12
+    moves_per_plan_max: int = 24
     pay_back_s: float = 300.0
     noise_factor: float = 2.0
     gain_share_min: float = 0.01
@@ -47,6 +50,7 @@ class DecisionSettings:
         """Return what is wrong with the settings, one sentence each."""
         least = {
             "changes_per_plan_max": 1,
+            "moves_per_plan_max": 1,
             "noise_factor": 0,
             "gain_share_min": 0,
             "cool_down_windows": 0,
@@ -68,7 +72,8 @@ class ControllerSettings:
     ``bootstrap``: Kafka's bootstrap servers. ``namespace``: prefix of topics and live-view keys.
     ``redis_url``: where the live view is kept; None runs without one.
     ``inventory_path``: the brokers, their costs and the bootstrap overlay.
-    ``planner``: a name of ``controller.planner_table``. ``seed``: of the planner's random choices.
+    ``planner``: a name of ``controller.planner_table``, or several joined by +, which decide in turn on one plan.
+    Default: links first, then publishers on the tree that these lead to. ``seed``: of the planner's random choices.
     ``shadow_planners``: names of planners that decide on the same windows and change only a tree of their own, which
     shows what they would have made of the traffic. Default none; each costs its time once a window.
     ``horizon_lifetimes``: how many mean lifetimes of a subscription a decision looks back. Default 4: there
@@ -86,6 +91,13 @@ class ControllerSettings:
     ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters in which they tell each other (in the paper 100000 and
     5). Default None bits, which compares exactly: here the controller knows all delivery sets anyway.
     ``path_interest``: what three of them have in common, the paper's "estimate" or counted as a "conjunction".
+    ``grape_priority``, ``grape_weight``: what relocate_publisher_grape minimises first, "load" or "delay", and by how
+    many percent. ``grape_notifications_min``: length of its trace session, the paper's 100.
+    ``pop_traces_min``, ``pop_traces_max``, ``pop_window_s``: how many notifications relocate_publisher_pop traces
+    before it decides, and how many at most in how long; the paper's 100, 50 and 60 s.
+    ``link_delays``: whether links count in delivery delays; not in the paper.
+    ``delay_weight``: share of the mean delivery delay in what relocate_publishers_joint minimises. Default 0: cost
+    alone.
     ``lookback_ms``: how much of the state topics a restarted controller reads again. Default 5 minutes.
     ``stop_ms_max``: how long a controller that is told to stop goes on with the transition under way. Default 15 s, in
     which a transition is over unless a broker is ill.
@@ -99,7 +111,7 @@ class ControllerSettings:
     inventory_path: Path
     namespace: str = DEFAULT_NAMESPACE
     redis_url: str | None = None
-    planner: str = "swap_links_cost"
+    planner: str = "swap_links_cost+relocate_publishers_joint"
     seed: int = 1
     shadow_planners: tuple[str, ...] = ()
     horizon_lifetimes: float = 4.0
@@ -113,6 +125,14 @@ class ControllerSettings:
     bloom_bits: int | None = None
     bloom_hashes: int = PAPER_HASHES
     path_interest: Literal["estimate", "conjunction"] = "estimate"
+    grape_priority: Literal["load", "delay"] = "load"
+    grape_weight: int = 100
+    grape_notifications_min: int = 100
+    pop_traces_min: int = 100
+    pop_traces_max: int = 50
+    pop_window_s: float = 60.0
+    link_delays: bool = False
+    delay_weight: float = 0.0
     verify_windows: int = 2
     verify_ms_max: int = 2 * MINUTE_MS
     lookback_ms: int = 5 * MINUTE_MS
@@ -138,6 +158,14 @@ class ControllerSettings:
             bloom_bits=self.bloom_bits,
             bloom_hashes=self.bloom_hashes,
             path_interest=self.path_interest,
+            grape_priority=self.grape_priority,
+            grape_weight=self.grape_weight,
+            grape_notifications_min=self.grape_notifications_min,
+            pop_traces_min=self.pop_traces_min,
+            pop_traces_max=self.pop_traces_max,
+            pop_window_s=self.pop_window_s,
+            link_delays=self.link_delays,
+            delay_weight=self.delay_weight,
         )
 
     def faults(self) -> list[str]:
@@ -171,7 +199,12 @@ class ControllerSettings:
     def _planner_faults(self) -> list[str]:
         named = [("planner", self.planner), *(("shadow planner", name) for name in dict.fromkeys(self.shadow_planners))]
         known = ", ".join(sorted(PLANNERS))
-        found = [f"{what} {name!r} is unknown, known are {known}" for what, name in named if name not in PLANNERS]
+        found = [
+            f"{what} {name!r} is unknown, known are {known}, or several joined by {CHAIN}"
+            for what, chain in named
+            for name in planner_names(chain)
+            if name not in PLANNERS
+        ]
         if len(set(self.shadow_planners)) < len(self.shadow_planners):
             found.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
         return found

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.choose_proposals import choose_proposals, plan_of
+from controller.choose_proposals import PlanDraft, plan_of
 from controller.controller_settings import ControllerSettings
 from controller.judge_proposals import Situation, judge_state
 from controller.planner_interface import Planner
@@ -26,10 +27,13 @@ class Decision:
     state_reason: str = ""
 
 
-def decide_plan(situation: Situation, planner: Planner, epoch_next: int, settings: ControllerSettings) -> Decision:
+def decide_plan(
+    situation: Situation, planners: Sequence[Planner], epoch_next: int, settings: ControllerSettings
+) -> Decision:
     """Return the decision on the situation's newest window.
 
-    The planner draws from a generator seeded by the settings and the window, so that a restart changes nothing.
+    The planners are asked in their order, each about the overlay that the accepted proposals of those before it lead
+    to. They draw from a generator seeded by the settings and the window, so that a restart changes nothing.
     """
     state = situation.state
     end_ms = state.newest.end_ms
@@ -37,9 +41,12 @@ def decide_plan(situation: Situation, planner: Planner, epoch_next: int, setting
     if unfit:
         return Decision(end_ms, state_verdict=unfit[0], state_reason=unfit[1])
     rng = random.Random(f"{settings.seed}/{end_ms}")
-    proposals = planner(state, settings.planner_settings(state.inventory.degree_max), rng)
-    if not proposals:
+    told = settings.planner_settings(state.inventory.degree_max)
+    draft = PlanDraft(situation, settings.decision)
+    for planner in planners:
+        draft.consider(planner(draft.state, told, rng))
+    if draft.is_empty:
         return Decision(end_ms)  # Most windows of a settled overlay: nothing to cost window by window.
-    choice = choose_proposals(proposals, situation, epoch_next, settings.decision)
+    choice = draft.choice(epoch_next)
     plan = plan_of(choice, state) if choice.chosen else None
     return Decision(end_ms, plan, choice.refused)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from controller.controller_settings import DecisionSettings
 from controller.planner_interface import OverlayState
+from controller.reached_overlay import ReachedOverlay
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from overlay.tree_costs import TreeCosts
+from overlay.publisher_placement import ROUNDING_SHARE
 from schemas.plan import Proposal, Verdict
 
 COMMANDS_PER_BROKER = 4  # Prepare and activate and retire and one repetition: what a transition tells each broker.
@@ -70,12 +71,13 @@ def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSetti
     return None
 
 
-def judge_caps(before: TreeCosts, after: TreeCosts, degree_max: int) -> tuple[Verdict, str] | None:
+def judge_caps(before: ReachedOverlay, after: ReachedOverlay, degree_max: int) -> tuple[Verdict, str] | None:
     """Return which broker would get more than its cap, None when none would.
 
     A broker that is above a cap already may stay so, it may only not get more.
     """
-    names, loads = after.inventory.brokers, after.inventory.load_max_per_s
+    inventory = after.state.inventory
+    names, loads = inventory.brokers, inventory.load_max_per_s
     degrees_before, degrees = before.degrees, after.degrees
     for position in (degrees > max(degree_max, 0)).nonzero()[0]:
         if degrees[position] > degrees_before[position]:
@@ -84,8 +86,8 @@ def judge_caps(before: TreeCosts, after: TreeCosts, degree_max: int) -> tuple[Ve
     if loads is None:
         return None
     now, then = before.loads_per_s, after.loads_per_s
-    for position in (then > loads).nonzero()[0]:
-        if then[position] > now[position]:
+    for position in (then > loads * (1 + ROUNDING_SHARE)).nonzero()[0]:
+        if then[position] > now[position] * (1 + ROUNDING_SHARE):
             return Verdict.CAPACITY, (
                 f"{names[position]} would pass {then[position]:.4g} notifications/s, the limit is {loads[position]:.4g}"
             )
@@ -108,20 +110,25 @@ def gain_noise_per_s(gains_per_s: Sequence[float], window_s: float, lifetime_s: 
 
 
 def judge_gain(
-    proposal: Proposal, gains_per_s: Sequence[float], situation: Situation, settings: DecisionSettings
+    proposal: Proposal,
+    concerned_cost_per_s: float,
+    gains_per_s: Sequence[float],
+    situation: Situation,
+    settings: DecisionSettings,
 ) -> tuple[Verdict, str] | None:
     """Return why the proposal's gain is too small, None when it exceeds dead band and noise.
 
-    ``gains_per_s`` are its gains in the windows of the state. A change of k links is the best of about N^k where a swap
-    is the best of N, so what luck alone may promise grows with the square root of k.
+    The dead band is a share of ``concerned_cost_per_s``, what the notifications cost that the proposal is about.
+    ``gains_per_s`` are its gains in the windows of the state. A change of k links or homes is the best of about N^k
+    where a swap is the best of N, so what luck alone may promise grows with the square root of k.
     """
     gain_per_s = proposal.gain_per_s
-    floor_per_s = settings.gain_share_min * proposal.cost_before_per_s
+    floor_per_s = settings.gain_share_min * concerned_cost_per_s
     if gain_per_s <= floor_per_s:
         return Verdict.GAIN_WITHIN_NOISE, f"saves {gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
     window = situation.state.newest
     window_s = (window.end_ms - window.start_ms) / 1000
-    factor = settings.noise_factor * math.sqrt(len(proposal.links_added))
+    factor = settings.noise_factor * math.sqrt(len(proposal.links_added) + len(proposal.moves))
     noise_per_s = factor * gain_noise_per_s(gains_per_s, window_s, situation.subscription_lifetime_s)
     if gain_per_s <= noise_per_s:
         return Verdict.GAIN_WITHIN_NOISE, (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from controller.find_homes import homes_after, homes_before
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from schemas.plan import Plan, PlanPhase
@@ -37,8 +38,10 @@ class PlanLog:
     def record(self, plan: Plan) -> None:
         """Take a plan's newest version. Raises NotATreeError when its target is no tree over the inventory."""
         if plan.epoch_to not in self._configurations:
+            before = self._configurations.get(plan.epoch_from)
+            homes = {} if before is None else before.home_of
             self._configurations[plan.epoch_to] = Configuration.of(
-                plan.epoch_to, self._inventory.brokers, plan.links_target
+                plan.epoch_to, self._inventory.brokers, plan.links_target, homes | homes_after([plan])
             )
         self._plans[plan.plan] = plan
         self._epoch_max = max(self._epoch_max, plan.epoch_to)
@@ -57,9 +60,17 @@ class PlanLog:
 
     @property
     def present(self) -> Configuration:
-        """The configuration of the last plan that passed activation, else the bootstrap."""
+        """The configuration of the last plan that passed activation, else the bootstrap.
+
+        Its homes are those that plans have set; where the other publishers are, telemetry tells.
+        """
         passed = [plan.epoch_to for plan in self._plans.values() if plan.phase in PASSED_PHASES]
         return self._configurations[max(passed, default=self._inventory.bootstrap.epoch)]
+
+    @property
+    def homes_origin(self) -> dict[str, str]:
+        """The home that each publisher had before any kept plan moved it."""
+        return homes_before(plan for plan in self.plans if plan.phase in PASSED_PHASES)
 
     @property
     def moving(self) -> Plan | None:

@@ -6,6 +6,7 @@ there are stands in :mod:`controller.planner_table`.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets
 from overlay.interest_caches import InterestCaches, newest_ids
 from overlay.inventory import Inventory
+from overlay.publisher_costs import PublisherCosts
 from overlay.tree_costs import TreeCosts
 from overlay.weighted_sets import WeightedSets
 from schemas.plan import Proposal
@@ -79,6 +81,14 @@ class OverlayState:
         """The same with each window a span of its own; the spread over windows is the noise of a gain."""
         return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(self.window_sets))
 
+    @cached_property
+    def publisher_costs(self) -> PublisherCosts:
+        """What each publisher costs at each home, over the horizon and in each window, on the configuration's tree.
+
+        Raises ValueError when what was delivered is not known apart in every window.
+        """
+        return PublisherCosts(self.configuration, self.inventory, [window.sets for window in self.windows])
+
     def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
         """Return what the brokers remember of the horizon and tell each other; found once for each pair of arguments.
 
@@ -102,12 +112,14 @@ class OverlayState:
             for name in ("window_sets", "sets", "weighted", "interest", "_caches"):
                 if name in self.__dict__:
                     seen.__dict__[name] = self.__dict__[name]
+        if configuration.links == self.configuration.links and "publisher_costs" in self.__dict__:
+            seen.__dict__["publisher_costs"] = self.publisher_costs
         return seen
 
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """What planners of link swaps can be told.
+    """What planners can be told.
 
     ``horizon_hops`` is eta of paper 000 (its default 4): only brokers within so many hops are joined. ``degree_max``
     caps the links of a broker, None is the paper's unbounded rule. ``proposals_max`` bounds one call.
@@ -120,6 +132,12 @@ class PlannerSettings:
     "conjunction" of what two of them told the third, which the paper leaves to future work.
     ``search_words_max`` bounds the search of swap_links_cost in 64-bit words of delivery sets that it looks at,
     default 4e9, some seconds; ``escape_words_max`` likewise once no single swap helps, default 3e6, some 30 ms.
+    Planners of publishers' homes. GRAPE: ``grape_priority`` is the metric that it minimises first, "load" (messages) or
+    "delay", by ``grape_weight`` percent, 1 to 100; ``grape_notifications_min`` (G_threshold, the paper's: 100) is the
+    length of a trace session. POP: ``pop_traces_min`` (P_threshold, the paper's: 100) notifications must have been
+    traced, at most ``pop_traces_max`` (N, the paper's: 50) in ``pop_window_s`` (W, the paper's: 60 s).
+    ``link_delays`` lets the delay of links count in delivery delays, which the paper's does not. ``delay_weight`` is
+    the share of the mean delivery delay, 0 to 1, in what relocate_publishers_joint minimises; the rest is the one cost.
     """
 
     horizon_hops: int = 4
@@ -132,6 +150,14 @@ class PlannerSettings:
     path_interest: Literal["estimate", "conjunction"] = "estimate"
     search_words_max: int = 4_000_000_000
     escape_words_max: int = 3_000_000
+    grape_priority: Literal["load", "delay"] = "load"
+    grape_weight: int = 100
+    grape_notifications_min: int = 100
+    pop_traces_min: int = 100
+    pop_traces_max: int = 50
+    pop_window_s: float = 60.0
+    link_delays: bool = False
+    delay_weight: float = 0.0
 
     @property
     def filter_shape(self) -> FilterShape | None:
@@ -140,7 +166,7 @@ class PlannerSettings:
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = self._interest_faults()
+        found = self._interest_faults() + self._home_faults()
         if self.horizon_hops < 2:
             found.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is joined already")
         if self.degree_max is not None and self.degree_max < 2:
@@ -165,6 +191,21 @@ class PlannerSettings:
             found.append(f"bloom_hashes is {self.bloom_hashes}: from 1 to {HASHES_MAX}")
         if self.path_interest not in ("estimate", "conjunction"):
             found.append(f"path_interest is {self.path_interest!r}: estimate or conjunction")
+        return found
+
+    def _home_faults(self) -> list[str]:
+        found = []
+        if self.grape_priority not in ("load", "delay"):
+            found.append(f"grape_priority is {self.grape_priority!r}: load or delay")
+        if not 1 <= self.grape_weight <= 100:
+            found.append(f"grape_weight is {self.grape_weight}: from 1 to 100 percent")
+        for name in ("grape_notifications_min", "pop_traces_min", "pop_traces_max"):
+            if getattr(self, name) < 1:
+                found.append(f"{name} is {getattr(self, name)}: at least 1, or nothing is known of a publisher")
+        if not 0 < self.pop_window_s < math.inf:
+            found.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for so long")
+        if not 0 <= self.delay_weight <= 1:
+            found.append(f"delay_weight is {self.delay_weight}: a share from 0 to 1")
         return found
 
 

@@ -6,14 +6,45 @@
 | swap_links_ci | 000, section 4 | links of a tree, by cost and common interest |
 | swap_links_lmst | 000, sections 3.1.2 and 5 | links of a tree, by link cost alone |
 | swap_links_lmit | 000, sections 3.1.2 and 5 | links of a tree, by common interest alone |
+| relocate_publisher_pop | 001, section 3 | a publisher's home, by the number of its subscribers |
+| relocate_publisher_grape | 001, section 4 | a publisher's home, by message rate and delivery delay |
+| relocate_publishers_joint | ours, for the problem of 001 | all publishers' homes, by true cost under caps of load |
 """
 
 from controller.planner_interface import Planner
-from controller.planners import swap_links_ci, swap_links_cost, swap_links_lmit, swap_links_lmst
+from controller.planners import (
+    relocate_publisher_grape,
+    relocate_publisher_pop,
+    relocate_publishers_joint,
+    swap_links_ci,
+    swap_links_cost,
+    swap_links_lmit,
+    swap_links_lmst,
+)
 
-PLANNERS: dict[str, Planner] = {
+CHAIN = "+"  # Joins the names of planners that decide one after the other on one plan.
+
+LINK_PLANNERS: dict[str, Planner] = {
     swap_links_cost.PLANNER: swap_links_cost.swap_links_cost,
     swap_links_ci.PLANNER: swap_links_ci.swap_links_ci,
     swap_links_lmst.PLANNER: swap_links_lmst.swap_links_lmst,
     swap_links_lmit.PLANNER: swap_links_lmit.swap_links_lmit,
 }
+
+HOME_PLANNERS: dict[str, Planner] = {
+    relocate_publisher_pop.PLANNER: relocate_publisher_pop.relocate_publisher_pop,
+    relocate_publisher_grape.PLANNER: relocate_publisher_grape.relocate_publisher_grape,
+    relocate_publishers_joint.PLANNER: relocate_publishers_joint.relocate_publishers_joint,
+}
+
+PLANNERS: dict[str, Planner] = LINK_PLANNERS | HOME_PLANNERS
+
+
+def planner_names(chain: str) -> tuple[str, ...]:
+    """Return the names in a chain such as ``swap_links_cost+relocate_publishers_joint``, in their order."""
+    return tuple(name.strip() for name in chain.split(CHAIN))
+
+
+def planners_of(chain: str) -> tuple[Planner, ...]:
+    """Return the planners of a chain. Raises KeyError for a name that is not known."""
+    return tuple(PLANNERS[name] for name in planner_names(chain))

@@ -1,4 +1,4 @@
-"""Let a planner decide beside the acting one: on the same windows, by the same judge, on a tree that exists only here.
+"""Let planners decide beside the acting one: on the same windows, by the same judge, on a tree that exists only here.
 
 In: closed windows and the situations the acting planner decides on. Out: what the traffic would have cost and which
 plans would have been made. Nothing here sends, stores or tells; which planner acts belongs to the control loop.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
@@ -27,14 +27,16 @@ from schemas.plan import Plan
 log = structlog.get_logger(__name__)
 
 PLANS_KEPT_MAX = 50
+HOMES_KEPT_MAX = 100_000
 
 Price = Callable[[Configuration], float]
 
 
 class ShadowPlanner:
-    """One planner and the tree that it alone would have made, from the configuration in force at the start on.
+    """A chain of planners and the overlay that they would have made, from the configuration in force at the start on.
 
-    What a broker delivers does not depend on the links, so the cost of this tree on a real window is exact. The rules
+    What a broker delivers depends neither on the links nor on the publishers' homes, so the cost of this overlay on a
+    real window is exact. The rules
     are those of the acting planner: judge, choice, cool-down, one plan at a time until it is verified, a plan that
     made things worse taken back and its planner muted. Only transitions are missing: a plan holds at once and costs no
     message. So a shadow keeps the pace of the same planner at work whose transitions are over within a window; where
@@ -43,7 +45,12 @@ class ShadowPlanner:
     """
 
     def __init__(
-        self, name: str, planner: Planner, start: Configuration, inventory: Inventory, settings: ControllerSettings
+        self,
+        name: str,
+        planners: Sequence[Planner],
+        start: Configuration,
+        inventory: Inventory,
+        settings: ControllerSettings,
     ) -> None:
         self.name = name
         self.tree = Configuration(0, start.brokers, start.links)
@@ -51,10 +58,12 @@ class ShadowPlanner:
         self.plans_made = 0
         self.plans_taken_back = 0
         self.links_exchanged = 0
+        self.publishers_moved = 0
+        self._moved: set[str] = set()
         self.refusals: Counter[str] = Counter()
         self.faults = 0
         self.fault_text = ""
-        self._planner = planner
+        self._planners = tuple(planners)
         self._inventory = inventory
         self._settings = settings
         self._before: Configuration | None = None  # The tree before the plan that is not verified yet.
@@ -65,13 +74,27 @@ class ShadowPlanner:
         self._lifetime_s: float | None = None
         self._muted_until_ms: dict[str, int] = {}
 
+    @property
+    def homes_moved(self) -> dict[str, str]:
+        """Where the publishers are that it has moved."""
+        return {publisher: home for publisher, home in self.tree.homes if publisher in self._moved}
+
     def add_window(self, window: ClosedWindow, now_ms: int) -> float:
         """Return what the tree costs on the window, per second; verify the last plan when enough have come after it."""
-        cost_per_s = overlay_cost(self.tree, self._inventory, window.sets).total_per_s
+        self._learn_homes(window)
+        cost_per_s = overlay_cost(self.tree, self._inventory, window.sets_at(self.tree.home_of)).total_per_s
         if self._planned_ms is not None and window.start_ms >= self._planned_ms:
             self._windows_since_plan += 1
             self._verify(window, now_ms)
         return cost_per_s
+
+    def _learn_homes(self, window: ClosedWindow) -> None:
+        """Take publishers that are new here as they are; where the acting planner moves them does not count."""
+        known = self.tree.home_of
+        new = {publisher: home for publisher, home in window.homes.items() if publisher not in known}
+        if new:
+            kept = dict(list(known.items())[max(len(known) + len(new) - HOMES_KEPT_MAX, 0) :])
+            self.tree = Configuration.of(self.tree.epoch, self.tree.brokers, self.tree.links, kept | new)
 
     def decide(self, acting: Situation, price_of: Price) -> bool:
         """Decide on the acting planner's situation as if this planner's tree were in force; return False on a fault.
@@ -81,7 +104,7 @@ class ShadowPlanner:
         self._lifetime_s = acting.subscription_lifetime_s
         try:
             situation = self._situation(acting, price_of)
-            decision = decide_plan(situation, self._planner, self.tree.epoch + 1, self._settings)
+            decision = decide_plan(situation, self._planners, self.tree.epoch + 1, self._settings)
         # A planner that only looks on must not stop the one that acts, whatever it raises.
         except Exception as error:
             self.faults += 1
@@ -116,8 +139,11 @@ class ShadowPlanner:
         self.plans.append(plan)
         self.plans_made += 1
         self.links_exchanged += len(plan.links_added)
+        self.publishers_moved += len(plan.moves)
+        self._moved.update(move.client for move in plan.moves)
         self._before = self.tree
-        self.tree = Configuration.of(plan.epoch_to, self.tree.brokers, plan.links_target)
+        homes = self.tree.home_of | {move.client: move.home_to for move in plan.moves}
+        self.tree = Configuration.of(plan.epoch_to, self.tree.brokers, plan.links_target, homes)
         self._verify_on = []
         self._planned_ms, self._windows_since_plan = now_ms, 0
 
@@ -136,7 +162,8 @@ class ShadowPlanner:
         self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=found.cost_observed_per_s)
         if found.made_worse(self._settings.decision):
             self.plans_taken_back += 1
-            self.tree = Configuration(self.tree.epoch + 1, before.brokers, before.links)
+            homes = self.tree.home_of | {move.client: move.home_from for move in plan.moves}
+            self.tree = Configuration.of(self.tree.epoch + 1, before.brokers, before.links, homes)
             self._planned_ms, self._windows_since_plan = now_ms, 0
             for proposal in plan.proposals:
                 self._muted_until_ms[proposal.planner] = now_ms + self._settings.decision.mute_ms

@@ -20,6 +20,7 @@ from controller.shadow_planners import ShadowPlanner
 from controller.verify_gain import counted_cost_per_s
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
+from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
 from schemas.event import AdaptationEvent
 from schemas.plan import Plan, PlanPhase
@@ -34,10 +35,11 @@ REFUSALS_SHOWN_MAX = 20
 class CostPoint:
     """What the overlay cost in one window, per second.
 
-    ``cost_per_s`` is that of the tree in force by the delivery sets, ``cost_bootstrap_per_s`` what the first tree would
-    have cost on the same window, ``cost_counted_per_s`` what the brokers' counters add up to. ``epoch`` is the newest
-    epoch of the window; where a transition ran through it, ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what
-    the trees of shadow planners would have cost, by planner, without windows from before this controller.
+    ``cost_per_s`` is that of the overlay in force by the delivery sets, ``cost_bootstrap_per_s`` what the first tree
+    with the publishers at their first homes would have cost on the same window, ``cost_counted_per_s`` what the
+    brokers' counters add up to. ``epoch`` is the newest epoch of the window; where a transition ran through it,
+    ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what the overlays of shadow planners would have cost, by
+    planner, without windows from before this controller.
     """
 
     window_end_ms: int
@@ -108,9 +110,17 @@ class LoopStatus:
         self.last_decision: Decision | None = None
 
     def add_window(
-        self, window: ClosedWindow, in_force: Configuration, shadow_costs: Mapping[str, float], now_ms: int
+        self,
+        window: ClosedWindow,
+        in_force: Configuration,
+        at_first_homes: DeliverySets,
+        shadow_costs: Mapping[str, float],
+        now_ms: int,
     ) -> CostPoint:
-        """Count a window and return its point of the cost series."""
+        """Count a window and return its point of the cost series.
+
+        ``at_first_homes``: the window's delivery sets, had no plan ever moved a publisher.
+        """
         self.state_latencies_ms.append(now_ms - window.end_ms)
         self.newest = window
         self.windows_closed += 1
@@ -120,7 +130,7 @@ class LoopStatus:
         point = CostPoint(
             window.end_ms,
             overlay_cost(in_force, self._inventory, window.sets).total_per_s,
-            overlay_cost(self._inventory.bootstrap, self._inventory, window.sets).total_per_s,
+            overlay_cost(self._inventory.bootstrap, self._inventory, at_first_homes).total_per_s,
             counted_cost_per_s(window, self._inventory),
             window.epoch_max,
             window.epoch is not None,
@@ -219,6 +229,8 @@ def _shadow_summary(shadow: ShadowPlanner) -> Document:
         "plans": shadow.plans_made,
         "plans_taken_back": shadow.plans_taken_back,
         "links_exchanged": shadow.links_exchanged,
+        "publishers_moved": shadow.publishers_moved,
+        "homes": shadow.homes_moved,
         "links": [list(pair) for pair in shadow.tree.links],
         "refusals": dict(shadow.refusals),
         "faults": shadow.faults,
@@ -228,6 +240,7 @@ def _shadow_summary(shadow: ShadowPlanner) -> Document:
                 "window_end_ms": plan.window_end_ms,
                 "links_removed": [list(pair) for pair in plan.links_removed],
                 "links_added": [list(pair) for pair in plan.links_added],
+                "moves": msgspec.to_builtins(plan.moves),
                 "cost_before_per_s": plan.cost_before_per_s,
                 "cost_predicted_per_s": plan.cost_predicted_per_s,
                 "cost_observed_per_s": plan.cost_observed_per_s,

@@ -125,7 +125,8 @@ class Transition:
 
     def start(self, now_ms: int) -> list[TransitionEffect]:
         """Begin a plan that nobody has heard of yet."""
-        changes = ", ".join(f"+{a}-{b}" for a, b in self.plan.links_added)
+        moved = [f"{move.client} to {move.home_to}" for move in self.plan.moves]
+        changes = ", ".join([*(f"+{a}-{b}" for a, b in self.plan.links_added), *moved])
         text = f"plan {self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
         effects = self._enter(PlanPhase.PREPARING, now_ms, "chosen")
         # The event follows the record, so that nothing is told that might not have happened.
@@ -219,6 +220,7 @@ class Transition:
                     self.plan.links_removed if is_prepare else (),
                     self.plan.links_added if is_prepare else (),
                     self._digest if is_prepare else "",
+                    self.plan.moves if is_prepare else (),
                 )
             )
             for broker in self.waiting_for

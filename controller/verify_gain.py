@@ -16,10 +16,12 @@ import msgspec
 from controller.closed_window import ClosedWindow
 from controller.controller_settings import DecisionSettings
 from controller.judge_proposals import gain_noise_per_s
+from controller.planner_interface import OverlayState
+from controller.reached_overlay import ReachedOverlay
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.inventory import Inventory
-from schemas.plan import Plan, PlanPhase, Proposal
+from schemas.plan import ClientMove, Plan, PlanPhase, Proposal
 
 UNDO_PLANNER = "undo"
 MISSED_SHARE = 0.5  # A plan that saves less than this share of what was predicted is told as a missed gain.
@@ -76,12 +78,13 @@ def verify_gain(
 ) -> Verification:
     """Return how the plan does on the windows. Raises ValueError without a window.
 
+    ``before`` and ``after`` name the homes of the publishers that the plan moved.
     ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share what lives longer.
     """
     if not windows:
         raise ValueError(f"plan {plan.plan} cannot be verified on no window")
-    observed = [overlay_cost(after, inventory, window.sets).total_per_s for window in windows]
-    without = [overlay_cost(before, inventory, window.sets).total_per_s for window in windows]
+    observed = [overlay_cost(after, inventory, window.sets_at(after.home_of)).total_per_s for window in windows]
+    without = [overlay_cost(before, inventory, window.sets_at(before.home_of)).total_per_s for window in windows]
     gains = [old - new for old, new in zip(without, observed, strict=True)]
     counted = [cost for cost in (counted_cost_per_s(window, inventory) for window in windows) if cost is not None]
     return Verification(
@@ -112,7 +115,7 @@ def counted_cost_per_s(window: ClosedWindow, inventory: Inventory) -> float | No
 
 
 def plan_undoing(plan: Plan, before: Configuration, epoch_next: int, found: Verification, window_end_ms: int) -> Plan:
-    """Return the plan that leads back to the links before ``plan``, at a new epoch."""
+    """Return the plan that leads back to the links and homes before ``plan``, at a new epoch."""
     reason = f"takes back {plan.plan}: {found.text}"
     proposal = Proposal(
         planner=UNDO_PLANNER,
@@ -123,6 +126,7 @@ def plan_undoing(plan: Plan, before: Configuration, epoch_next: int, found: Veri
         price_per_s=found.price_per_s,
         reason=reason,
         verdict_reason="the plan made things worse",
+        moves=_reversed(plan.moves),
     )
     return msgspec.structs.replace(
         plan,
@@ -141,4 +145,29 @@ def plan_undoing(plan: Plan, before: Configuration, epoch_next: int, found: Veri
         undoes=plan.plan,
         cost_observed_per_s=None,
         control_messages=0,
+        moves=_reversed(plan.moves),
     )
+
+
+def _reversed(moves: tuple[ClientMove, ...]) -> tuple[ClientMove, ...]:
+    return tuple(ClientMove(move.client, move.home_to, move.home_from) for move in moves)
+
+
+def overlay_before(plan: Plan, after: Configuration) -> Configuration:
+    """Return the configuration that the plan began from, with the homes of the publishers that it moved."""
+    links = (set(after.links) - set(plan.links_added)) | set(plan.links_removed)
+    homes = after.home_of | {move.client: move.home_from for move in plan.moves}
+    return Configuration.of(plan.epoch_from, after.brokers, links, homes)
+
+
+def observed_gains_per_s(
+    plan: Plan, before: Configuration, windows: Sequence[ClosedWindow], inventory: Inventory
+) -> list[float]:
+    """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``."""
+    reached = ReachedOverlay(OverlayState(before, inventory, tuple(windows)))
+    gains = []
+    for proposal in plan.proposals:
+        after = reached.after(proposal)
+        gains.append(reached.cost_per_s - after.cost_per_s)
+        reached = after
+    return gains

@@ -15,6 +15,21 @@ from numpy.typing import NDArray
 
 from overlay.distinct_sets import Counts, Words, digit_planes, distinct_sets
 
+ALL_BITS = (1 << 64) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class MaskCells:
+    """Masks as parallel arrays: cell i is of broker ``row[i]`` and of column ``column[i]``, both by position.
+
+    ``masks`` are what was delivered where ``published`` is known, else both, as in :meth:`DeliverySets.of`.
+    """
+
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    masks: Words
+    published: Words | None = None
+
 
 @dataclass(frozen=True, eq=False)
 class DeliverySets:
@@ -44,19 +59,37 @@ class DeliverySets:
         With ``published``, ``masks`` are what was delivered and ``published`` what was published at a broker; without,
         ``masks`` are both and nothing is known of either alone.
         """
-        if published is not None:
-            keys = [*masks, *(key for key in published if key not in masks)]
-            whole = cls.of(brokers, {key: masks.get(key, 0) | published.get(key, 0) for key in keys}, span_s)
-            delivered = cls.of(brokers, {key: masks.get(key, 0) for key in keys}, span_s)
-            return replace(whole, delivered=delivered.words)
         ordered = tuple(sorted(brokers))
         row = {broker: position for position, broker in enumerate(ordered)}
-        columns = tuple(sorted({(publisher, block) for _, publisher, block in masks}))
-        column = {name: position for position, name in enumerate(columns)}
-        words = np.zeros((len(ordered), len(columns)), dtype=np.uint64)
-        for (broker, publisher, block), mask in masks.items():
-            words[row[broker], column[publisher, block]] |= np.uint64(mask & 0xFFFF_FFFF_FFFF_FFFF)
-        return cls(ordered, columns, words, span_s)
+        column: dict[tuple[str, int], int] = {}
+        keys = list(masks) if published is None else list({**masks, **published})
+        cells = MaskCells(
+            np.array([row[broker] for broker, _, _ in keys], dtype=np.int64),
+            np.array([column.setdefault((name, block), len(column)) for _, name, block in keys], dtype=np.int64),
+            _unsigned(masks.get(key, 0) for key in keys),
+            None if published is None else _unsigned(published.get(key, 0) for key in keys),
+        )
+        return cls.of_cells(ordered, tuple(column), cells, span_s)
+
+    @classmethod
+    def of_cells(
+        cls, brokers: tuple[str, ...], columns: Sequence[tuple[str, int]], cells: MaskCells, span_s: float
+    ) -> DeliverySets:
+        """Build from cells over ``brokers``, which are sorted, and ``columns``, distinct and in any order.
+
+        Masks of the same broker and column are united. Cost O(cells + brokers * columns) on words.
+        """
+        order = sorted(range(len(columns)), key=columns.__getitem__)
+        place = np.empty(len(columns), dtype=np.int64)
+        place[order] = np.arange(len(columns))
+        at = cells.row * len(columns) + place[cells.column]
+        words = np.zeros((len(brokers), len(columns)), dtype=np.uint64)
+        np.bitwise_or.at(words.reshape(-1), at, cells.masks)
+        delivered = None
+        if cells.published is not None:
+            delivered = words.copy()
+            np.bitwise_or.at(words.reshape(-1), at, cells.published)
+        return cls(brokers, tuple(columns[position] for position in order), words, span_s, delivered)
 
     @classmethod
     def joined(cls, parts: Iterable[DeliverySets]) -> DeliverySets:
@@ -128,3 +161,7 @@ class DeliverySets:
             common[position, position:] = shared
             common[position:, position] = shared
         return common
+
+
+def _unsigned(masks: Iterable[int]) -> Words:
+    return np.array([mask & ALL_BITS for mask in masks], dtype=np.uint64)

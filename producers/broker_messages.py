@@ -136,7 +136,14 @@ class UnadvertiseRequest:
     publisher: str
 
 
-ClientRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest
+@dataclass(frozen=True, slots=True)
+class LeaveRequest:
+    """A local publisher has handed this home all that it will: what follows goes to its next home."""
+
+    publisher: str
+
+
+ClientRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest | LeaveRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,4 +197,21 @@ class AdvertiseConfirmed:
     publisher: str
 
 
-Effect = Send | Published | Deliver | Answer | Confirmed | Cancelled | AdvertiseConfirmed
+@dataclass(frozen=True, slots=True)
+class PublisherLeaves:
+    """The publisher is to hand over nothing more here, say so by a LeaveRequest, and go on at ``home_to``."""
+
+    publisher: str
+    home_to: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherTaken:
+    """This broker is the publisher's home from now on: it may publish here as soon as it has left the old one."""
+
+    publisher: str
+
+
+Effect = (
+    Send | Published | Deliver | Answer | Confirmed | Cancelled | AdvertiseConfirmed | PublisherLeaves | PublisherTaken
+)

@@ -65,6 +65,8 @@ class TelemetryEmitter:
 
     def _on_time(self, event: simpy.Event) -> None:
         broker = cast(EmulatedBroker, event.value)
+        if broker.is_dead:
+            return
         self.flush(broker)
         self._overlay.env.timeout(self._flush_ms, broker).callbacks.append(self._on_time)
 
@@ -95,6 +97,7 @@ def _sample(peer: str, counters: QueueCounters, queue_length: int) -> QueueSampl
         busy_ms=int(counters.busy_ms),
         queue_length=queue_length,
         queue_length_max=max(counters.queue_length_max, queue_length),
+        wait_ms=int(counters.wait_ms),
     )
     counters.queue_length_max = queue_length
     return sample

@@ -20,9 +20,7 @@ import simpy
 from overlay.inventory import Inventory
 from producers.broker_core import BrokerCore
 from producers.broker_messages import (
-    UNSTAMPED_EPOCH,
     AdvertiseConfirmed,
-    AdvertiseRequest,
     Answer,
     Cancelled,
     CancelRequest,
@@ -33,25 +31,24 @@ from producers.broker_messages import (
     Message,
     Notification,
     Published,
+    PublisherLeaves,
+    PublisherTaken,
     Send,
     SubscribeRequest,
-    UnadvertiseRequest,
 )
 from producers.delivery_cells import DeliveryCells
 from producers.ledger import Ledger
 from producers.match_content import Content, Filter
+from producers.publisher_clients import PublisherClients
 from schemas.client import Role
 from schemas.command import Command, CommandResult
 from schemas.telemetry import ClientChange
 
 CONTROL_BYTES = 64  # What a control message is taken to weigh on a link.
 QUEUE_OVERFLOW = "queue_overflow"
+BROKER_DIED = "broker_died"
 
 Served = Message | ClientRequest | Command
-
-
-class ClientError(ValueError):
-    """A client asks for something that it may not, such as publishing before all brokers know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ class OverlayListener(Protocol):
     """Who is told what happens to clients and commands."""
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """A client has come, with its filter, or left, with None."""
+        """A client has come or moved to another home, with its filter, or left, with None."""
 
     def on_may_publish(self, publisher: str) -> None:
         """All brokers know the publisher."""
@@ -113,6 +110,7 @@ class QueueCounters:
         "messages_out",
         "notifications_out",
         "queue_length_max",
+        "wait_ms",
     )
 
     def __init__(self) -> None:
@@ -123,18 +121,20 @@ class QueueCounters:
         self.bytes_out = 0
         self.busy_ms = 0.0
         self.queue_length_max = 0  # Since telemetry last asked, which resets it.
+        self.wait_ms = 0.0
 
 
 class LinkEnd:
     """The outgoing end of a link: what is on its way from one broker to another, in the order it was sent."""
 
-    __slots__ = ("broker", "busy_until_ms", "counters", "last_arrival_ms", "on_the_way", "peer")
+    __slots__ = ("broker", "busy_until_ms", "counters", "last_arrival_ms", "on_the_way", "peer", "waits_ms")
 
     def __init__(self, broker: str, peer: str) -> None:
         self.broker = broker
         self.peer = peer
         self.counters = QueueCounters()
         self.on_the_way: deque[Message] = deque()
+        self.waits_ms: deque[float] = deque()  # Of the same messages; empty where the bandwidth is not limited.
         self.busy_until_ms = 0.0
         self.last_arrival_ms = 0.0
 
@@ -142,7 +142,17 @@ class LinkEnd:
 class EmulatedBroker:
     """One broker: its core behind one bounded service queue, and its telemetry."""
 
-    __slots__ = ("cells", "changes", "core", "counters", "name", "overflow_count", "queue", "service_began_ms")
+    __slots__ = (
+        "cells",
+        "changes",
+        "core",
+        "counters",
+        "is_dead",
+        "name",
+        "overflow_count",
+        "queue",
+        "service_began_ms",
+    )
 
     def __init__(self, core: BrokerCore, cells: DeliveryCells) -> None:
         self.name = core.broker
@@ -150,17 +160,10 @@ class EmulatedBroker:
         self.cells = cells
         self.changes: list[ClientChange] = []
         self.counters = QueueCounters()
-        self.queue: deque[tuple[str | None, Served]] = deque()  # The first one is in service.
+        self.queue: deque[tuple[str | None, Served, float]] = deque()  # With its arrival; the first one is in service.
         self.service_began_ms = 0.0
         self.overflow_count = 0
-
-
-@dataclass(slots=True)
-class _Publisher:
-    home: str
-    filter_: Filter
-    sequence_next: int = 0
-    may_publish: bool = False
+        self.is_dead = False
 
 
 class EmulatedOverlay:
@@ -191,7 +194,13 @@ class EmulatedOverlay:
         self.hop_count = 0  # Notifications handled by brokers: the benchmark's unit.
         self.control_count = 0
         self._queue_length_max = queue_length_max
-        self._publishers: dict[str, _Publisher] = {}
+        self.publishers = PublisherClients(
+            env,
+            ledger,
+            lambda home, message: self._enqueue(self.brokers[home], None, message),
+            lambda publisher, home, filter_: self._change(publisher, Role.PUBLISHER, home, filter_),
+            lambda publisher, home, filter_: self._tell(publisher, Role.PUBLISHER, home, filter_),
+        )
         self._subscriptions: dict[str, tuple[str, Filter]] = {}  # subscription -> home, filter; until cancelled
         self._under_way = 0  # Messages in queues and on links.
 
@@ -199,30 +208,15 @@ class EmulatedOverlay:
 
     def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
         """Connect a publisher to its home; it may publish when the listeners are told so."""
-        if publisher in self._publishers:
-            raise ClientError(f"publisher {publisher} is connected already, to {self._publishers[publisher].home}")
-        self._publishers[publisher] = _Publisher(home, filter_)
-        self._change(publisher, Role.PUBLISHER, home, filter_)
-        self._enqueue(self.brokers[home], None, AdvertiseRequest(publisher, filter_))
+        self.publishers.connect(publisher, home, filter_)
 
     def unadvertise(self, publisher: str) -> None:
         """Disconnect a publisher; what it has published is still delivered."""
-        gone = self._publishers.pop(publisher)
-        self._change(publisher, Role.PUBLISHER, gone.home, None)
-        self._enqueue(self.brokers[gone.home], None, UnadvertiseRequest(publisher))
+        self.publishers.disconnect(publisher)
 
-    def publish(self, publisher: str, content: Content, size_bytes: int) -> Notification:
-        """Hand a notification to its publisher's home now; raise ClientError when it may not publish yet."""
-        client = self._publishers.get(publisher)
-        if client is None or not client.may_publish:
-            raise ClientError(f"publisher {publisher} may not publish: its advertisement is not confirmed")
-        notification = Notification(
-            publisher, client.sequence_next, self.env.now, client.home, UNSTAMPED_EPOCH, content, size_bytes
-        )
-        client.sequence_next += 1
-        self.ledger.publish(notification)
-        self._enqueue(self.brokers[client.home], None, notification)
-        return notification
+    def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
+        """Hand a notification to its publisher's home; raise ClientError when it may not publish yet."""
+        self.publishers.publish(publisher, content, size_bytes)
 
     def subscribe(self, subscription: str, home: str, filter_: Filter) -> None:
         """Connect a subscriber with one subscription to its home; names are never used again."""
@@ -239,14 +233,47 @@ class EmulatedOverlay:
             self._change(subscription, Role.SUBSCRIBER, home, None)
             self._enqueue(self.brokers[home], None, CancelRequest(subscription, self.env.now))
 
+    def kill(self, name: str, notice_ms: float) -> None:
+        """Let a broker die: what it holds and what reaches it is lost, its subscribers end, its publishers go on
+        wherever a broker takes them. Its neighbours notice after ``notice_ms`` and all that it had sent them.
+        """
+        dead = self.brokers[name]
+        dead.is_dead = True
+        for _, message, _ in dead.queue:
+            self._lose(message)
+        self._under_way -= len(dead.queue)
+        dead.queue.clear()
+        for delivery in dead.core.held:
+            self._lose(delivery.notification)
+        for subscription in [one for one, (home, _) in self._subscriptions.items() if home == name]:
+            self.cancel(subscription)
+        self.publishers.lose_home(name)
+        for peer in dead.core.live_neighbours:
+            end = self.link_ends.get((name, peer))
+            last_ms = self.env.now if end is None else end.last_arrival_ms
+            notice = self.env.timeout(max(notice_ms, last_ms - self.env.now), (name, peer))
+            notice.callbacks.append(self._notice_death)
+
+    def _notice_death(self, event: simpy.Event) -> None:
+        name, peer = cast("tuple[str, str]", event.value)
+        broker = self.brokers[peer]
+        if not broker.is_dead:
+            for effect in broker.core.lose_peer(name, self.env.now):
+                self._carry_out(broker, effect)
+
+    def _lose(self, message: Served) -> None:
+        if isinstance(message, Notification):
+            self.ledger.drop(message, BROKER_DIED)
+
     def obey(self, command: Command) -> None:
         """Put a command into its broker's queue; raise KeyError when there is no such broker."""
         self._enqueue(self.brokers[command.broker], None, command)
 
     @property
     def is_quiet(self) -> bool:
-        """Tell whether no message is in a queue or on a link and no delivery is held back."""
-        return not self._under_way and not any(broker.core.held for broker in self.brokers.values())
+        """Tell whether no message is in a queue or on a link, no delivery is held back and no publisher is homeless."""
+        is_held = any(broker.core.held for broker in self.brokers.values() if not broker.is_dead)
+        return not self._under_way and not is_held and not self.publishers.is_any_moving
 
     @property
     def overflow_count(self) -> int:
@@ -256,12 +283,18 @@ class EmulatedOverlay:
     def _change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         change = ClientChange(client, 1, "left") if filter_ is None else ClientChange(client, 0, f"came as {role}")
         self.brokers[home].changes.append(change)
+        self._tell(client, role, home, filter_)
+
+    def _tell(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         for listener in self.listeners:
             listener.on_client_change(client, role, home, filter_)
 
     # --- brokers: arrival and end of service -----------------------------------------------------------------------
 
     def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Served) -> None:
+        if broker.is_dead:
+            self._lose(message)
+            return
         queue = broker.queue
         counters = broker.counters
         if message.__class__ is Notification:
@@ -274,7 +307,7 @@ class EmulatedOverlay:
             counters.bytes_in += CONTROL_BYTES
         self._under_way += 1
         counters.messages_in += 1
-        queue.append((source, message))
+        queue.append((source, message, self.env.now))
         length = len(queue)
         if length > counters.queue_length_max:
             counters.queue_length_max = length
@@ -289,11 +322,14 @@ class EmulatedOverlay:
 
     def _end_service(self, event: simpy.Event) -> None:
         broker = cast(EmulatedBroker, event.value)
+        if broker.is_dead:
+            return
         now_ms = self.env.now
-        source, message = broker.queue.popleft()
+        source, message, arrived_ms = broker.queue[0]
         counters = broker.counters
         counters.messages_out += 1
         counters.busy_ms += now_ms - broker.service_began_ms
+        counters.wait_ms += broker.service_began_ms - arrived_ms
         if message.__class__ is Notification:
             counters.notifications_out += 1
             counters.bytes_out += message.size_bytes
@@ -303,6 +339,7 @@ class EmulatedOverlay:
             self.control_count += 1
         for effect in broker.core.handle(source, message, now_ms):
             self._carry_out(broker, effect)
+        broker.queue.popleft()  # Only now: what its effects put into this very queue must not begin a second service.
         self._under_way -= 1
         if broker.queue:
             self._begin_service(broker)
@@ -313,19 +350,22 @@ class EmulatedOverlay:
             return
         match effect:
             case Deliver(notification, subscriptions):
-                broker.cells.note(notification, len(subscriptions))
+                broker.cells.note_delivered(notification, len(subscriptions))
                 for subscription in subscriptions:
                     self.ledger.deliver(notification, subscription, self.env.now)
             case Published(notification):
-                broker.cells.note(notification, 0)
+                broker.cells.note_published(notification)
             case Confirmed(subscription):
                 if subscription in self._subscriptions:  # Else its client has cancelled it meanwhile.
                     self.ledger.confirm(subscription, self._subscriptions[subscription][1], self.env.now)
             case AdvertiseConfirmed(publisher):
-                if publisher in self._publishers:
-                    self._publishers[publisher].may_publish = True
+                if self.publishers.allow(publisher):
                     for listener in self.listeners:
                         listener.on_may_publish(publisher)
+            case PublisherLeaves(publisher, home_to):
+                self.publishers.leave(publisher, home_to)
+            case PublisherTaken(publisher):
+                self.publishers.take(publisher, broker.name)
             case Answer(result):
                 for listener in self.listeners:
                     listener.on_result(result)
@@ -351,6 +391,7 @@ class EmulatedOverlay:
         if self.timing.bytes_per_ms_max is not None:
             transmission_ms = size_bytes / self.timing.bytes_per_ms_max
             leaves_ms = end.busy_until_ms = max(now_ms, end.busy_until_ms) + transmission_ms
+            end.waits_ms.append(leaves_ms - now_ms)
             counters.busy_ms += transmission_ms
         arrival_ms = leaves_ms + self.timing.link_delay_ms(source_broker, peer)
         if arrival_ms < end.last_arrival_ms:
@@ -364,6 +405,8 @@ class EmulatedOverlay:
         message = end.on_the_way.popleft()
         counters = end.counters
         counters.messages_out += 1
+        if end.waits_ms:
+            counters.wait_ms += end.waits_ms.popleft()
         if message.__class__ is Notification:
             counters.notifications_out += 1
             counters.bytes_out += message.size_bytes

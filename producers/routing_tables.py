@@ -5,6 +5,7 @@ Pure data with the two questions routing asks; what is sent and when is decided 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overlay.configuration import Configuration
@@ -18,9 +19,11 @@ class Entry:
     """One subscription in one epoch's table.
 
     ``towards`` is the neighbour on the way to its home, or LOCAL. ``meets`` are the advertised publishers it matches.
-    ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased`` are those
-    whose acknowledgement of a subscribe or an unsubscribe is outstanding; ``waiting`` those that wait for ours.
-    ``epoch_issued_max`` is the newest epoch in which its home issued it (:class:`producers.broker_messages.Subscribe`).
+    ``forwarded`` are the neighbours that hold it because of this broker, ``perhaps_derived`` those that may hold it
+    because they still knew, when they derived it, a publisher that this broker had forgotten. ``unconfirmed`` and
+    ``unreleased`` are those whose acknowledgement of a subscribe or an unsubscribe is outstanding; ``waiting`` those
+    that wait for ours. ``epoch_issued_max`` is the newest epoch in which its home issued it
+    (:class:`producers.broker_messages.Subscribe`).
     """
 
     subscription: str
@@ -30,6 +33,7 @@ class Entry:
     meets: set[str]
     epoch_issued_max: int
     forwarded: set[str] = field(default_factory=set)
+    perhaps_derived: set[str] = field(default_factory=set)
     unconfirmed: set[str] = field(default_factory=set)
     unreleased: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
@@ -37,10 +41,11 @@ class Entry:
 
 
 class RoutingTables:
-    """All that one broker knows for one epoch."""
+    """All that one broker knows for one epoch; ``moved`` are the publishers with another home than before it."""
 
-    def __init__(self, broker: str, configuration: Configuration) -> None:
+    def __init__(self, broker: str, configuration: Configuration, moved: Mapping[str, str] | None = None) -> None:
         self.broker = broker
+        self.moved = dict(moved or {})
         self.configuration = configuration
         self.epoch = configuration.epoch
         self.neighbours = configuration.neighbours[broker]
@@ -75,6 +80,16 @@ class RoutingTables:
     def flow_has_ended(self, home: str) -> bool:
         """Tell whether nothing of this epoch can still come from publishers at ``home``, another broker."""
         return self.next_hop[home] in self.ends_received
+
+    def lose_peer(self, peer: str) -> None:
+        """Wait for nothing more from a neighbour that is gone: all that it sent in this epoch has come."""
+        if peer in self.neighbours:
+            self.ends_received.add(peer)
+            self.ends_sent.add(peer)
+        for entry in self.entries.values():
+            entry.unconfirmed.discard(peer)
+            entry.unreleased.discard(peer)
+            entry.waiting.discard(peer)
 
     @property
     def is_drained(self) -> bool:

@@ -168,6 +168,9 @@ class WallClockEmulator:
             "held_deliveries": sum(len(core.held) for core in cores),
             "held_deliveries_max": max(core.held_count_max for core in cores),
             "queue_overflows": self.overlay.overflow_count,
+            "publishers_moved": self.overlay.publishers.moves.moved,
+            "publisher_wait_ms_max": round(self.overlay.publishers.moves.wait_ms_max, 1),
+            "notifications_waited": self.overlay.publishers.moves.notifications_waited,
             "notification_hops": self.overlay.hop_count,
             "control_hops": self.overlay.control_count,
             # Subscriptions sent to a neighbour that already had a wider one from here: what covering would save.

@@ -13,42 +13,31 @@ from typing import Any
 import msgspec
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
+from experiments.claim_evidence import Judgement, Measured
 from experiments.psoop import topologies
-from experiments.psoop.claim_evidence import Judgement, Measured
 from experiments.psoop.claims_table import claims_document
 from experiments.psoop.count_figures import evaluation_figures
 from experiments.psoop.draw_evaluation import draw_evaluation
 from experiments.psoop.evaluation_tasks import FULL, QUICK, Size, all_tasks
 from experiments.psoop.judge_claims import PAPER_CLAIMS
 from experiments.psoop.judge_ours import OUR_CLAIMS
-from experiments.psoop.run_tasks import run_tasks
+from experiments.psoop.run_task import TaskResult, run_task
 from experiments.psoop.time_decisions import PLANNERS_TIMED, STARTS, decision_figures
-from infra.measured_figures import run_facts, write_figures
+from experiments.run_tasks import run_tasks
+from infra.measured_figures import run_facts
 from infra.show_progress import show_progress
-from schemas.status_file import replace_file
-
-
-class ReproduceError(ValueError):
-    """The evaluation cannot be run as it was asked for; the message says what to change."""
+from regraft.reproduce_parts import ReproduceError, ReproduceOptions, prepare_out, write_results
 
 
 @dataclass(frozen=True, slots=True)
-class ReproduceOptions:
-    """What `regraft reproduce psoop` was asked for.
+class PsoopOptions(ReproduceOptions):
+    """What `regraft reproduce psoop` was asked for; ``data`` is the folder of recorded networks, None without one."""
 
-    ``json_file`` gets the figures besides ``out``; ``data`` is the folder of recorded networks, None without one.
-    """
-
-    out: Path
-    quick: bool = False
-    seed: int = 1
-    json_file: Path | None = None
     data: Path | None = None
 
 
-def reproduce_psoop(options: ReproduceOptions, console: Console) -> list[tuple[str, Judgement]]:
+def reproduce_psoop(options: PsoopOptions, console: Console) -> list[tuple[str, Judgement]]:
     """Run the evaluation of paper 000 and return the verdict on each claim.
 
     Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
@@ -58,51 +47,30 @@ def reproduce_psoop(options: ReproduceOptions, console: Console) -> list[tuple[s
     _check(options, size)
     tasks = all_tasks(size, options.seed, str(options.data.resolve()) if options.data else "")
     parts = options.out / "parts" / size.name
-    with show_progress("psoop", sum(task.overlay_rounds for task in tasks), console) as tell:
-        results = list(zip(tasks, run_tasks(tasks, parts, tell), strict=True))
+    with show_progress("psoop", sum(task.work_count for task in tasks), console) as tell:
+        results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, tell), strict=True))
     # Timed after everything else, so that nothing else runs beside it.
     with show_progress("decisions", len(size.decision_brokers) * len(PLANNERS_TIMED) * len(STARTS), console) as tell:
         timed = decision_figures(size.decision_brokers, size.decisions, options.seed, tell)
     figures = evaluation_figures(results) + timed
     run = run_facts(_settings(size, options), options.seed)
-    for path in (options.out / "figures.json", options.json_file):
-        if path is not None:
-            write_figures(path, run, figures)
-    for name, drawing in draw_evaluation(results, figures).items():
-        replace_file(options.out / name, drawing)
-    replace_file(options.out / "claims.md", claims_document(run, figures))
+    write_results(options, run, figures, draw_evaluation(results, figures), claims_document(run, figures))
     measured = Measured(figures)
     return [(claim.text, claim.judged(measured)) for claim in (*PAPER_CLAIMS, *OUR_CLAIMS)]
 
 
-def show_judgements(judgements: list[tuple[str, Judgement]], out: Path, console: Console) -> None:
-    """Print each claim with its verdict, and where the figures are."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("claim", overflow="fold")
-    for text, judgement in judgements:
-        table.add_row(str(judgement.verdict), text)
-    console.print(table)
-    console.print(f"Figures and tables: {out / 'claims.md'}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _settings(size: Size, options: ReproduceOptions) -> dict[str, Any]:
+def _settings(size: Size, options: PsoopOptions) -> dict[str, Any]:
     data = str(options.data) if options.data else "none: PlanetLab is the shipped cut, no Topology Zoo"
     settings: dict[str, Any] = msgspec.to_builtins(size)
     return {"size": size.name, "data": data} | settings
 
 
-def _check(options: ReproduceOptions, size: Size) -> None:
+def _check(options: PsoopOptions, size: Size) -> None:
     """Find out before an hour of work what would end it."""
-    if options.seed < 0:
-        raise ReproduceError(f"--seed is {options.seed}: at least 0")
     if options.data is not None:
         try:
             topologies.zoo_costs(options.data, size.broker_count, np.random.default_rng(0))
             topologies.planetlab_costs(size.broker_count, np.random.default_rng(0), options.data)
         except OSError as error:
             raise ReproduceError(f"--data {options.data} is not the folder of recorded networks: {error}") from error
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReproduceError(f"--out {options.out} cannot be made: {error}") from error
+    prepare_out(options)

@@ -25,6 +25,7 @@ class Verdict(StrEnum):
 
     ACCEPTED = "accepted"
     NOT_A_TREE = "not_a_tree"
+    WRONG_HOME = "wrong_home"
     DEGREE = "degree"
     CAPACITY = "capacity"
     STALE_STATE = "stale_state"
@@ -43,7 +44,7 @@ class Proposal(Struct, frozen=True):
 
     ``moves`` names publishers with their homes before and after. Costs are per second (``overlay.cost``); ``price``
     likewise, spread over the pay-back time of the settings. The proposals of one planner call are a sequence: each is
-    costed on the overlay that the earlier ones leave.
+    costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None until the plan is verified.
     """
 
     planner: str
@@ -56,6 +57,7 @@ class Proposal(Struct, frozen=True):
     verdict: Verdict = Verdict.ACCEPTED
     verdict_reason: str = ""
     moves: tuple[ClientMove, ...] = ()
+    gain_observed_per_s: float | None = None
 
     @property
     def gain_per_s(self) -> float:

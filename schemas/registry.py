@@ -18,7 +18,9 @@ AVSC_DIRECTORY = Path(__file__).parent / "avsc"
 # id -> file stem. Append only: a record written years ago still names its id.
 SCHEMAS: dict[int, str] = {
     101: "telemetry_batch.v1",
+    102: "telemetry_batch.v2",
     201: "state_row.v1",
+    202: "state_row.v2",
     301: "window_closed.v1",
     401: "command.v1",
     402: "command.v2",

@@ -13,10 +13,12 @@ class Interest(Struct, frozen=True):
 
 
 class PublisherDelivery(Struct, frozen=True):
-    """Which notifications of a publisher one broker published or delivered in the window.
+    """Which notifications of a publisher one broker delivered and published in the window.
 
-    ``blocks[k]`` is a block number and ``masks[k]`` its signed 64-bit mask (:class:`schemas.telemetry.Delivery`);
-    blocks are ascending and unique.
+    ``blocks[k]`` is a block number, ``masks[k]`` the signed 64-bit mask of what was handed to local subscribers and
+    ``published[k]`` that of what a local client published (:class:`schemas.telemetry.Delivery`); blocks are ascending
+    and unique. ``notifications`` counts the bits of ``masks[k] | published[k]``. ``published`` is empty in a record of
+    version 1, whose ``masks`` hold both kinds of bits.
     """
 
     publisher: str
@@ -26,6 +28,7 @@ class PublisherDelivery(Struct, frozen=True):
     bytes: int
     blocks: tuple[int, ...]
     masks: tuple[int, ...]
+    published: tuple[int, ...] = ()
 
 
 class QueueState(Struct, frozen=True):
@@ -33,7 +36,8 @@ class QueueState(Struct, frozen=True):
 
     ``congestion`` is CE * queue_length_last, with CE = messages in / messages out over the window (paper 004, Eq. 10
     as papers.md reads it), CE = 1 when nothing moved. ``busy_share`` is busy time over time between the samples.
-    ``notifications_out`` is the number over the span of the samples, ``span_ms`` that span.
+    ``notifications_out`` is the number over the span of the samples, ``span_ms`` that span. ``wait_ms_mean`` is how
+    long a message that went out in the span had waited (:class:`schemas.telemetry.QueueSample`), 0 when none did.
     """
 
     broker: str
@@ -48,6 +52,7 @@ class QueueState(Struct, frozen=True):
     queue_length_max: int
     congestion: float
     span_ms: int
+    wait_ms_mean: float = 0.0
 
 
 class LinkRtt(Struct, frozen=True):

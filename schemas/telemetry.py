@@ -9,11 +9,13 @@ BLOCK_SIZE = 64  # Sequence numbers in one mask: a block fits one signed 64-bit 
 
 
 class Delivery(Struct, frozen=True):
-    """What one broker published or delivered of one publisher's block within one second of publish time.
+    """What one broker delivered and published of one publisher's block within one second of publish time.
 
-    ``mask`` has bit ``sequence % 64`` set for each notification of block ``sequence // 64`` that a local client
-    published or that was handed to local subscribers, as a signed 64-bit integer. ``local_deliveries`` and ``bytes``
-    are cumulative within the cell (broker, publisher, block, second), so a cell may be sent early and again.
+    ``mask`` has bit ``sequence % 64`` set for each notification of block ``sequence // 64`` that was handed to local
+    subscribers, ``published`` for each that a local client published here; both are signed 64-bit integers.
+    ``local_deliveries`` and ``bytes`` are cumulative within the cell (broker, publisher, block, second), so a cell may
+    be sent early and again. A record of version 1 has 0 in ``published`` and both kinds of bits in ``mask``, so
+    ``mask | published`` is what V(n) is made of, whatever the version.
     """
 
     publisher: str
@@ -22,6 +24,7 @@ class Delivery(Struct, frozen=True):
     mask: int
     local_deliveries: int
     bytes: int
+    published: int = 0
 
 
 class QueueSample(Struct, frozen=True):
@@ -30,6 +33,9 @@ class QueueSample(Struct, frozen=True):
     ``peer`` names the neighbour for the outgoing end of a link and is empty for the broker's own service queue.
     For a link end ``messages_in`` counts what was handed to the link and ``messages_out`` what the peer received.
     ``notifications_out`` counts notifications only, ``messages_out`` also control messages and markers.
+    ``wait_ms`` adds up how long the messages of ``messages_out`` waited before they went on: in the service queue from
+    their arrival to the begin of their service, at a link end from being handed over until the last of their bytes was
+    sent, so without the link's delay and 0 where the bandwidth is not limited. Records of version 1 have 0.
     """
 
     peer: str
@@ -41,6 +47,7 @@ class QueueSample(Struct, frozen=True):
     busy_ms: int
     queue_length: int
     queue_length_max: int
+    wait_ms: int = 0
 
 
 class LinkProbe(Struct, frozen=True):

@@ -29,6 +29,7 @@ class QueueSpan:
     bytes_in: int
     bytes_out: int
     busy_ms: int
+    wait_ms: int
     span_ms: int
     queue_length_last: int
     queue_length_max: int
@@ -58,13 +59,13 @@ def interest_row(
 
 
 def delivery_row(window: Window, delivery: PublisherDelivery) -> StateRow:
-    """Return the row of what one broker published or delivered of one publisher."""
+    """Return the row of what one broker delivered and published of one publisher."""
     entity = pair_entity(delivery.publisher, delivery.broker)
     return StateRow(window.start_ms, window.end_ms, "delivery", entity, delivery=delivery)
 
 
 def queue_row(window: Window, broker: str, peer: str, span: QueueSpan) -> StateRow:
-    """Return the row of one queue: rates per second of the span (0 for a single sample) and congestion.
+    """Return the row of one queue: rates per second of the span (0 for a single sample), mean wait and congestion.
 
     Congestion is CE * queue length, CE = in / out (paper 004, Eq. 10); CE is 1 when nothing moved, and the divisor is
     at least 1.
@@ -89,6 +90,7 @@ def queue_row(window: Window, broker: str, peer: str, span: QueueSpan) -> StateR
         queue_length_max=span.queue_length_max,
         congestion=congestion_estimate * span.queue_length_last,
         span_ms=span.span_ms,
+        wait_ms_mean=span.wait_ms / span.messages_out if span.messages_out else 0.0,
     )
     return StateRow(window.start_ms, window.end_ms, "queue", pair_entity(broker, peer), queue=body)
 

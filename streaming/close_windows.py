@@ -54,6 +54,7 @@ class WindowRows:
                     bytes=int(columns.bytes[row]),
                     blocks=tuple(columns.blocks[cells].tolist()),
                     masks=tuple(columns.masks[cells].tolist()),
+                    published=tuple(columns.published[cells].tolist()),
                 ),
             )
 
@@ -90,7 +91,7 @@ def delivery_sets(deliveries: MergedDeliveries, window: Window) -> DeliverySets:
     rows = deliveries.of_window(window.start_ms)
     cells = slice(int(deliveries.starts[rows.start]), int(deliveries.starts[rows.stop]))
     lengths = np.diff(deliveries.starts[rows.start : rows.stop + 1])
-    blocks, masks = deliveries.blocks[cells], deliveries.masks[cells]
+    blocks, masks = deliveries.blocks[cells], deliveries.masks[cells] | deliveries.published[cells]
     publisher = np.repeat(deliveries.publisher[rows], lengths)
     [broker_codes], broker = distinct([np.repeat(deliveries.broker[rows], lengths)])
     [publisher_codes, column_blocks], column = distinct([publisher, blocks])

@@ -78,25 +78,27 @@ def _delivery_messages(window: WindowRows) -> list[Message]:
 def _row_longs(window: WindowRows) -> tuple[Longs, Longs]:
     """Return all longs of the delivery rows after their names, row by row, and where each row ends.
 
-    A row is notifications, local deliveries, bytes, two arrays (count, items, 0) and three unions that are null (0).
+    A row is notifications, local deliveries, bytes, three arrays (count, items, 0) and three unions that are null (0).
     """
     columns = window.deliveries
     rows = columns.of_window(window.window.start_ms)
+    arrays = (columns.blocks, columns.masks, columns.published)
     starts = columns.starts[rows.start : rows.stop + 1]
     counts = np.diff(starts)
-    ends = np.cumsum(counts * 2 + 10)
-    begins = ends - (counts * 2 + 10)
+    lengths = counts * len(arrays) + 2 * len(arrays) + 6
+    ends = np.cumsum(lengths)
+    begins = ends - lengths
     longs = np.zeros(int(ends[-1]), dtype=np.int64)
     longs[begins] = columns.notifications[rows]
     longs[begins + 1] = columns.local_deliveries[rows]
     longs[begins + 2] = columns.bytes[rows]
-    longs[begins + 3] = counts
-    longs[begins + 5 + counts] = counts
     cells = slice(int(starts[0]), int(starts[-1]))
     place = np.arange(cells.stop - cells.start) - np.repeat(starts[:-1] - starts[0], counts)
-    item = np.repeat(begins, counts) + 4 + place
-    longs[item] = columns.blocks[cells]
-    longs[item + np.repeat(counts, counts) + 2] = columns.masks[cells]
+    array_begins = begins + 3
+    for array in arrays:
+        longs[array_begins] = counts
+        longs[np.repeat(array_begins + 1, counts) + place] = array[cells]
+        array_begins = array_begins + counts + 2
     return longs, ends
 
 

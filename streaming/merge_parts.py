@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
-QUEUE_COUNTERS = ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms")
+QUEUE_COUNTERS = ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms", "wait_ms")
 PACKED_BITS = 62  # Sort keys are packed into one signed long when their ranges fit.
 
 
@@ -30,7 +30,10 @@ class Names:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MergedDeliveries:
-    """One row for each (window, publisher, broker), sorted so; row i has ``blocks[starts[i]:starts[i + 1]]``."""
+    """One row for each (window, publisher, broker), sorted so; row i has ``blocks[starts[i]:starts[i + 1]]``.
+
+    ``masks`` are the bits of what was delivered, ``published`` of what was published; ``notifications`` counts both.
+    """
 
     publishers: tuple[str, ...]
     brokers: tuple[str, ...]
@@ -43,6 +46,7 @@ class MergedDeliveries:
     starts: Longs
     blocks: Longs
     masks: Longs
+    published: Longs
 
     def of_window(self, window_start_ms: int) -> slice:
         """Return the rows of a window."""
@@ -178,32 +182,34 @@ def _merge_deliveries(stamps: _Stamps, lists: pa.ListArray) -> MergedDeliveries:
     keys += [_longs(cells.field("block")), _longs(cells.field("second"))]
     order = _order(keys)
     keys = [key[order] for key in keys]
-    masks, local, size = (_longs(cells.field(name))[order] for name in ("mask", "local_deliveries", "bytes"))
+    bits = [_longs(cells.field(name))[order] for name in ("mask", "published")]
+    local, size = (_longs(cells.field(name))[order] for name in ("local_deliveries", "bytes"))
     # A cell may come early and again: the same bits, larger counters.
     at = _starts(keys)
-    masks = np.bitwise_or.reduceat(masks, at) if at.size else masks
+    bits = [_reduced(np.bitwise_or, each, at) for each in bits]
     local, size = _reduced(np.maximum, local, at), _reduced(np.maximum, size, at)
     keys = [key[at] for key in keys[:-1]]
     # The seconds of a block: its bits together, its counters added.
     at = _starts(keys)
-    masks = np.bitwise_or.reduceat(masks, at) if at.size else masks
+    masks, published = (_reduced(np.bitwise_or, each, at) for each in bits)
     local, size = _reduced(np.add, local, at), _reduced(np.add, size, at)
     *names, blocks = (key[at] for key in keys)
     at = _starts(names)
     window, publisher, broker = (key[at] for key in names)
-    bits = np.bitwise_count(masks.view(np.uint64)).astype(np.int64)
+    counts = np.bitwise_count((masks | published).view(np.uint64)).astype(np.int64)
     return MergedDeliveries(
         publishers=publishers.texts,
         brokers=stamps.brokers,
         window_start_ms=window,
         publisher=publisher,
         broker=broker,
-        notifications=_reduced(np.add, bits, at),
+        notifications=_reduced(np.add, counts, at),
         local_deliveries=_reduced(np.add, local, at),
         bytes=_reduced(np.add, size, at),
         starts=np.append(at, blocks.size),
         blocks=blocks,
         masks=masks,
+        published=published,
     )
 
 

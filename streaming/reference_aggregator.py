@@ -25,7 +25,7 @@ from streaming.streaming_settings import QUERY_VERSION, SECOND_MS
 Batch = Mapping[str, Any]
 Moment = tuple[int, int, int, int]  # boot, time_ms, sequence, place in the batch: the order of "last"
 
-COUNTERS = ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms")
+COUNTERS = ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms", "wait_ms")
 UNSIGNED = (1 << 64) - 1
 
 
@@ -87,11 +87,17 @@ class ReferenceAggregator:
             key = (delivery["publisher"], broker, delivery["block"], second)
             cell = cells.get(key)
             if cell is None:
-                cells[key] = [delivery["mask"], delivery["local_deliveries"], delivery["bytes"]]
+                cells[key] = [
+                    delivery["mask"],
+                    delivery["published"],
+                    delivery["local_deliveries"],
+                    delivery["bytes"],
+                ]
             else:
                 cell[0] |= delivery["mask"]
-                cell[1] = max(cell[1], delivery["local_deliveries"])
-                cell[2] = max(cell[2], delivery["bytes"])
+                cell[1] |= delivery["published"]
+                cell[2] = max(cell[2], delivery["local_deliveries"])
+                cell[3] = max(cell[3], delivery["bytes"])
         self._take_own(self._cells(own_ms), batch)
         for start_ms in starts:
             self._event_ms_max = max(self._event_ms_max, batch["time_ms"] if start_ms == own_ms else start_ms)
@@ -169,11 +175,12 @@ def _take_sample(
 
 
 def _window_of(window: Window, cells: _Cells, late_rows: int) -> ReferenceWindow:
-    masks: dict[tuple[str, str], dict[int, int]] = {}
+    masks: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
     sums: dict[tuple[str, str], list[int]] = {}
-    for (publisher, broker, block, _second), (mask, local, size) in cells.deliveries.items():
+    for (publisher, broker, block, _second), (mask, published, local, size) in cells.deliveries.items():
         blocks = masks.setdefault((publisher, broker), {})
-        blocks[block] = blocks.get(block, 0) | mask
+        mask_before, published_before = blocks.get(block, (0, 0))
+        blocks[block] = (mask_before | mask, published_before | published)
         total = sums.setdefault((publisher, broker), [0, 0])
         total[0] += local
         total[1] += size
@@ -197,15 +204,15 @@ def _window_of(window: Window, cells: _Cells, late_rows: int) -> ReferenceWindow
     return ReferenceWindow(tuple(row for rows in kinds for row in rows), marker)
 
 
-def _interest(window: Window, masks: Mapping[tuple[str, str], Mapping[int, int]]) -> list[StateRow]:
+def _interest(window: Window, masks: Mapping[tuple[str, str], Mapping[int, tuple[int, int]]]) -> list[StateRow]:
     """Return I_ij by one long integer of bits for each broker, 64 of them for each (publisher, block)."""
     columns = sorted({(publisher, block) for (publisher, _), blocks in masks.items() for block in blocks})
     place = {column: position for position, column in enumerate(columns)}
     words: dict[str, list[int]] = {}
     for (publisher, broker), blocks in masks.items():
         row = words.setdefault(broker, [0] * len(columns))
-        for block, mask in blocks.items():
-            row[place[publisher, block]] = mask & UNSIGNED
+        for block, (mask, published) in blocks.items():
+            row[place[publisher, block]] = (mask | published) & UNSIGNED
     bits = {
         broker: int.from_bytes(b"".join(word.to_bytes(8, "little") for word in row), "little")
         for broker, row in sorted(words.items())
@@ -218,17 +225,20 @@ def _interest(window: Window, masks: Mapping[tuple[str, str], Mapping[int, int]]
     return rows
 
 
-def _delivery(window: Window, name: tuple[str, str], blocks: Mapping[int, int], sums: list[int]) -> StateRow:
+def _delivery(
+    window: Window, name: tuple[str, str], blocks: Mapping[int, tuple[int, int]], sums: list[int]
+) -> StateRow:
     publisher, broker = name
     ordered = sorted(blocks.items())
     body = PublisherDelivery(
         publisher=publisher,
         broker=broker,
-        notifications=sum((mask & UNSIGNED).bit_count() for _, mask in ordered),
+        notifications=sum(((mask | published) & UNSIGNED).bit_count() for _, (mask, published) in ordered),
         local_deliveries=sums[0],
         bytes=sums[1],
         blocks=tuple(block for block, _ in ordered),
-        masks=tuple(mask for _, mask in ordered),
+        masks=tuple(mask for _, (mask, _) in ordered),
+        published=tuple(published for _, (_, published) in ordered),
     )
     return delivery_row(window, body)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 
 # Bump with every change of keys, windows or aggregates: a checkpoint holds state that only its own query understands.
-QUERY_VERSION = 1
+QUERY_VERSION = 2
 
 SECOND_MS = 1_000
 CATCH_UP_GRACE_MS = 60_000

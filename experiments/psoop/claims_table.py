@@ -6,23 +6,19 @@ Markdown on standard output, or between the markers of a README. Every number co
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from experiments.psoop.claim_evidence import NAMES, Claim, Measured, Value
+from experiments.claim_evidence import Measured, Value
+from experiments.claims_block import claim_rows, put_claims
+from experiments.psoop.claim_words import NAMES
 from experiments.psoop.judge_claims import PAPER_CLAIMS
 from experiments.psoop.judge_ours import NETWORKS, OUR_CLAIMS
 from experiments.psoop.small_instances import SMALL_SETTINGS
 from infra.measured_figures import Figure
-from schemas.status_file import replace_file
 
-BEGIN = "<!-- claims: begin, made by experiments.psoop.claims_table -->"
-END = "<!-- claims: end -->"
-EXIT_CALL = 2
+PROGRAM = "experiments.psoop.claims_table"
 ADAPTED = [planner for planner in NAMES if planner != "random_tree"]  # Costs are relative to the random tree's.
 
 
@@ -38,11 +34,11 @@ def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
             "",
             "### Claims of the paper",
             "",
-            *_claims(PAPER_CLAIMS, measured),
+            *claim_rows(PAPER_CLAIMS, measured),
             "",
             "### Claims of ours",
             "",
-            *_claims(OUR_CLAIMS, measured),
+            *claim_rows(OUR_CLAIMS, measured),
             "",
             "### Cost relative to the random tree",
             "",
@@ -51,16 +47,6 @@ def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
             *_optimum(measured),
         ]
     )
-
-
-def _claims(claims: Sequence[Claim], measured: Measured) -> list[str]:
-    lines = ["| where | claim | judged by | verdict | figures |", "|---|---|---|---|---|"]
-    for claim in claims:
-        judgement = claim.judged(measured)
-        lines.append(
-            f"| {claim.place} | {claim.text} | {claim.test} | **{judgement.verdict}** | {judgement.evidence} |"
-        )
-    return lines
 
 
 def _costs(measured: Measured) -> list[str]:
@@ -117,44 +103,9 @@ def _optimum(measured: Measured) -> list[str]:
     return [*lines, ""]
 
 
-def read_figures(path: Path) -> tuple[dict[str, Any], list[Figure]]:
-    """Return the run and the figures of a file. Raises OSError or ValueError when it is not one."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    try:
-        return document["run"], [Figure(**figure) for figure in document["figures"]]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"no run and figures in it: {error}") from error
-
-
-def with_block(text: str, block: str) -> str:
-    """Return a text with what is between the markers replaced. Raises ValueError without both markers."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"no lines {BEGIN!r} and {END!r} in it")
-    return f"{head}{BEGIN}\n\n{block}\n{END}{tail}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of a file of figures, or replace those in a README; end with code 2 when that cannot be."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.psoop.claims_table", description=main.__doc__)
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="figures of `regraft reproduce psoop`")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="file whose marked block is replaced")
-    given = parser.parse_args(arguments)
-    try:
-        document = claims_document(*read_figures(given.json))
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"{given.json} holds no figures ({error}): name a file that `regraft reproduce psoop` wrote\n")
-        return EXIT_CALL
-    if given.readme is None:
-        sys.stdout.write(document)
-        return 0
-    try:
-        replace_file(given.readme, with_block(given.readme.read_text(encoding="utf-8"), document))
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"{given.readme} cannot take the tables ({error})\n")
-        return EXIT_CALL
-    return 0
+    return put_claims(PROGRAM, "regraft reproduce psoop", claims_document, arguments)
 
 
 if __name__ == "__main__":

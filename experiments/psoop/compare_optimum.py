@@ -16,8 +16,8 @@ from statistics import fmean
 from rich.table import Table
 
 from controller.planner_interface import OverlayState, Planner, PlannerSettings
-from controller.planner_table import PLANNERS
-from experiments.psoop.command_parts import instance_count, table_console
+from controller.planner_table import LINK_PLANNERS
+from experiments.command_parts import instance_count, table_console
 from experiments.psoop.exact_optimum import BROKERS_MAX, exact_optimum
 from experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
 from infra.measured_figures import Figure, run_facts, write_figures
@@ -70,7 +70,7 @@ def ratios_to_optimum(state: OverlayState, settings: PlannerSettings, seed: int)
         "minimum_spanning_tree": minimum_spanning_tree(inventory),
         "maximum_interest_tree": maximum_interest_tree(inventory, state.interest),
     }
-    trees |= {name: settled_tree(state, plan, settings, random.Random(seed)) for name, plan in PLANNERS.items()}
+    trees |= {name: settled_tree(state, plan, settings, random.Random(seed)) for name, plan in LINK_PLANNERS.items()}
     least_per_s = overlay_cost(exact_optimum(inventory, sets, settings.degree_max), inventory, sets).total_per_s
     return {name: overlay_cost(tree, inventory, sets).total_per_s / least_per_s for name, tree in trees.items()}
 

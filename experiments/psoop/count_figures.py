@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.mean_figures import mean_half_width, with_interval
 from experiments.psoop.evaluation_tasks import ALPHA, ETA, Task
 from experiments.psoop.run_rounds import CACHE_IDS_MAX
 from experiments.psoop.run_task import SAMPLE_TICKS, Curve, TaskResult
@@ -24,13 +25,6 @@ from infra.measured_figures import Figure
 Floats = NDArray[np.float64]
 Where = dict[str, str | int | float]
 
-# 97.5 % points of Student's distribution for 1 to 30 degrees of freedom; above, the normal distribution's 1.96.
-STUDENT_975 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-NORMAL_975 = 1.960
 SETTLED_SHARE = 0.4  # The last part of a regime counts as settled: 10,000 of 25,000 ticks.
 RECOVERED_SHARE = 0.1  # Recovered: at most so much of the first sample's excess over the settled cost is left.
 JUMP_MIN = 0.05  # An excess below this share of the random tree's cost is no jump to recover from.
@@ -62,15 +56,6 @@ def with_messages(curve: Curve) -> Floats:
     return np.asarray(parts.sum(axis=0))
 
 
-def mean_half_width(values: Sequence[float] | Floats) -> tuple[float, float | None]:
-    """Return the mean and half the width of its 95 % interval, None for a single value."""
-    count = len(values)
-    if count < 2:
-        return float(values[0]), None
-    student = STUDENT_975[count - 2] if count - 2 < len(STUDENT_975) else NORMAL_975
-    return float(np.mean(values)), float(student * np.std(values, ddof=1) / np.sqrt(count))
-
-
 def group_results(results: Sequence[tuple[Task, TaskResult]]) -> dict[tuple[str, str, str], Group]:
     """Return the results by experiment, kind of network and memory, topologies in order."""
     groups: dict[tuple[str, str, str], Group] = defaultdict(Group)
@@ -97,7 +82,7 @@ def evaluation_figures(results: Sequence[tuple[Task, TaskResult]]) -> list[Figur
             figures += _change_figures(group, network)
     issued = [result.notifications_per_subscription for task, result in results if task.regimes > 1]
     if issued:
-        figures += _with_interval("notifications_per_subscription", {"figure": "fig4"}, issued, "notifications")
+        figures += with_interval("notifications_per_subscription", {"figure": "fig4"}, issued, "notifications")
     return figures + [figure for _, result in results for figure in result.figures]
 
 
@@ -132,17 +117,17 @@ def _overlay_figures(group: Group, variant: str, step: float, where: Where) -> l
         random_tree = np.array([np.sum(np.array(curve.forwarding)[chosen]) for curve in base])
         forwarding = np.array([np.sum(np.array(curve.forwarding)[chosen]) for curve in curves])
         total = np.array([with_messages(curve)[chosen].sum() for curve in curves])
-        figures += _with_interval("forwarding_vs_random", here, forwarding / random_tree, "1")
-        figures += _with_interval("cost_vs_random", here, total / random_tree, "1")
+        figures += with_interval("forwarding_vs_random", here, forwarding / random_tree, "1")
+        figures += with_interval("cost_vs_random", here, total / random_tree, "1")
         if ci and variant != "swap_links_ci":
             ci_forwarding = np.array([np.sum(np.array(curve.forwarding)[chosen]) for curve in ci])
             ci_total = np.array([with_messages(curve)[chosen].sum() for curve in ci])
-            figures += _with_interval("forwarding_above_ci", here, (forwarding - ci_forwarding) / random_tree, "1")
-            figures += _with_interval("cost_above_ci", here, (total - ci_total) / random_tree, "1")
+            figures += with_interval("forwarding_above_ci", here, (forwarding - ci_forwarding) / random_tree, "1")
+            figures += with_interval("cost_above_ci", here, (total - ci_total) / random_tree, "1")
         other = group.curves.get((variant, float(ETA)), [])
         if where["figure"] == "fig5" and other and step != ETA:
             at_default = np.array([with_messages(curve)[chosen].sum() for curve in other])
-            figures += _with_interval("cost_above_default_eta", here, (total - at_default) / random_tree, "1")
+            figures += with_interval("cost_above_default_eta", here, (total - at_default) / random_tree, "1")
     if variant not in ("minimum_spanning_tree", "maximum_interest_tree"):  # Global knowledge is free of charge.
         figures += _message_figures(curves, base, where)
     links = max(int(np.array(curve.degree_max)[group.settled()].max()) for curve in curves)
@@ -158,12 +143,12 @@ def _message_figures(curves: Sequence[Curve], base: Sequence[Curve], where: Wher
         ("request", [sum(curve.request) for curve in curves]),
         ("execution", [sum(curve.exchange) for curve in curves]),
     ):
-        figures += _with_interval(f"{name}_cost_share", where, np.array(costs) / forwarding, "1")
+        figures += with_interval(f"{name}_cost_share", where, np.array(costs) / forwarding, "1")
         if name == "broadcast":
-            figures += _with_interval("broadcast_vs_random", where, np.array(costs) / random_tree, "1")
+            figures += with_interval("broadcast_vs_random", where, np.array(costs) / random_tree, "1")
     ticks = float(where["ticks"])
     exchanges = np.array([sum(curve.exchanges) for curve in curves]) * (SAMPLE_TICKS / ticks)
-    return figures + _with_interval("exchanges_per_1000_ticks", where, exchanges, "exchanges")
+    return figures + with_interval("exchanges_per_1000_ticks", where, exchanges, "exchanges")
 
 
 def _interval_figures(group: Group, network: str) -> list[Figure]:
@@ -216,11 +201,3 @@ def relative_curve(group: Group, variant: str, step: float) -> tuple[Floats, Flo
     )
     columns = [mean_half_width(column) for column in shares.T]
     return np.array([mean for mean, _ in columns]), np.array([half or 0.0 for _, half in columns])
-
-
-def _with_interval(name: str, where: Where, values: Sequence[float] | Floats, unit: str) -> list[Figure]:
-    mean, half = mean_half_width(values)
-    figures = [Figure(name, dict(where), mean, unit)]
-    if half is not None:
-        figures.append(Figure(f"{name}_ci95", dict(where), half, unit))
-    return figures

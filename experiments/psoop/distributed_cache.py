@@ -123,8 +123,12 @@ class CachingCells(DeliveryCells):
         self._cache = cache
         self._traffic = traffic
 
-    def note(self, notification: Notification, local_delivery_count: int) -> None:
+    def note_delivered(self, notification: Notification, local_delivery_count: int) -> None:
         """Cache the notification's id."""
+        self.note_published(notification)
+
+    def note_published(self, notification: Notification) -> None:
+        """Cache the notification's id: a cache does not tell published from delivered."""
         notification_id = self._ids.id_of(notification)
         self._cache.note(notification_id)
         self._traffic.note(self._broker, notification_id, notification.publish_ms)

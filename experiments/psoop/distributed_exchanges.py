@@ -24,10 +24,11 @@ from producers.match_content import Filter
 from producers.virtual_overlay import VirtualOverlay
 from schemas.client import Role
 from schemas.command import Command, CommandResult
-from schemas.plan import Plan, PlanPhase
+from schemas.plan import ClientMove, Plan, PlanPhase
 
 STEP_MS = 20.0  # How often the executor looks whether answers are due or too late while a transition is under way.
 LINK_BYTES = 8  # Two broker ids.
+MOVE_BYTES = 12  # A client's id and two brokers'.
 
 
 class TransitionDriver:
@@ -69,8 +70,8 @@ class TransitionDriver:
         """Tell whether a transition is under way."""
         return self._target is not None
 
-    def begin(self, links: Iterable[Link]) -> None:
-        """Bring all brokers to the tree of these links; raise NotATreeError when they are none."""
+    def begin(self, links: Iterable[Link], moves: Iterable[ClientMove] = ()) -> None:
+        """Bring all brokers to the tree of these links, and move clients; raise NotATreeError when they are no tree."""
         target = Configuration.of(self._log.epoch_next, self._inventory.brokers, links)
         present = self.present
         now_ms = int(self._virtual.now_ms)
@@ -87,6 +88,7 @@ class TransitionDriver:
             cost_predicted_per_s=0.0,
             phase=PlanPhase.PREPARING,
             history=(),
+            moves=tuple(moves),
         )
         self._runner.begin(plan, now_ms)
         self._target = target
@@ -112,8 +114,9 @@ class TransitionDriver:
         self._runner.advance(int(self._virtual.now_ms))
         while self._ports.commands.sent:
             command = self._ports.commands.sent.popleft()
-            changes = len(command.links_removed) + len(command.links_added)
-            self._count(MessageKind.COMMAND, self.executor, command.broker, HEADER_BYTES + LINK_BYTES * changes)
+            links, moves = len(command.links_removed) + len(command.links_added), len(command.moves)
+            size_bytes = HEADER_BYTES + LINK_BYTES * links + MOVE_BYTES * moves
+            self._count(MessageKind.COMMAND, self.executor, command.broker, size_bytes)
             self._virtual.send_command(command)
         if self._runner.is_busy:
             self._virtual.env.timeout(STEP_MS).callbacks.append(lambda _: self._step())

@@ -34,7 +34,7 @@ from experiments.psoop.distributed_messages import (
 from experiments.psoop.distributed_settings import DistributedSettings
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from producers.broker_core import BrokerPhase
+from producers.broker_transition import BrokerPhase
 from producers.emulate_overlay import CONTROL_BYTES, OverlayTiming, inventory_timing
 from producers.emulator_settings import WorkloadSettings
 from producers.ledger import LedgerSnapshot

@@ -6,31 +6,17 @@ results. Verdicts and tables do not belong here.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 
+from experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
 from experiments.psoop.count_figures import Group, group_results, relative_curve
 from experiments.psoop.evaluation_tasks import Task
 from experiments.psoop.run_task import SAMPLE_TICKS, TaskResult
 from infra.measured_figures import Figure
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How one way to adapt is drawn everywhere."""
-
-    label: str
-    colour: str
-    line: str
-
 
 # Okabe-Ito: told apart with any colour vision, and by line style besides.
 LOOKS = {
@@ -43,25 +29,13 @@ LOOKS = {
 }
 NETWORK_LABELS = {"transit_stub": "transit-stub", "uniform": "uniform costs", "planetlab": "PlanetLab", "zoo": "Zoo"}
 RELATIVE_LABEL = "cost relative to the random tree"
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "regraft",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "grid.color": "#dddddd",
-    "axes.axisbelow": True,
-}
 
 
 def draw_evaluation(results: Sequence[tuple[Task, TaskResult]], figures: Sequence[Figure]) -> dict[str, str]:
     """Return the drawings by file name; an experiment that was not run has none."""
     drawn: dict[str, str] = {}
     groups = group_results(results)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         if ("fig4", "transit_stub", "cache") in groups:
             drawn["fig4.svg"] = _draw_over_time(groups["fig4", "transit_stub", "cache"])
         if any(figure.where.get("figure") == "fig5" for figure in figures):
@@ -93,8 +67,8 @@ def _draw_over_time(group: Group) -> str:
     axes.set_xlabel("ticks; all costs change at the grey bars")
     axes.set_ylabel(f"{RELATIVE_LABEL},\nmessages included")
     axes.set_ylim(bottom=0)
-    _add_legend(axes)
-    return _svg(canvas)
+    add_legend(axes)
+    return svg_text(canvas)
 
 
 def _draw_by_eta(figures: Sequence[Figure]) -> str:
@@ -104,20 +78,20 @@ def _draw_by_eta(figures: Sequence[Figure]) -> str:
         ("cost_vs_random", "with messages", "-"),
         ("forwarding_vs_random", "notifications only", "--"),
     ):
-        _plot_with_bars(costs, figures, name, {"figure": "fig5", "period": "all"}, "eta", label, "#000000", line)
+        plot_with_bars(costs, figures, name, {"figure": "fig5", "period": "all"}, "eta", label, "#000000", line)
     for name, label, colour in (
         ("broadcast_cost_share", "broadcasts", "#0072b2"),
         ("request_cost_share", "requests", "#d55e00"),
         ("execution_cost_share", "exchanges of links", "#009e73"),
     ):
-        _plot_with_bars(shares, figures, name, {"figure": "fig5"}, "eta", label, colour, "-")
+        plot_with_bars(shares, figures, name, {"figure": "fig5"}, "eta", label, colour, "-")
     costs.set_ylabel(RELATIVE_LABEL)
     shares.set_ylabel("share of the adapted tree's cost")
     for axes in (costs, shares):
         axes.set_xlabel("horizon of CI in hops, eta")
         axes.set_ylim(bottom=0)
         axes.legend(frameon=False)
-    return _svg(canvas)
+    return svg_text(canvas)
 
 
 def _draw_by_step(figures: Sequence[Figure], step: str, label: str) -> str:
@@ -127,7 +101,7 @@ def _draw_by_step(figures: Sequence[Figure], step: str, label: str) -> str:
     for axes, network in zip(panels, networks, strict=True):
         for variant, look in LOOKS.items():
             where = {"costs": network, "planner": variant, "period": "settled"}
-            _plot_with_bars(axes, figures, "forwarding_vs_random", where, step, look.label, look.colour, look.line)
+            plot_with_bars(axes, figures, "forwarding_vs_random", where, step, look.label, look.colour, look.line)
         if step == "lifetimes":
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
@@ -135,46 +109,5 @@ def _draw_by_step(figures: Sequence[Figure], step: str, label: str) -> str:
         axes.set_xlabel(label)
     panels[0].set_ylim(bottom=0)  # Shared, and only now: a limit ends the scaling to what is plotted.
     panels[0].set_ylabel(f"{RELATIVE_LABEL},\nnotifications only, settled")
-    _add_legend(panels[0])
-    return _svg(canvas)
-
-
-def _plot_with_bars(
-    axes: Axes,
-    figures: Sequence[Figure],
-    name: str,
-    where: dict[str, str],
-    step: str,
-    label: str,
-    colour: str,
-    line: str,
-) -> None:
-    """Plot one figure over a step, with its interval as bars."""
-
-    def values(wanted: str) -> dict[float, float]:
-        return {
-            float(figure.where[step]): figure.value
-            for figure in figures
-            if figure.name == wanted and where.items() <= figure.where.items()
-        }
-
-    means, halves = values(name), values(f"{name}_ci95")
-    if not means:
-        return
-    steps = sorted(means)
-    bars = [halves.get(place, 0.0) for place in steps]
-    axes.errorbar(
-        steps, [means[place] for place in steps], bars,
-        label=label, color=colour, linestyle=line, marker="o", markersize=3, capsize=2,
-    )  # fmt: skip
-
-
-def _add_legend(axes: Axes) -> None:
-    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-
-
-def _svg(canvas: Canvas) -> str:
-    buffer = io.StringIO()
-    FigureCanvasSVG(canvas)
-    canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
+    add_legend(panels[0])
+    return svg_text(canvas)

@@ -65,7 +65,12 @@ class Task(msgspec.Struct, frozen=True):
         return self.regimes * self.regime_ticks
 
     @property
-    def overlay_rounds(self) -> int:
+    def label(self) -> str:
+        """How the task is called among files."""
+        return f"{self.experiment}-{self.network}-{self.topology}"
+
+    @property
+    def work_count(self) -> int:
         """How much work the task is: rounds, each overlay's counted."""
         if self.experiment == "optimum":
             return len(SMALL_SETTINGS) * len(self.steps) * self.instances * INSTANCE_ROUNDS
@@ -187,4 +192,4 @@ def all_tasks(size: Size, seed: int, data: str = "") -> list[Task]:
         Task("optimum", "small", 0, seed, (), 0, steps=(brokers,), instances=size.optimum_instances)
         for brokers in size.optimum_brokers
     ]
-    return sorted(found, key=lambda each: -each.overlay_rounds)
+    return sorted(found, key=lambda each: -each.work_count)

@@ -10,17 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from experiments.psoop.claim_evidence import (
-    NAMES,
-    Claim,
-    Interval,
-    Judgement,
-    Measured,
-    Value,
-    listed,
-    undecided,
-    verdict,
-)
+from experiments.claim_evidence import Interval, Judgement, Measured, Value, listed, undecided, verdict
+from experiments.psoop.claim_words import NAMES, PaperClaim
 
 FIG4: dict[str, Value] = {
     "figure": "fig4",
@@ -252,93 +243,95 @@ def judge_ci_every_alpha(measured: Measured) -> Judgement:
 
 
 PAPER_CLAIMS = (
-    Claim(
+    PaperClaim(
         "5.1",
         "about 50 notifications for each issued subscription",
         "40 to 60; the rates give 2500 / 5 / 9 = 55.6",
         judge_workload,
     ),
-    Claim(
+    PaperClaim(
         "5.1, Fig. 4",
         "all heuristics reduce the costs",
         "settled, messages included, below the random tree",
         judge_all_reduce,
         full_length_of="fig4",
     ),
-    Claim(
+    PaperClaim(
         "5.1, Fig. 4",
         "costs rise when everything changes",
         "first 1,000 ticks above the settled level before",
         judge_jumps,
     ),
-    Claim(
+    PaperClaim(
         "5.1, Fig. 4",
         "the heuristics react very fast",
         f"a tenth of the rise is left after at most {RECOVERY_TICKS_MAX:,} ticks",
         judge_recovery,
         full_length_of="fig4",
     ),
-    Claim(
+    PaperClaim(
         "5.1, Fig. 4",
         "CI performs better than the other two",
         "accumulated cost, messages included",
         judge_ci_best,
         "fig4",
     ),
-    Claim(
+    PaperClaim(
         "Fig. 4",
         "95 % intervals are below 6 % on average",
         f"half width over mean, {TOPOLOGIES_MIN} networks or more",
         judge_intervals,
     ),
-    Claim(
+    PaperClaim(
         "5.2, Fig. 5",
         "the biggest advantage is at eta = 4",
         "accumulated cost, messages included",
         judge_eta_four,
         "fig5",
     ),
-    Claim(
+    PaperClaim(
         "5.2, Fig. 5",
         "for bigger eta the gain decreases",
         "rises from eta to eta, certainly at the last",
         judge_bigger_eta,
         "fig5",
     ),
-    Claim("5.2, Fig. 5", "broadcasts cost more the larger eta is", "rises from each eta to the next", judge_broadcasts),
-    Claim(
+    PaperClaim(
+        "5.2, Fig. 5", "broadcasts cost more the larger eta is", "rises from each eta to the next", judge_broadcasts
+    ),
+    PaperClaim(
         "5.2, Fig. 5",
         "executing reconfigurations costs less than 3 % of the adapted network",
         "for every eta; requests counted apart",
         judge_execution,
         full_length_of="fig5",
     ),
-    Claim(
+    PaperClaim(
         "7",
         "the additional costs are negligibly small with a reasonable neighbourhood",
         f"eta = 4: broadcasts, requests and exchanges below {NEGLIGIBLE_SHARE_MAX:.0%} together",
         judge_overhead,
         full_length_of="fig4",
     ),
-    Claim(
+    PaperClaim(
         "5.3, Fig. 6",
         "lMST performs worse with growing alpha",
         "rises from each alpha to the next",
         judge_lmst_by_alpha,
     ),
-    Claim(
+    PaperClaim(
         "5.3, Fig. 6",
         "lMIT performs reasonably well when communication outweighs processing",
         "certainly below the random tree for alpha < 0.5",
         judge_lmit_good,
     ),
-    Claim(
+    PaperClaim(
         "5.3, Fig. 6",
         "lMIT does not change when processing costs become more relevant",
         f"its means over alpha are within {FLAT_SPREAD_MAX:g} of the random tree's cost",
         judge_lmit_flat,
     ),
-    Claim(
+    PaperClaim(
         "5.3, Fig. 6",
         "CI is equal or better for all alpha",
         f"none cheaper than CI by more than {EQUAL_WITHIN:g} of the random tree's cost",

@@ -123,7 +123,7 @@ class _Overlay:
         begin = time.perf_counter()
         state = OverlayState(before, self.inventory, (*horizon[:-1], newest))
         situation = Situation(state, newest.end_ms, DEGREE_MAX, price_per_s=0.0)
-        decision = decide_plan(situation, PLANNERS[planner], 1, self.settings)
+        decision = decide_plan(situation, [PLANNERS[planner]], 1, self.settings)
         spent_ms = (time.perf_counter() - begin) * 1000
         if decision.plan is None:
             return spent_ms, tree

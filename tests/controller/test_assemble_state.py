@@ -165,6 +165,28 @@ def test_other_rows_reach_the_window() -> None:
     assert window.client_changes == 3
 
 
+def test_homes_and_hand_overs_reach_the_window() -> None:
+    """A window knows who published where, and moves a publisher's own bits to another home."""
+    deliveries = [
+        PublisherDelivery("p", "b00", 2, 0, 0, (0,), (0,), (0b11,)),
+        PublisherDelivery("p", "b01", 1, 3, 300, (0,), (0b01,), (0,)),
+    ]
+    rows = [StateRow(0, WINDOW_MS, "delivery", f"p|{each.broker}", delivery=each) for each in deliveries]
+    (window,) = closed_from([*rows, marker_of(BROKERS, 0, rows)])
+    assert window.homes == {"p": "b00"}
+    assert window.local_deliveries == {("p", "b01"): 3}
+    assert window.sets.words.tolist() == [[0b11], [0b01], [0], [0]]
+    assert window.sets_at({"p": "b02"}).words.tolist() == [[0], [0b01], [0b11], [0]]
+
+
+def test_windows_of_version_1_have_no_homes() -> None:
+    """Rows that do not tell published from delivered leave both unknown, and every publisher where it is."""
+    (window,) = closed_from(window_records(0))
+    assert window.homes == {}
+    assert window.sets.delivered is None
+    assert window.sets_at({"p0": "b01"}) is window.sets
+
+
 def test_rows_of_unknown_brokers_and_bad_rows_are_counted_not_used() -> None:
     """A delivery of a broker outside of the inventory, or with fewer masks than blocks, changes nothing else."""
     rows = [

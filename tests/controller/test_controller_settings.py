@@ -43,8 +43,8 @@ def test_all_faults_are_told_at_once() -> None:
     faults = "\n".join(bad.faults())
     for named in (
         "bootstrap is empty",
-        "planner 'swap_links' is unknown, known are swap_links_ci",
-        "shadow planner 'swap_link' is unknown, known are swap_links_ci",
+        "planner 'swap_links' is unknown, known are relocate_publisher_grape",
+        "shadow planner 'swap_link' is unknown, known are relocate_publisher_grape",
         "shadow_planners are swap_link, swap_link: name each once",
         "horizon_lifetimes is 0.0: above 0",
         "subscription_lifetime_s is -1.0: above 0, or none",

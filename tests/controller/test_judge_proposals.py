@@ -193,8 +193,8 @@ def test_change_of_several_links_must_exceed_more_noise() -> None:
     assert 2 * gain_noise_per_s(gains, 1.0, None) < 10 < 4 * gain_noise_per_s(gains, 1.0, None)
     one = Proposal("p", (("a", "b"),), (("a", "c"),), 100.0, 90.0, 0.0, "because")
     four = Proposal("p", (("a", "b"),) * 4, (("a", "c"),) * 4, 100.0, 90.0, 0.0, "because")
-    assert judge_gain(one, gains, CALM, SETTINGS) is None
-    refusal = judge_gain(four, gains, CALM, SETTINGS)
+    assert judge_gain(one, 100.0, gains, CALM, SETTINGS) is None
+    refusal = judge_gain(four, 100.0, gains, CALM, SETTINGS)
     assert refusal is not None
     assert refusal[0] is Verdict.GAIN_WITHIN_NOISE
 

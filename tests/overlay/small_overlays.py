@@ -50,6 +50,21 @@ def sets_of(
     return DeliverySets.of(brokers, masks, span_s)
 
 
+def publishers_of(
+    brokers: tuple[str, ...], published: dict[str, tuple[str, list[set[str]]]], span_s: float = 1.0
+) -> DeliverySets:
+    """By publisher: its home, and for each of its notifications the brokers it is delivered at."""
+    delivered: dict[tuple[str, str, int], int] = {}
+    made: dict[tuple[str, str, int], int] = {}
+    for publisher, (home, wanted) in published.items():
+        for sequence, places in enumerate(wanted):
+            block, bit = divmod(sequence, 64)
+            made[home, publisher, block] = made.get((home, publisher, block), 0) | 1 << bit
+            for broker in places:
+                delivered[broker, publisher, block] = delivered.get((broker, publisher, block), 0) | 1 << bit
+    return DeliverySets.of(brokers, delivered, span_s, published=made)
+
+
 @st.composite
 def overlays(
     draw: st.DrawFn, count_max: int = 9, degree_max: int = NO_CAP

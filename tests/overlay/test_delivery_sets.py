@@ -1,9 +1,12 @@
 """Delivery sets and the interest counted from them."""
 
+import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from overlay.delivery_sets import DeliverySets
+from overlay.delivery_sets import DeliverySets, MaskCells
+from overlay.distinct_sets import Words
 from overlay.inventory import Inventory
 from tests.overlay.small_overlays import brokers_named, overlays, sets_of
 
@@ -37,6 +40,103 @@ def test_signed_and_unsigned_masks_are_the_same_bits() -> None:
     unsigned = DeliverySets.of(BROKERS, {("b00", "p", 0): 2**63}, 1.0)
     assert signed.words.tolist() == unsigned.words.tolist()
     assert signed.notification_count == 1
+
+
+@st.composite
+def told_apart(draw: st.DrawFn) -> tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]]:
+    """Sets with what was published told apart; who published each notification; who had subscribers that got it."""
+    names = st.tuples(st.sampled_from("pqr"), st.sampled_from([0, 1, 63, 64, 200]))
+    publishers = draw(st.dictionaries(names, st.sampled_from(BROKERS), min_size=1))
+    takers = {name: draw(st.sets(st.sampled_from(BROKERS))) for name in publishers}
+    delivered: dict[tuple[str, str, int], int] = {}
+    published: dict[tuple[str, str, int], int] = {}
+    for (publisher, sequence), home in publishers.items():
+        for masks, brokers in ((published, {home}), (delivered, takers[publisher, sequence])):
+            for broker in brokers:
+                key = (broker, publisher, sequence // 64)
+                masks[key] = masks.get(key, 0) | 1 << sequence % 64
+    taken = {broker: {name for name, brokers in takers.items() if broker in brokers} for broker in BROKERS}
+    return DeliverySets.of(BROKERS, delivered, 2.0, published=published), publishers, taken
+
+
+def names_in(sets: DeliverySets, words: Words) -> dict[str, set[tuple[str, int]]]:
+    """The notifications of each broker's row, by publisher and sequence."""
+    return {
+        broker: {
+            (publisher, 64 * block + bit)
+            for (publisher, block), word in zip(sets.columns, row.tolist(), strict=True)
+            for bit in range(64)
+            if word >> bit & 1
+        }
+        for broker, row in zip(sets.brokers, words, strict=True)
+    }
+
+
+@given(told_apart())
+def test_delivered_and_published_make_up_the_sets(
+    drawn: tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]],
+) -> None:
+    """V(n) are the publisher's home and the brokers that delivered n; every n was published."""
+    sets, homes, taken = drawn
+    assert sets.delivered is not None
+    assert names_in(sets, sets.delivered) == taken
+    both = {broker: taken[broker] | {name for name, home in homes.items() if home == broker} for broker in BROKERS}
+    assert names_in(sets, sets.words) == both
+    assert names_in(sets, sets.published[None, :].repeat(3, axis=0))["b00"] == set(homes)
+    assert sets.notification_count == len(homes)
+
+
+@given(told_apart(), st.dictionaries(st.sampled_from("pqrs"), st.sampled_from(BROKERS)))
+def test_publishers_at_other_homes(
+    drawn: tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]], moved: dict[str, str]
+) -> None:
+    """V(n) seen from other homes is as if all had been published there; deliveries and other publishers stay."""
+    sets, homes, taken = drawn
+    placed = sets.at_homes(moved)
+    assert sets.delivered is not None
+    assert placed.delivered is not None
+    assert placed.delivered.tolist() == sets.delivered.tolist()
+    there = {name: moved.get(name[0], home) for name, home in homes.items()}
+    both = {broker: taken[broker] | {name for name, home in there.items() if home == broker} for broker in BROKERS}
+    assert names_in(placed, placed.words) == both
+    assert placed.at_homes(moved).words.tolist() == placed.words.tolist()
+
+
+def test_moving_needs_to_know_what_was_delivered() -> None:
+    """Without it a publisher's own bits cannot be taken back, and a home must be a broker."""
+    with pytest.raises(ValueError, match="cannot be moved"):
+        sets_of(BROKERS, [{"b00"}]).at_homes({"p": "b01"})
+    known = DeliverySets.of(BROKERS, {}, 1.0, published={("b00", "p", 0): 1})
+    with pytest.raises(KeyError, match="b09"):
+        known.at_homes({"p": "b09"})
+
+
+def test_joined_spans_know_what_was_delivered_only_when_all_do() -> None:
+    """One span that does not tell leaves it unknown for all of them."""
+    first = DeliverySets.of(BROKERS, {("b01", "p", 0): 0b01}, 1.0, published={("b00", "p", 0): 0b11})
+    second = DeliverySets.of(BROKERS, {("b01", "p", 0): 0b10}, 1.0, published={("b02", "p", 1): 0b1})
+    joined = DeliverySets.joined([first, second])
+    assert joined.columns == (("p", 0), ("p", 1))
+    assert joined.delivered is not None
+    assert joined.delivered.tolist() == [[0, 0], [0b11, 0], [0, 0]]
+    assert joined.words.tolist() == [[0b11, 0], [0b11, 0], [0, 1]]
+    assert joined.at_homes({"p": "b02"}).words.tolist() == [[0, 0], [0b11, 0], [0b11, 1]]
+    assert DeliverySets.joined([first, sets_of(BROKERS, [{"b00"}])]).delivered is None
+
+
+def test_cells_of_one_place_are_united() -> None:
+    """Cells may come in any order of columns, and several times for the same broker and column."""
+    row, column = np.array([1, 1, 0, 1]), np.array([0, 0, 1, 1])
+    masks, published = np.array([1, 2, 4, 8], dtype=np.uint64), np.array([16, 0, 32, 0], dtype=np.uint64)
+    columns = [("q", 3), ("p", 7)]
+    sets = DeliverySets.of_cells(BROKERS, columns, MaskCells(row, column, masks, published), 1.0)
+    assert sets.columns == (("p", 7), ("q", 3))
+    assert sets.delivered is not None
+    assert sets.delivered.tolist() == [[4, 0], [8, 3], [0, 0]]
+    assert sets.words.tolist() == [[36, 0], [8, 19], [0, 0]]
+    unknown = DeliverySets.of_cells(BROKERS, columns, MaskCells(row, column, masks), 1.0)
+    assert unknown.delivered is None
+    assert unknown.words.tolist() == sets.delivered.tolist()
 
 
 def test_spans_that_cannot_be_joined_are_refused() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from controller.closed_window import ClosedWindow
 from controller.planner_interface import OverlayState, PlannerSettings
-from controller.planner_table import PLANNERS
+from controller.planner_table import LINK_PLANNERS
 from controller.planners.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,
@@ -48,7 +48,7 @@ def state_of(inventory: Inventory, sets: DeliverySets, configuration: Configurat
 
 
 def planned(planner_name: str, state: OverlayState, settings: PlannerSettings = UNBOUNDED) -> list[Proposal]:
-    return PLANNERS[planner_name](state, settings, random.Random(0))
+    return LINK_PLANNERS[planner_name](state, settings, random.Random(0))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_any_subset_of_the_papers_swaps_leaves_a_tree(
         tree.replaced(1, removed, [pair for one in subset for pair in one.links_added])
 
 
-@given(overlays(), st.sampled_from(sorted(PLANNERS)), st.sampled_from(["gain", "arrival"]))
+@given(overlays(), st.sampled_from(sorted(LINK_PLANNERS)), st.sampled_from(["gain", "arrival"]))
 def test_proposals_of_a_call_are_costed_one_after_the_other(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str, order: Literal["gain", "arrival"]
 ) -> None:
@@ -213,7 +213,7 @@ def test_proposals_of_a_call_are_costed_one_after_the_other(
         assert proposal.cost_after_per_s == pytest.approx(overlay_cost(tree, inventory, sets).total_per_s)
 
 
-@given(overlays(count_max=12, degree_max=3), st.sampled_from(sorted(PLANNERS)))
+@given(overlays(count_max=12, degree_max=3), st.sampled_from(sorted(LINK_PLANNERS)))
 def test_degree_cap_holds_for_every_proposal(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str
 ) -> None:
@@ -225,7 +225,7 @@ def test_degree_cap_holds_for_every_proposal(
         assert tree.degree_max <= 3
 
 
-@given(overlays(), st.sampled_from(sorted(PLANNERS)))
+@given(overlays(), st.sampled_from(sorted(LINK_PLANNERS)))
 def test_planners_are_deterministic(drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str) -> None:
     """The same state gives the same proposals."""
     inventory, _, sets = drawn

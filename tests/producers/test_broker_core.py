@@ -3,7 +3,7 @@
 import pytest
 
 from overlay.configuration import Configuration
-from producers.broker_core import BrokerCore, BrokerPhase, ProtocolError
+from producers.broker_core import BrokerCore
 from producers.broker_messages import (
     UNSTAMPED_EPOCH,
     Advertise,
@@ -27,6 +27,8 @@ from producers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from producers.broker_routing import ProtocolError
+from producers.broker_transition import BrokerPhase
 from producers.match_content import Operator, Predicate
 from schemas.command import Command, CommandPhase, Outcome
 

@@ -13,6 +13,7 @@ from schemas.client import Role
 from schemas.codec import decode, encode
 from schemas.telemetry import TelemetryBatch
 
+ALL_BITS = (1 << 64) - 1
 WORKLOAD = WorkloadSettings(publisher_count=8, notifications_per_s=20.0, interested_broker_count=4, lifetime_s_mean=3.0)
 
 
@@ -45,33 +46,42 @@ def test_batches_are_gapless_and_staggered(virtual: VirtualOverlay) -> None:
 
 
 def test_cells_add_up_to_the_account(virtual: VirtualOverlay) -> None:
-    """The idempotent aggregates of all cells are just what was published and delivered."""
+    """All cells together say just what was published, each notification at one broker, and what was delivered."""
+    published: dict[tuple[str, str, int, int], int] = defaultdict(int)
     masks: dict[tuple[str, str, int, int], int] = defaultdict(int)
     deliveries: dict[tuple[str, str, int, int], int] = defaultdict(int)
     for batch in virtual.telemetry.batches:
         for cell in batch.deliveries:
             key = (batch.broker, cell.publisher, cell.block, cell.second)
-            masks[key] |= cell.mask
+            published[key] |= cell.published & ALL_BITS
+            masks[key] |= cell.mask & ALL_BITS
             deliveries[key] = max(deliveries[key], cell.local_deliveries)
     account = virtual.ledger.snapshot()
     anywhere: dict[tuple[str, int, int], int] = defaultdict(int)
-    for (_, publisher, block, second), mask in masks.items():
-        anywhere[publisher, block, second] |= mask & (1 << 64) - 1
+    for (_, *name), mask in published.items():
+        anywhere[tuple(name)] |= mask
     assert sum(mask.bit_count() for mask in anywhere.values()) == account.published
+    assert sum(mask.bit_count() for mask in published.values()) == account.published
+    for (_, *name), mask in masks.items():
+        assert mask & ~anywhere[tuple(name)] == 0
     assert sum(deliveries.values()) == account.delivered
+    assert 0 < sum(mask.bit_count() for mask in masks.values()) <= account.delivered
 
 
 def test_counters_never_fall_and_fit_together(virtual: VirtualOverlay) -> None:
     """In less out is what waits, and the sum of what links delivered is what brokers took from links."""
-    last: dict[tuple[str, str], tuple[int, int]] = {}
+    last: dict[tuple[str, str], tuple[int, int, int]] = {}
     for batch in virtual.telemetry.batches:
         for sample in batch.queues:
             assert sample.messages_in - sample.messages_out == sample.queue_length <= sample.queue_length_max
             assert sample.notifications_out <= sample.messages_out
-            before = last.get((batch.broker, sample.peer), (0, 0))
-            assert before <= (sample.messages_in, sample.messages_out)
-            last[batch.broker, sample.peer] = (sample.messages_in, sample.messages_out)
+            before = last.get((batch.broker, sample.peer), (0, 0, 0))
+            counters = last[batch.broker, sample.peer] = (sample.messages_in, sample.messages_out, sample.wait_ms)
+            assert all(earlier <= later for earlier, later in zip(before, counters, strict=True))
     assert {peer for _, peer in last} == {"", *virtual.overlay.brokers}
+    for (broker, peer), (_, messages_out, wait_ms) in last.items():
+        # Messages wait in front of brokers that are busy; links without a bandwidth make nothing wait.
+        assert (wait_ms > 0) == (not peer), (broker, peer, messages_out)
 
 
 def test_probes_cover_live_links_near_their_rtt(virtual: VirtualOverlay) -> None:

@@ -9,9 +9,10 @@ import simpy
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from producers.broker_messages import Notification
-from producers.emulate_overlay import ClientError, EmulatedOverlay, OverlayTiming, inventory_timing
+from producers.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from producers.ledger import Ledger
 from producers.match_content import Filter, Operator, Predicate
+from producers.publisher_clients import ClientError
 from schemas.client import Role
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 
@@ -88,6 +89,40 @@ def test_broker_serves_one_message_at_a_time() -> None:
     assert account.delivery_ms_max == 37.0 + 2 * 4.0
     assert overlay.brokers["a"].counters.queue_length_max == 3
     assert overlay.brokers["c"].counters.busy_ms == 12.0
+
+
+def test_waits_are_those_of_the_messages_that_went_on() -> None:
+    """Three at once wait 0, 1 and 2 services of a; then they come each 1 ms to b's 2, and each 2 ms to c's 4."""
+    overlay, _ = chain_overlay()
+    before_ms = {name: broker.counters.wait_ms for name, broker in overlay.brokers.items()}
+    for _ in range(3):
+        overlay.publish("p", CONTENT, 100)
+    waits_ms = []
+    for time_ms in (1_000.5, 1_001.5, 1_002.5, 1_003.5):  # The first to the third are served after 1, 2 and 3 ms.
+        overlay.env.run(until=time_ms)
+        waits_ms.append(overlay.brokers["a"].counters.wait_ms - before_ms["a"])
+    assert waits_ms == [0.0, 0.0, 1.0, 3.0]
+    overlay.env.run(until=2_000)
+    found_ms = {name: broker.counters.wait_ms - before_ms[name] for name, broker in overlay.brokers.items()}
+    assert found_ms == {"a": 0.0 + 1.0 + 2.0, "b": 0.0 + 1.0 + 2.0, "c": 0.0 + 2.0 + 4.0}
+    assert all(end.counters.wait_ms == 0.0 for end in overlay.link_ends.values())
+
+
+def test_a_link_makes_messages_wait_until_they_are_sent() -> None:
+    """At 10 bytes per ms the first waits its own 10 ms, the second what is left of them too; delay is no wait."""
+    slow = inventory_timing(chain(), 0.0, bytes_per_ms_max=10.0)
+    overlay, _ = chain_overlay(slow)
+    first, second = (overlay.link_ends[link].counters for link in (("a", "b"), ("b", "c")))
+    before_ms = first.wait_ms, second.wait_ms
+    overlay.publish("p", CONTENT, 100)
+    overlay.publish("p", CONTENT, 100)
+    overlay.env.run(until=1_020.5)  # The first has left a's link at 11 ms, and is not at b before 21.
+    assert first.wait_ms == before_ms[0]
+    overlay.env.run(until=1_025)
+    assert first.wait_ms - before_ms[0] == pytest.approx(10.0)
+    overlay.env.run(until=2_000)
+    assert first.wait_ms - before_ms[0] == pytest.approx(10.0 + (9.0 + 10.0))
+    assert second.wait_ms - before_ms[1] == pytest.approx(10.0 + 10.0)
 
 
 def test_bandwidth_spaces_messages() -> None:

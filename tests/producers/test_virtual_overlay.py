@@ -11,7 +11,7 @@ from producers.emulator_settings import WorkloadSettings
 from producers.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.command import Command, CommandPhase
-from tests.producers.swap_links import random_swaps, swap_links
+from tests.producers.drive_plan import drive_plan, random_swaps
 
 BRISK = WorkloadSettings(publisher_count=12, interested_broker_count=5, lifetime_s_mean=4.0)
 
@@ -48,7 +48,7 @@ def test_link_swaps_under_traffic_are_clean(seed: int) -> None:
     configuration = inventory.bootstrap
     for _ in range(4):
         configuration = random_swaps(configuration, rng.randint(1, 4), 5, rng)
-        swap_links(virtual, configuration)
+        drive_plan(virtual, configuration)
     account = virtual.finish()
     assert account.final
     assert account.is_clean
@@ -65,7 +65,7 @@ def test_random_service_times_and_delays_break_nothing(seed: int) -> None:
     timing = OverlayTiming(lambda *_: rng.expovariate(0.5), lambda *_: rng.expovariate(0.02))
     virtual = VirtualOverlay(inventory, BRISK, VirtualSettings(seed=seed, timing=timing))
     virtual.run_for(4_000)
-    swap_links(virtual, random_swaps(inventory.bootstrap, 3, 5, rng))
+    drive_plan(virtual, random_swaps(inventory.bootstrap, 3, 5, rng))
     account = virtual.finish()
     assert account.final
     assert account.is_clean
@@ -89,7 +89,7 @@ def test_unfinished_transition_leaves_the_account_open() -> None:
     virtual.run_for(3_000)
     target = random_swaps(inventory.bootstrap, 3, 5, random.Random(1))
     with pytest.raises(AssertionError, match="stuck before drained"):
-        swap_links(virtual, target, wait_ms_max=5_000)
+        drive_plan(virtual, target, wait_ms_max=5_000)
     account = virtual.finish(drain_ms_max=2_000)
     assert not account.final
     assert account.outstanding > 0
@@ -116,7 +116,7 @@ def test_without_holding_back_the_ledger_reports_disorder(monkeypatch: pytest.Mo
         settings = VirtualSettings(seed=seed, command_delay_ms=lambda _, rng=rng: rng.uniform(0, 3_000))  # type: ignore[misc]
         virtual = VirtualOverlay(inventory, BRISK, settings)
         virtual.run_for(3_000)
-        swap_links(virtual, random_swaps(inventory.bootstrap, 4, 5, rng))
+        drive_plan(virtual, random_swaps(inventory.bootstrap, 4, 5, rng))
         account = virtual.finish()
         assert account.lost == account.repeated == account.unexpected == 0
         out_of_order += account.out_of_order

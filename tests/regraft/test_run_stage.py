@@ -1,5 +1,6 @@
 """One stage in its process: what is done before it, and what its faults become."""
 
+import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from regraft import run_stage as module
 from regraft.run_stage import EXIT_FAILED, EXIT_OK, run_stage
 from regraft.settings import Settings, load_settings
 from schemas.codec import header
+from schemas.registry import schema_by_id, schema_ids_of
 from schemas.remote_registry import URL_VARIABLE
 from tests.schemas.fake_registry import FakeRegistry, running_registry
 
@@ -47,8 +49,10 @@ def test_a_stage_writes_with_the_registrys_ids(
 
     monkeypatch.setitem(module.STAGES, stage, begin)
     assert run_stage(stage, settings(tmp_path)) == EXIT_OK
-    assert registry.subjects["lab.telemetry-value"] == ["TelemetryBatch"]
-    [wire_id] = [given for text, given in registry.ids.items() if '"TelemetryBatch"' in text]
+    versions = schema_ids_of("TelemetryBatch")
+    assert registry.subjects["lab.telemetry-value"] == ["TelemetryBatch"] * len(versions)
+    newest = json.loads(schema_by_id(versions[-1]).text)
+    [wire_id] = [given for text, given in registry.ids.items() if json.loads(text) == newest]
     assert written == [b"\x00" + wire_id.to_bytes(4, "big")]
 
 

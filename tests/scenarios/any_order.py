@@ -25,14 +25,18 @@ from producers.broker_messages import (
     CancelRequest,
     Confirmed,
     Deliver,
+    LeaveRequest,
     Notification,
     Published,
+    PublisherLeaves,
+    PublisherTaken,
     Send,
     SubscribeRequest,
+    UnadvertiseRequest,
 )
 from producers.match_content import Operator, Predicate, matches
 from schemas.command import Command, CommandResult
-from schemas.plan import Plan, PlanPhase
+from schemas.plan import ClientMove, Plan, PlanPhase
 
 SYMBOLS = ("A", "B", "C")
 
@@ -57,6 +61,15 @@ class Publisher:
     symbol: str
     sequence: int = 0
     may_publish: bool = False
+    goes_to: str | None = None
+    taken_by: str | None = None
+    moves: int = 0
+
+    def arrive(self) -> None:
+        """Go on at the next home, when the old one is left and the next one has taken it."""
+        if self.goes_to is not None and self.goes_to == self.taken_by:
+            self.home, self.goes_to, self.taken_by = self.goes_to, None, None
+            self.moves += 1
 
 
 class AnyOrderOverlay:
@@ -75,6 +88,7 @@ class AnyOrderOverlay:
         self.results: list[CommandResult] = []
         self.subscriptions: dict[str, Subscription] = {}
         self.publishers: dict[str, Publisher] = {}
+        self.publisher_count = 0
         self.published: dict[tuple[str, int], Notification] = {}
         self.stamped_epochs: set[int] = set()
         self.plans: dict[str, Plan] = {}
@@ -88,7 +102,8 @@ class AnyOrderOverlay:
 
     def advertise(self) -> None:
         """A new publisher comes to a random broker."""
-        name = f"p{len(self.publishers)}"
+        name = f"p{self.publisher_count}"
+        self.publisher_count += 1
         home = self.rng.choice(self.brokers)
         symbol = self.rng.choice(SYMBOLS)
         self.publishers[name] = Publisher(home, symbol)
@@ -119,7 +134,7 @@ class AnyOrderOverlay:
 
     def publish(self) -> None:
         """A random publisher hands a notification to its home."""
-        ready = [name for name, publisher in self.publishers.items() if publisher.may_publish]
+        ready = [name for name, one in self.publishers.items() if one.may_publish and one.goes_to is None]
         if ready:
             self.now_ms += 1
             name = self.rng.choice(ready)
@@ -134,8 +149,8 @@ class AnyOrderOverlay:
 
     # --- the controller ----------------------------------------------------------------------------------------
 
-    def plan_swaps(self, swap_count: int) -> None:
-        """Start a plan of random swaps, if none is under way."""
+    def plan_changes(self, swap_count: int, move_count: int) -> None:
+        """Start a plan of random swaps and moves of publishers, if none is under way."""
         if any(plan.phase not in (PlanPhase.VERIFYING, PlanPhase.ABORTED) for plan in self.plans.values()):
             return
         if self.controller is not None or self.effects:
@@ -145,15 +160,34 @@ class AnyOrderOverlay:
         for _ in range(swap_count):
             target = random_swap(target, epoch, self.rng)
         removed, added = difference(self.configuration, target)
-        if not added:
+        moves = self._random_moves(move_count)
+        if not added and not moves:
             return
         self.epoch_max = epoch
         plan = Plan(
             f"plan-{epoch}", self.configuration.epoch, epoch, 0, (), removed, added, target.links, 0.0, 0.0,
-            PlanPhase.PREPARING, (),
+            PlanPhase.PREPARING, (), moves=moves,
         )  # fmt: skip
         self.controller = Transition(plan, self.brokers, self.limits)
         self.effects.extend(self.controller.start(self.now_ms))
+
+    def _random_moves(self, move_count: int) -> tuple[ClientMove, ...]:
+        """Choose publishers and where they go; now and then the controller is mistaken about where one is."""
+        names = sorted(self.publishers)
+        chosen = self.rng.sample(names, min(move_count, len(names)))
+        moves = []
+        for name in sorted(chosen):
+            home = self.publishers[name].home if self.rng.random() < 0.95 else self.rng.choice(self.brokers)
+            others = [broker for broker in self.brokers if broker != home]
+            moves.append(ClientMove(name, home, self.rng.choice(others)))
+        return tuple(moves)
+
+    def withdraw(self) -> None:
+        """A random publisher ends; what it has published is still owed."""
+        names = [name for name, one in self.publishers.items() if one.may_publish and one.goes_to is None]
+        if len(names) > 2:
+            name = self.rng.choice(names)
+            self.inboxes[self.publishers.pop(name).home].append((None, UnadvertiseRequest(name)))
 
     def kill_controller(self) -> None:
         """The controller dies; effects that were not carried out are lost, answers to nobody too."""
@@ -277,6 +311,13 @@ class AnyOrderOverlay:
                 self.subscriptions[name].is_gone = True
             case AdvertiseConfirmed(name):
                 self.publishers[name].may_publish = True
+            case PublisherLeaves(name, home_to) if name in self.publishers:
+                self.inboxes[broker].append((None, LeaveRequest(name)))
+                self.publishers[name].goes_to = home_to
+                self.publishers[name].arrive()
+            case PublisherTaken(name) if name in self.publishers:
+                self.publishers[name].taken_by = broker
+                self.publishers[name].arrive()
 
     # --- the account -------------------------------------------------------------------------------------------
 

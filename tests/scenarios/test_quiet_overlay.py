@@ -62,7 +62,7 @@ def settled(inventory: Inventory, windows: list[ClosedWindow], planner: str) -> 
         newest = dataclasses.replace(windows[-1], epoch_min=tree.epoch, epoch_max=tree.epoch)
         state = OverlayState(tree, inventory, (*windows[:-1], newest))
         situation = Situation(state, newest.end_ms, DEGREE_MAX, price_per_s=0.0)
-        plan = decide_plan(situation, PLANNERS[planner], tree.epoch + 1, greedy).plan
+        plan = decide_plan(situation, [PLANNERS[planner]], tree.epoch + 1, greedy).plan
         if plan is None:
             bootstrap = Configuration.of(0, inventory.brokers, tree.links)
             return dataclasses.replace(inventory, bootstrap=bootstrap)

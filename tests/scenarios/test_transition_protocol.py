@@ -9,6 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from controller.transition import TransitionLimits
 from producers.broker_core import BrokerCore
+from producers.broker_messages import Effect, Notification
+from producers.routing_tables import RoutingTables
+from schemas.command import Command
 from schemas.plan import PlanPhase
 from tests.scenarios.any_order import AnyOrderOverlay
 
@@ -27,6 +30,8 @@ def assert_clean(overlay: AnyOrderOverlay) -> None:
         assert core.tables[core.epoch].configuration == overlay.configuration
         assert core.transition is None
         assert not core.held
+        known = {name: advertised.home for name, advertised in core.advertisements.items()}
+        assert known == {name: publisher.home for name, publisher in overlay.publishers.items()}
 
 
 def assert_no_leak(overlay: AnyOrderOverlay) -> None:
@@ -42,7 +47,7 @@ def assert_no_leak(overlay: AnyOrderOverlay) -> None:
 
 
 def random_run(seed: int, *, limits: TransitionLimits, kill_share: float) -> AnyOrderOverlay:
-    """Run random traffic, churn, swaps and controller deaths, then let everything settle."""
+    """Run random traffic, churn, swaps, moves of publishers and controller deaths, then let everything settle."""
     rng = random.Random(seed)
     overlay = AnyOrderOverlay(rng.randint(2, 9), rng, limits)
     for _ in range(3):
@@ -52,7 +57,8 @@ def random_run(seed: int, *, limits: TransitionLimits, kill_share: float) -> Any
         overlay.subscribe: 2,
         overlay.cancel: 1,
         overlay.advertise: 0.1,
-        lambda: overlay.plan_swaps(rng.randint(1, 3)): 0.7,
+        overlay.withdraw: 0.03,
+        lambda: overlay.plan_changes(rng.randint(0, 3), rng.randint(0, 3)): 0.7,
         overlay.kill_controller: kill_share,
         overlay.restart_controller: 1,
         overlay.tick: 1,
@@ -71,7 +77,7 @@ def random_run(seed: int, *, limits: TransitionLimits, kill_share: float) -> Any
 
 @pytest.mark.parametrize("seed", range(150))
 def test_random_runs_lose_and_repeat_nothing(seed: int) -> None:
-    """Random overlays, traffic, churn, swaps and controller deaths: lost, repeated and out of order stay 0."""
+    """Random overlays, traffic, churn, swaps, moves and controller deaths: lost, repeated, out of order stay 0."""
     overlay = random_run(seed, limits=PATIENT, kill_share=0.5)
     assert_clean(overlay)
     assert_no_leak(overlay)
@@ -88,11 +94,12 @@ def test_prepares_that_time_out_leave_no_trace(seed: int) -> None:
 
 
 def test_runs_exercise_what_they_claim() -> None:
-    """The random runs above do carry out plans, abort some, kill controllers and owe deliveries."""
+    """The random runs above do carry out plans, move publishers, abort some, kill controllers and owe deliveries."""
     runs = [random_run(seed, limits=limits, kill_share=0.5) for seed in range(12) for limits in (PATIENT, HASTY)]
     phases = [plan.phase for run in runs for plan in run.plans.values()]
     assert phases.count(PlanPhase.VERIFYING) >= 10
     assert phases.count(PlanPhase.ABORTED) >= 3
+    assert sum(publisher.moves for run in runs for publisher in run.publishers.values()) >= 10
     assert sum(run.kills for run in runs) >= 5
     assert sum(run.account()["owed"] for run in runs) >= 500
 
@@ -102,6 +109,35 @@ def test_without_the_hold_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BrokerCore, "_must_hold", lambda *_: False)
     runs = [random_run(seed, limits=PATIENT, kill_share=0.0) for seed in range(40)]
     assert sum(run.account()["out_of_order"] for run in runs) > 0
+
+
+def test_without_the_old_home_in_the_hold_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that waits for END from a moved publisher's new home, not from its old one, breaks order."""
+
+    def by_new_home(self: BrokerCore, tables: RoutingTables, notification: Notification) -> bool:
+        home = notification.home
+        return self.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
+
+    monkeypatch.setattr(BrokerCore, "_flow_has_ended", by_new_home)
+    runs = [random_run(seed, limits=PATIENT, kill_share=0.0) for seed in range(60)]
+    assert sum(run.account()["out_of_order"] for run in runs) > 0
+
+
+def test_without_waiting_for_publishers_to_leave_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old home that activates with notifications of a moving publisher still in its queue loses them."""
+    monkeypatch.setattr(BrokerCore, "_see_leave", lambda *_: [])
+    switch = BrokerCore._activate
+
+    def at_once(self: BrokerCore, command: Command, now_ms: float) -> list[Effect]:
+        effects = switch(self, command, now_ms)
+        under_way = self.transition
+        if under_way is not None and under_way.leaving and not under_way.is_active:
+            effects += self._switch(under_way, now_ms)
+        return effects
+
+    monkeypatch.setattr(BrokerCore, "_activate", at_once)
+    runs = [random_run(seed, limits=PATIENT, kill_share=0.0) for seed in range(60)]
+    assert sum(run.account()["lost"] for run in runs) > 0
 
 
 def test_without_waiting_for_all_to_be_prepared_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,9 +178,13 @@ class TransitionMachine(RuleBasedStateMachine):
     def advertise(self) -> None:
         self.overlay.advertise()
 
-    @rule(swaps=st.integers(1, 4))
-    def plan(self, swaps: int) -> None:
-        self.overlay.plan_swaps(swaps)
+    @rule(swaps=st.integers(0, 4), moves=st.integers(0, 3))
+    def plan(self, swaps: int, moves: int) -> None:
+        self.overlay.plan_changes(swaps, moves)
+
+    @rule()
+    def withdraw(self) -> None:
+        self.overlay.withdraw()
 
     @rule()
     def kill_controller(self) -> None:

@@ -22,8 +22,9 @@ from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent
 from schemas.plan import Plan
 from schemas.registry import SCHEMAS, latest_schema
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import Delivery, TelemetryBatch
+from schemas.state import PublisherDelivery, QueueState, StateRow, WindowClosed
+from schemas.telemetry import Delivery, QueueSample, TelemetryBatch
+from tests.schemas.old_versions import encode_as
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 INTS = st.integers(-(2**31), 2**31 - 1)
@@ -42,7 +43,8 @@ TYPES: dict[str, type[msgspec.Struct]] = {
         DeadLetter,
     )
 }
-BATCH = TelemetryBatch("b1", 1, 2, 3, 4, (Delivery("p", 5, 6, -7, 8, 9),))
+SAMPLE = QueueSample("b2", 1, 2, 3, 4, 5, 6, 7, 8, 9)
+BATCH = TelemetryBatch("b1", 1, 2, 3, 4, (Delivery("p", 5, 6, -7, 8, 9, -10),), (SAMPLE,))
 
 
 def records_of(kind: type) -> st.SearchStrategy[object]:
@@ -112,8 +114,30 @@ def test_both_framings_hold_the_same_record() -> None:
     """A record is read from the Confluent frame and from Avro's single-object encoding alike."""
     framed = encode(BATCH)
     single = SINGLE_OBJECT_MAGIC + latest_schema("TelemetryBatch").fingerprint + framed[5:]
-    assert framed[:5] == b"\x00" + (101).to_bytes(4, "big")
+    assert framed[:5] == b"\x00" + (102).to_bytes(4, "big")
     assert decode(framed, TelemetryBatch) == decode(single, TelemetryBatch) == BATCH
+
+
+def test_telemetry_of_version_1_is_read_with_nothing_published() -> None:
+    """Its masks hold what was published, too; no queue has a wait."""
+    old = TelemetryBatch(
+        "b1", 1, 2, 3, 4, (Delivery("p", 5, 6, -7, 8, 9),), (QueueSample("b2", 1, 2, 3, 4, 5, 6, 7, 8),)
+    )
+    assert decode(encode_as(BATCH, 101), TelemetryBatch) == old
+    assert (old.deliveries[0].published, old.queues[0].wait_ms) == (0, 0)
+
+
+def test_state_of_version_1_is_read_without_what_was_published() -> None:
+    """An empty list, which no row of version 2 has, says that it is not known."""
+    bits = PublisherDelivery("p", "b", 2, 1, 10, (0,), (0b10,), (0b11,))
+    queue = QueueState("b", "", 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1, 2, 3.0, 1000, 7.5)
+    old_bits = PublisherDelivery("p", "b", 2, 1, 10, (0,), (0b10,))
+    row = decode(encode_as(StateRow(0, 1, "delivery", "p|b", delivery=bits), 201), StateRow)
+    assert row == StateRow(0, 1, "delivery", "p|b", delivery=old_bits)
+    assert old_bits.published == ()
+    row = decode(encode_as(StateRow(0, 1, "queue", "b|", queue=queue), 201), StateRow)
+    assert row.queue is not None
+    assert (row.queue.span_ms, row.queue.wait_ms_mean) == (1000, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -162,17 +186,17 @@ def test_a_wrong_enum_value_is_refused() -> None:
 def test_ids_of_a_registry_are_written_and_read() -> None:
     """With a registry's ids the frame carries them, and records with our fixed ids are still read."""
     fixed = encode(BATCH)
-    use_wire_ids({101: 7})
+    use_wire_ids({102: 7})
     assert encode(BATCH)[:5] == b"\x00\x00\x00\x00\x07"
     assert decode(encode(BATCH), TelemetryBatch) == decode(fixed, TelemetryBatch) == BATCH
-    assert accepted_ids(101) == (7, 101)
+    assert accepted_ids(102) == (7, 102)
 
 
 def test_an_id_that_the_registry_gave_to_another_schema_means_that_schema() -> None:
     """Where a registry's id equals a fixed id of ours, the registry's meaning holds."""
     fixed = encode(BATCH)
-    use_wire_ids({101: 201, 201: 101, **{i: i + 5_000 for i in SCHEMAS if i not in (101, 201)}})
+    use_wire_ids({102: 202, 202: 102, **{i: i + 5_000 for i in SCHEMAS if i not in (102, 202)}})
     assert decode(encode(BATCH), TelemetryBatch) == BATCH
     with pytest.raises(UndecodableRecordError, match="is a StateRow"):
         decode(fixed, TelemetryBatch)
-    assert accepted_ids(101) == (201,)
+    assert accepted_ids(102) == (202,)

@@ -24,6 +24,7 @@ ROW_LISTS = {
                 "mask": pa.int64(),
                 "local_deliveries": pa.int64(),
                 "bytes": pa.int64(),
+                "published": pa.int64(),
             }
         )
     ),
@@ -36,6 +37,7 @@ ROW_LISTS = {
                 ),
                 "queue_length": pa.int32(),
                 "queue_length_max": pa.int32(),
+                "wait_ms": pa.int64(),
             }
         )
     ),
@@ -50,11 +52,11 @@ def random_telemetry(rng: random.Random, flushes: int = 12, flush_ms: int = 1_25
     """Return what all brokers sent, in order of time; a broker may start again with counters at 0."""
     batches: list[TelemetryBatch] = []
     for broker in BROKERS:
-        boot, sequence, counters = BEGIN_MS, 0, [0] * 6
+        boot, sequence, counters = BEGIN_MS, 0, [0] * 7
         for flush in range(flushes):
             time_ms = BEGIN_MS + flush * flush_ms + rng.randrange(200)
             if rng.random() < 0.08:
-                boot, sequence, counters = time_ms, 0, [0] * 6
+                boot, sequence, counters = time_ms, 0, [0] * 7
             counters = [counter + rng.choice((0, 0, 3, 250)) for counter in counters]
             batches.append(_batch(rng, broker, boot, sequence, time_ms, counters))
             sequence += 1
@@ -106,14 +108,15 @@ def _batch(
             rng.choice(PUBLISHERS),
             rng.choice((0, 1, 2**40)),
             time_ms // 1_000 - rng.randrange(3),
-            rng.choice((1, 1 << rng.randrange(63), -(2**63), -1)),
+            rng.choice((0, 1, 1 << rng.randrange(63), -(2**63), -1)),
             rng.randrange(5),
             rng.randrange(1_000),
+            rng.choice((0, 0, 1, 1 << rng.randrange(63), -(2**63), -1)),
         )
         for _ in range(rng.randrange(6))
     )
     queues = tuple(
-        QueueSample(peer, *counters, queue_length=rng.randrange(4), queue_length_max=rng.randrange(9))
+        QueueSample(peer, *counters[:6], rng.randrange(4), rng.randrange(9), wait_ms=counters[6])
         for peer in rng.sample(("", *BROKERS), rng.randrange(3))
     )
     probes = tuple(LinkProbe(rng.choice(BROKERS), rng.random() * 100) for _ in range(rng.randrange(3)))

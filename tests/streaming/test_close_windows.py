@@ -88,10 +88,12 @@ def test_longs_are_encoded_as_avro_does(values: list[int]) -> None:
 
 
 def test_interest_counts_common_notifications_of_all_pairs() -> None:
-    """I_ii is what a broker delivered, I_ij what both did; brokers with nothing in common are left out."""
+    """I_ii is what a broker published or delivered, I_ij what both did; brokers with nothing in common are left out."""
     rows = rows_of(
         "interest",
-        batch("b1", deliveries=(Delivery("p", 0, SECOND, 0b0111, 3, 30), Delivery("q", 9, SECOND, -1, 64, 640))),
+        batch(
+            "b1", deliveries=(Delivery("p", 0, SECOND, 0b0011, 3, 30, 0b0110), Delivery("q", 9, SECOND, -1, 64, 640))
+        ),
         batch("b2", deliveries=(Delivery("p", 0, SECOND, 0b1100, 2, 20),)),
         batch("b3", deliveries=(Delivery("p", 1, SECOND, 0b0111, 3, 30),)),
     )
@@ -108,8 +110,16 @@ def test_a_cell_sent_early_and_again_counts_once() -> None:
     again = batch(sequence=1, deliveries=(Delivery("p", 0, SECOND, 0b11, 2, 20), Delivery("p", 0, SECOND + 1, 4, 5, 6)))
     later = batch(sequence=2, deliveries=(Delivery("p", 1, SECOND + 1, 1, 1, 1),))
     [row] = rows_of("delivery", again, later, early, again)
-    assert row.delivery == PublisherDelivery("p", "b1", 4, 8, 27, (0, 1), (7, 1))
+    assert row.delivery == PublisherDelivery("p", "b1", 4, 8, 27, (0, 1), (7, 1), (0, 0))
     assert row.entity == "p|b1"
+
+
+def test_published_is_told_from_delivered() -> None:
+    """What a broker published and what it delivered are or-ed apart, and a notification that is both counts once."""
+    first = batch(sequence=0, deliveries=(Delivery("p", 0, SECOND, 0b001, 1, 10, 0b011),))
+    second = batch(sequence=1, deliveries=(Delivery("p", 0, SECOND + 1, 0b100, 1, 10, -(2**63)),))
+    [row] = rows_of("delivery", second, first, second)
+    assert row.delivery == PublisherDelivery("p", "b1", 4, 2, 20, (0,), (0b101,), (0b011 - 2**63,))
 
 
 def test_a_delivery_belongs_to_the_window_of_its_publish_time() -> None:
@@ -122,8 +132,10 @@ def test_a_delivery_belongs_to_the_window_of_its_publish_time() -> None:
     assert after.marker.brokers == (BrokerCompleteness("b1", 1, 0, 0, 1, 1, 3, 3),)
 
 
-def sample(*counters: int, length: int = 0, most: int = 0, peer: str = "b2") -> tuple[QueueSample, ...]:
-    return (QueueSample(peer, *counters, queue_length=length, queue_length_max=most),)
+def sample(
+    *counters: int, length: int = 0, most: int = 0, wait_ms: int = 0, peer: str = "b2"
+) -> tuple[QueueSample, ...]:
+    return (QueueSample(peer, *counters, queue_length=length, queue_length_max=most, wait_ms=wait_ms),)
 
 
 def test_rates_come_from_counters_within_each_boot() -> None:
@@ -153,6 +165,30 @@ def test_congestion_is_in_over_out_times_the_queue(moved_in: int, moved_out: int
     )
     assert row.queue is not None
     assert row.queue.congestion == congestion
+
+
+def test_the_mean_wait_is_that_of_the_messages_that_went_out() -> None:
+    """500 ms in one boot and 100 ms in the next over 10 + 2 messages are 50 ms each; what waited before is no part."""
+    [row] = rows_of(
+        "queue",
+        batch(sequence=0, at_ms=0, queues=sample(90, 80, 0, 0, 0, 0, wait_ms=7_000)),
+        batch(sequence=1, at_ms=1_000, queues=sample(95, 90, 0, 0, 0, 0, wait_ms=7_500)),
+        batch(sequence=0, at_ms=2_000, boot=2, queues=sample(0, 0, 0, 0, 0, 0)),
+        batch(sequence=1, at_ms=3_000, boot=2, queues=sample(9, 2, 0, 0, 0, 0, wait_ms=100)),
+    )
+    assert row.queue is not None
+    assert row.queue.wait_ms_mean == 50.0
+
+
+def test_nothing_waited_where_nothing_went_out() -> None:
+    """A queue that nothing left has a mean wait of 0, and no division by zero."""
+    [row] = rows_of(
+        "queue",
+        batch(sequence=0, queues=sample(0, 0, 0, 0, 0, 0)),
+        batch(sequence=1, at_ms=500, queues=sample(5, 0, 0, 0, 0, 0, length=5)),
+    )
+    assert row.queue is not None
+    assert row.queue.wait_ms_mean == 0.0
 
 
 def test_a_single_sample_has_no_rate() -> None:
@@ -198,7 +234,7 @@ def test_late_rows_are_told_once() -> None:
 def test_extreme_numbers_do_not_break_a_window() -> None:
     """Numbers at both ends of 64 bits are sorted and merged like any others."""
     ends = (-(2**63), 2**63 - 1)
-    deliveries = tuple(Delivery("p", block, SECOND, mask, 1, 1) for block in ends for mask in ends)
+    deliveries = tuple(Delivery("p", block, SECOND, mask, 1, 1, -mask - 1) for block in ends for mask in ends)
     batches = [batch(sequence=n, boot=boot, deliveries=deliveries) for n in ends for boot in ends]
     reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
     for taken in as_dicts(batches):

@@ -15,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from schemas.codec import SINGLE_OBJECT_MAGIC, UndecodableRecordError, decode, encode, header
 from schemas.dead_letter import DeadLetter
-from schemas.registry import latest_schema
+from schemas.registry import latest_schema, schema_by_id
 from schemas.telemetry import Delivery, TelemetryBatch
 from streaming.aggregate_windows import aggregate_windows
 from streaming.close_windows import WindowRows
@@ -24,6 +24,7 @@ from streaming.read_telemetry import dead_letters, telemetry_rows
 from streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
 from streaming.streaming_settings import StreamingSettings
 from streaming.window_job import start_query, windows_of
+from tests.schemas.old_versions import encode_as
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry
 
 pytestmark = pytest.mark.spark
@@ -189,6 +190,22 @@ def test_both_framings_are_taken(spark: SparkSession, tmp_path: Path) -> None:
     )
 
 
+def test_a_batch_of_version_1_is_still_taken(spark: SparkSession, tmp_path: Path) -> None:
+    """Between batches of version 2 and in both framings it counts with all its masks and counters, and no more."""
+    rng = random.Random(21)
+    batches = random_telemetry(rng, flushes=20)
+    values: list[bytes | None] = []
+    for place, batch in enumerate(batches):
+        old = encode_as(batch, 101)
+        single = SINGLE_OBJECT_MAGIC + schema_by_id(101).fingerprint + old[5:]
+        values.append((encode(batch), old, single)[place % 3])
+    found = in_spark(spark, kafka_frame(spark, values), settings_of(tmp_path, future_ms_max=None))
+    read = [decode(value, TelemetryBatch) for value in values]
+    assert [batch.time_ms for batch in read] == [batch.time_ms for batch in batches]
+    assert content(found) == content(reference_of(read).finish())
+    assert read != batches
+
+
 # An Avro string and an array that claim 2 GB: without limits they end the JVM.
 BOMB = header("TelemetryBatch") + bytes.fromhex("feffffff0f") + b"x"
 ARRAY_BOMB = header("TelemetryBatch") + b"\x02b\x00\x00\x00\x00" + bytes.fromhex("feffffff0f") + b"x"
@@ -196,7 +213,7 @@ BAD: list[tuple[bytes | None, str]] = [
     (None, "the record is empty"),
     (b"", "the record is empty"),
     (b"hello", "the record starts with 6865, expected 00 (Confluent) or c301 (Avro)"),
-    (b"\x00\x00\x00\x0f\xff" + BODY, "schema id 4095 is unknown here, known for TelemetryBatch are 101"),
+    (b"\x00\x00\x00\x0f\xff" + BODY, "schema id 4095 is unknown here, known for TelemetryBatch are 101, 102"),
     (b"\x00\x00\x00\x03\x85" + BODY, "schema id 901 is unknown here"),
     (SINGLE_OBJECT_MAGIC + bytes(8) + BODY, "schema fingerprint 0000000000000000 is unknown here"),
     (encode(GOOD)[:-4], "the body is not a TelemetryBatch"),

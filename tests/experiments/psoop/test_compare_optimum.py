@@ -9,7 +9,7 @@ import pytest
 
 from controller.closed_window import ClosedWindow
 from controller.planner_interface import OverlayState, PlannerSettings
-from controller.planner_table import PLANNERS
+from controller.planner_table import LINK_PLANNERS
 from experiments.psoop import compare_optimum
 from experiments.psoop.compare_optimum import (
     PASSES_MAX,
@@ -41,7 +41,7 @@ def exchange(removed: tuple[str, str], added: tuple[str, str]) -> Proposal:
 def test_fig_2_ratios() -> None:
     """B1 wants nothing: (a), the start and the minimum spanning tree, costs 100 to the optimum's 80, CI gets there."""
     ratios = ratios_to_optimum(fig_2([{"B2", "B3"}] * 10), PlannerSettings(order="arrival"), seed=0)
-    assert set(ratios) == YARDSTICKS | set(PLANNERS)
+    assert set(ratios) == YARDSTICKS | set(LINK_PLANNERS)
     assert ratios["random_tree"] == ratios["minimum_spanning_tree"] == ratios["swap_links_lmst"] == 100 / 80
     assert ratios["swap_links_ci"] == 1
 
@@ -120,7 +120,7 @@ def test_figures_are_means_and_worsts_over_the_instances(monkeypatch: pytest.Mon
     assert [done for _, done in told] == list(range(1, 7))
     assert told[-1][0] == "uniform 50 x 1, 5 brokers"
     by = {(one.name, one.where["planner"], one.where["flows"]): one for one in figures}
-    assert len(by) == len(figures) == 2 * 3 * (len(YARDSTICKS) + len(PLANNERS))
+    assert len(by) == len(figures) == 2 * 3 * (len(YARDSTICKS) + len(LINK_PLANNERS))
     states = [small_instance(SMALL_SETTINGS[0], 5, seed) for seed in range(3)]
     random_ratios = [ratios_to_optimum(state, PlannerSettings(), 0)["random_tree"] for state in states]
     assert by["optimum_ratio_mean", "random_tree", 10].value == pytest.approx(sum(random_ratios) / 3)
@@ -138,7 +138,7 @@ def test_figures_are_means_and_worsts_over_the_instances(monkeypatch: pytest.Mon
         assert one.value >= low
         assert (one.value <= 1) or one.name != "optimum_found_share"
     table = optimum_table(figures, 5)
-    assert table.row_count == len(YARDSTICKS) + len(PLANNERS)
+    assert table.row_count == len(YARDSTICKS) + len(LINK_PLANNERS)
     assert len(table.columns) == 1 + 2
 
 
@@ -149,7 +149,7 @@ def test_a_capped_planner_is_compared_with_the_capped_optimum() -> None:
     wanted = [set(tree.brokers)]
     state = OverlayState(tree, inventory_of(tree, hub), (ClosedWindow(0, 1000, sets_of(tree.brokers, wanted)),))
     capped = ratios_to_optimum(state, PlannerSettings(degree_max=2), seed=0)
-    assert all(capped[name] >= 1 for name in PLANNERS)
+    assert all(capped[name] >= 1 for name in LINK_PLANNERS)
     # The star costs 4 + 5, the best line 1 + 1 + 10 + 10 + 5.
     assert capped["minimum_spanning_tree"] == 9 / 27
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from experiments.psoop.count_figures import evaluation_figures, group_results, mean_half_width
+from experiments.mean_figures import mean_half_width
+from experiments.psoop.count_figures import evaluation_figures, group_results
 from experiments.psoop.evaluation_tasks import Task
 from experiments.psoop.run_task import Curve, TaskResult
 from infra.measured_figures import Figure

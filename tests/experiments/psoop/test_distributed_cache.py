@@ -53,7 +53,7 @@ def test_the_record_holds_what_was_published_in_its_span() -> None:
     record = TrafficRecord(("b0",), since_ms=100.0, until_ms=200.0)
     cells = CachingCells("b0", ids, cache, record)
     for sequence, publish_ms in enumerate((99.0, 100.0, 199.0, 200.0)):
-        cells.note(published("x", sequence, publish_ms), 1)
+        cells.note_delivered(published("x", sequence, publish_ms), 1)
     sets = record.sets(ids)
     assert len(cache.ids) == 4
     assert (sets.notification_count, sets.span_s) == (2, 0.1)

@@ -37,7 +37,7 @@ def remember(overlay: DistributedOverlay, wanted: list[set[str]]) -> None:
     for sequence, brokers in enumerate(wanted):
         notification = Notification("x", sequence, overlay.virtual.now_ms, min(brokers), 0, {}, 100)
         for broker in brokers:
-            overlay.virtual.overlay.brokers[broker].cells.note(notification, 1)
+            overlay.virtual.overlay.brokers[broker].cells.note_delivered(notification, 1)
 
 
 def broadcast_all(overlay: DistributedOverlay, wait_ms: float = 1_000.0) -> None:
@@ -226,7 +226,7 @@ def remember_more(overlay: DistributedOverlay, rng: random.Random) -> None:
     for place, brokers in enumerate(random_wants(overlay.inventory, rng, 40)):
         notification = Notification("x", start + place, overlay.virtual.now_ms, min(brokers), 0, {}, 100)
         for broker in brokers:
-            overlay.virtual.overlay.brokers[broker].cells.note(notification, 1)
+            overlay.virtual.overlay.brokers[broker].cells.note_delivered(notification, 1)
 
 
 @given(st.integers(0, 2**32))

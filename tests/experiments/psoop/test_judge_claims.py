@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.psoop.claim_evidence import Measured, Verdict
-from experiments.psoop.claims_table import BEGIN, END, claims_document, main, with_block
+from experiments.claim_evidence import Measured, Verdict
+from experiments.claims_block import END, begin_marker, with_block
+from experiments.psoop.claims_table import PROGRAM, claims_document, main
 from experiments.psoop.judge_claims import (
     PAPER_CLAIMS,
     judge_all_reduce,
@@ -21,6 +22,7 @@ from experiments.psoop.judge_ours import OUR_CLAIMS, judge_long_memory, judge_sh
 from infra.measured_figures import Figure, write_figures
 
 Where = dict[str, str | int | float]
+BEGIN = begin_marker(PROGRAM)
 FIG4: Where = {"figure": "fig4", "costs": "transit_stub", "memory": "cache", "period": "settled", "topologies": 25}
 
 
@@ -221,7 +223,7 @@ def test_a_wrong_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["--json", str(wrong)]) == 2
     assert "regraft reproduce psoop" in capsys.readouterr().err
     with pytest.raises(ValueError, match="no lines"):
-        with_block("no markers", "block")
+        with_block("no markers", "block", BEGIN)
 
 
 def test_the_document_has_every_claim() -> None:

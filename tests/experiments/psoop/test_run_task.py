@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from experiments.psoop.evaluation_tasks import QUICK, all_tasks
 from experiments.psoop.run_task import Curve, TaskResult, run_task
 from tests.experiments.psoop.small_evaluation import SMALL, changed
 
@@ -95,3 +96,10 @@ def test_the_zoo_needs_its_folder() -> None:
     """The message says which option is missing."""
     with pytest.raises(ValueError, match="--data"):
         run_task(changed(network="zoo"))
+
+
+def test_the_zoo_is_run_only_with_data() -> None:
+    """Without the recorded networks PlanetLab's shipped cut remains."""
+    without, given = ({task.network for task in all_tasks(QUICK, 1, data)} for data in ("", "somewhere"))
+    assert without == {"transit_stub", "uniform", "planetlab", "small"}
+    assert given == without | {"zoo"}

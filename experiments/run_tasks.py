@@ -1,7 +1,7 @@
-"""Run the tasks of the evaluation on all cores, and keep what is done for the next time.
+"""Run the tasks of an evaluation on all cores, and keep what is done for the next time.
 
-In: tasks, a folder for finished ones. Out: their results, in the order of the tasks. What a task does and what becomes
-of the results does not belong here.
+In: tasks, what to do with one, a folder for finished ones. Out: their results, in the order of the tasks. What a task
+does and what becomes of the results does not belong here.
 """
 
 from __future__ import annotations
@@ -14,37 +14,65 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from experiments.psoop.evaluation_tasks import Task
-from experiments.psoop.run_task import TaskResult, run_task
 from schemas.status_file import replace_file
 
-PACKAGES = ("experiments", "overlay", "controller", "schemas")  # What results depend on.
+PACKAGES = ("experiments", "overlay", "controller", "producers", "streaming", "schemas")  # What results depend on.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 POLL_S = 0.3
 
 TellDone = Callable[[str, int], None]
+TellWork = Callable[[int], None]
 
-_rounds_done: Synchronized[int] | None = None
+
+class Task(Protocol):
+    """What can be run: a frozen msgspec.Struct whose fields say all there is to it."""
+
+    @property
+    def label(self) -> str:
+        """How its file is called; need not be unique."""
+
+    @property
+    def work_count(self) -> int:
+        """How much work it is, in units that it tells of while it runs."""
 
 
-def run_tasks(tasks: Sequence[Task], parts: Path | None, tell: TellDone = lambda what, done: None) -> list[TaskResult]:
+TaskT = TypeVar("TaskT", bound=Task)
+ResultT = TypeVar("ResultT", bound=msgspec.Struct)
+
+_work_done: Synchronized[int] | None = None
+
+
+def run_tasks(
+    tasks: Sequence[TaskT],
+    run_task: Callable[[TaskT, TellWork], ResultT],
+    result_type: type[ResultT],
+    parts: Path | None,
+    tell: TellDone = lambda what, done: None,
+    noun: str = "networks",
+) -> list[ResultT]:
     """Return the results of tasks, one process for each core, each with one thread.
 
-    ``parts`` is where finished tasks are kept under a name made of the task and the source code, so that a run that
-    was stopped goes on, and changed code starts anew; None keeps nothing. ``tell(what, overlay_rounds)`` is called a
-    few times a second. An interrupt ends the processes at once and is raised again.
+    ``run_task`` is a function of a module, since it is sent to processes. ``parts`` is where finished tasks are kept
+    under a name made of the task and the source code, so that a run that was stopped goes on, and changed code starts
+    anew; None keeps nothing. ``tell(what, work_count)`` is called a few times a second, ``noun`` is what tasks are
+    called there. An interrupt ends the processes at once and is raised again.
     """
-    kept = {task: _read_part(parts, task) for task in tasks}
+    kept = {task: _read_part(parts, task, result_type) for task in tasks}
     results = {task: result for task, result in kept.items() if result is not None}
     waiting = [task for task in tasks if task not in results]
-    done_before = sum(task.overlay_rounds for task in results)
-    for task, result in _run_in_processes(waiting, lambda rounds, what: tell(what, done_before + rounds)):
+    done_before = sum(task.work_count for task in results)
+
+    def tell_all(work_done: int, what: str) -> None:
+        tell(f"{what} {noun}", done_before + work_done)
+
+    for task, result in _run_in_processes(waiting, run_task, tell_all):
         results[task] = result
         if parts is not None:
             replace_file(_part_path(parts, task), msgspec.json.encode(result).decode())
@@ -53,23 +81,26 @@ def run_tasks(tasks: Sequence[Task], parts: Path | None, tell: TellDone = lambda
     return [results[task] for task in tasks]
 
 
-def _run_in_processes(tasks: Sequence[Task], tell: Callable[[int, str], None]) -> Iterator[tuple[Task, TaskResult]]:
+def _run_in_processes(
+    tasks: Sequence[TaskT], run_task: Callable[[TaskT, TellWork], ResultT], tell: Callable[[int, str], None]
+) -> Iterator[tuple[TaskT, ResultT]]:
     if not tasks:
         return
     # Spawned, not forked: a process with threads (a progress bar) must not be forked.
     context = multiprocessing.get_context("spawn")
-    rounds_done = context.Value("q", 0)
+    work_done = context.Value("q", 0)
     with _one_thread_each():
         pool = ProcessPoolExecutor(
-            min(_core_count(), len(tasks)), mp_context=context, initializer=_start_worker, initargs=(rounds_done,)
+            min(_core_count(), len(tasks)), mp_context=context, initializer=_start_worker, initargs=(work_done,)
         )
         try:
             with _interrupts_held_back():
-                futures: dict[Future[TaskResult], Task] = {pool.submit(_work, task): task for task in tasks}
+                work = partial(_work, run_task)
+                futures: dict[Future[ResultT], TaskT] = {pool.submit(work, task): task for task in tasks}
             running = set(futures)
             while running:
                 finished, running = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
-                tell(rounds_done.value, f"{len(futures) - len(running)} of {len(futures)} networks")
+                tell(work_done.value, f"{len(futures) - len(running)} of {len(futures)}")
                 for future in finished:
                     yield futures[future], future.result()
         except BaseException:
@@ -80,10 +111,10 @@ def _run_in_processes(tasks: Sequence[Task], tell: Callable[[int, str], None]) -
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _start_worker(rounds_done: Synchronized[int]) -> None:
+def _start_worker(work_done: Synchronized[int]) -> None:
     """Tell the parent of progress, and end with it however it ends."""
-    global _rounds_done
-    _rounds_done = rounds_done
+    global _work_done
+    _work_done = work_done
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -94,14 +125,14 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _work(task: Task) -> TaskResult:
-    return run_task(task, _tell_rounds)
+def _work(run_task: Callable[[TaskT, TellWork], ResultT], task: TaskT) -> ResultT:
+    return run_task(task, _tell_work)
 
 
-def _tell_rounds(count: int) -> None:
-    if _rounds_done is not None:
-        with _rounds_done.get_lock():
-            _rounds_done.value += count
+def _tell_work(count: int) -> None:
+    if _work_done is not None:
+        with _work_done.get_lock():
+            _work_done.value += count
 
 
 @contextmanager
@@ -135,14 +166,14 @@ def _core_count() -> int:
 
 def _part_path(parts: Path, task: Task) -> Path:
     digest = hashlib.sha256(msgspec.json.encode(task) + _source_digest().encode()).hexdigest()[:16]
-    return parts / f"{task.experiment}-{task.network}-{task.topology}-{digest}.json"
+    return parts / f"{task.label}-{digest}.json"
 
 
-def _read_part(parts: Path | None, task: Task) -> TaskResult | None:
+def _read_part(parts: Path | None, task: Task, result_type: type[ResultT]) -> ResultT | None:
     if parts is None:
         return None
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(_part_path(parts, task).read_bytes(), type=TaskResult)
+        return msgspec.json.decode(_part_path(parts, task).read_bytes(), type=result_type)
     return None
 
 
@@ -157,7 +188,7 @@ def _remove_others(parts: Path, tasks: Sequence[Task]) -> None:
 @cache
 def _source_digest() -> str:
     """Return a fingerprint of the code that results depend on."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):

@@ -8,6 +8,7 @@ from overlay.configuration import Configuration, link
 from overlay.tree import cycle_links
 from producers.virtual_overlay import VirtualOverlay
 from schemas.command import Command, CommandPhase, Outcome
+from schemas.plan import ClientMove
 
 PHASES = (
     (CommandPhase.PREPARE, Outcome.PREPARED),
@@ -17,24 +18,39 @@ PHASES = (
 STEP_MS = 50.0
 
 
-def swap_links(virtual: VirtualOverlay, target: Configuration, wait_ms_max: float = 120_000.0) -> None:
+def drive_plan(
+    virtual: VirtualOverlay,
+    target: Configuration,
+    moves: tuple[ClientMove, ...] = (),
+    wait_ms_max: float = 120_000.0,
+    step_ms: float = STEP_MS,
+) -> None:
     """Bring all brokers to ``target``, whose epoch is the next; raise AssertionError when a phase does not end."""
+    for phase, outcome in PHASES:
+        send_phase(virtual, target, phase, moves)
+        deadline_ms = virtual.now_ms + wait_ms_max
+        while not answered(virtual, target, outcome) >= set(target.brokers):
+            assert virtual.now_ms < deadline_ms, f"the plan to epoch {target.epoch} is stuck before {outcome}"
+            virtual.run_for(step_ms)
+
+
+def send_phase(
+    virtual: VirtualOverlay, target: Configuration, phase: CommandPhase, moves: tuple[ClientMove, ...] = ()
+) -> None:
+    """Send every broker the command of one phase."""
     present = next(iter(virtual.cores.values())).tables[target.epoch - 1].configuration
     removed = tuple(sorted(set(present.links) - set(target.links)))
     added = tuple(sorted(set(target.links) - set(present.links)))
+    for broker in target.brokers:
+        command = Command(
+            f"plan-{target.epoch}", phase, broker, present.epoch, target.epoch, removed, added, target.digest, moves
+        )
+        virtual.send_command(command)
+
+
+def answered(virtual: VirtualOverlay, target: Configuration, outcome: Outcome) -> set[str]:
+    """Return the brokers that have given this answer for the plan to ``target``."""
     plan = f"plan-{target.epoch}"
-    for phase, outcome in PHASES:
-        for broker in target.brokers:
-            virtual.send_command(
-                Command(plan, phase, broker, present.epoch, target.epoch, removed, added, target.digest)
-            )
-        deadline_ms = virtual.now_ms + wait_ms_max
-        while not _answered(virtual, plan, outcome) >= set(target.brokers):
-            assert virtual.now_ms < deadline_ms, f"{plan} is stuck before {outcome}"
-            virtual.run_for(STEP_MS)
-
-
-def _answered(virtual: VirtualOverlay, plan: str, outcome: Outcome) -> set[str]:
     return {result.broker for result in virtual.results.results if (result.plan, result.outcome) == (plan, outcome)}
 
 

@@ -12,16 +12,6 @@ from enum import StrEnum
 from infra.measured_figures import Figure
 
 Value = str | int | float
-PAPER_TICKS = 25_000  # Fig. 5, and the time between two changes in Fig. 4.
-NAMES = {
-    "random_tree": "random tree",
-    "minimum_spanning_tree": "MST",
-    "maximum_interest_tree": "MIT",
-    "swap_links_lmst": "lMST",
-    "swap_links_lmit": "lMIT",
-    "swap_links_ci": "CI",
-    "swap_links_cost": "Regraft",
-}
 
 
 class Verdict(StrEnum):
@@ -93,24 +83,16 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence, where it stands, how it is judged.
-
-    ``full_length_of`` names the experiment that must have run as long as the paper's for a verdict, empty for none.
-    """
+    """A sentence, where it stands, how it is judged."""
 
     place: str
     text: str
     test: str
     judge: Callable[[Measured], Judgement]
-    full_length_of: str = ""
 
     def judged(self, measured: Measured) -> Judgement:
-        """Return the verdict; a short run, which is mostly adaptation from the start, decides nothing of a long one."""
-        found = self.judge(measured)
-        ticks = measured.steps("cost_vs_random", "ticks", figure=self.full_length_of) if self.full_length_of else []
-        if not ticks or ticks[-1] >= PAPER_TICKS:
-            return found
-        return undecided(f"{found.evidence}; only {ticks[-1]:,.0f} ticks")
+        """Return the verdict."""
+        return self.judge(measured)
 
 
 def undecided(what: str = "no figure") -> Judgement:

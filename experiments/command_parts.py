@@ -1,4 +1,4 @@
-"""What the programs of this folder share on the command line: a checked count, and where tables are printed."""
+"""What the programs of experiments share on the command line: a checked count, and where tables are printed."""
 
 from __future__ import annotations
 

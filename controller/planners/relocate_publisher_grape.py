@@ -1,0 +1,38 @@
+"""Move publishers by GRAPE (paper 001, section 4): least message rate, least delivery delay, or some of both.
+
+In: the state over a horizon. Out: a proposal for each publisher whose best broker is not its home. Gathering what was
+traced belongs to :mod:`controller.trace_publishers`, the selection to :mod:`controller.select_home_grape`.
+"""
+
+from __future__ import annotations
+
+import random
+
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.rank_moves import rank_moves
+from controller.select_home_grape import GrapeSelection
+from schemas.plan import ClientMove, Proposal
+
+PLANNER = "relocate_publisher_grape"
+
+
+def relocate_publisher_grape(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Return a move for each publisher that GRAPE wants elsewhere, each publisher for itself.
+
+    ``grape_priority`` and ``grape_weight`` are its metric and weight; a trace session is the newest
+    ``grape_notifications_min`` notifications, and a publisher with fewer in the horizon is left alone.
+    Source: paper 001, sections 4.1 and 4.2, Algorithms 1-3. Cost O(brokers) for each publisher, where the paper's is
+    O(brokers^2). Guarantee: none of the one cost, which GRAPE does not know; with priority load and weight 100 the
+    message rate of each publisher alone is least. Departures: the session is cut out of the windows instead of being
+    asked for; the present broker is a candidate, too; delays of links count when ``link_delays`` is set; the ping from
+    the publisher is left out, since where a publisher is is not known. Caps of load are not kept, as in the paper.
+    """
+    reasons = {}
+    for choice in GrapeSelection(state, settings).choices(settings.grape_priority, settings.grape_weight):
+        if choice.home_to != choice.home_from:
+            reasons[ClientMove(choice.publisher, choice.home_from, choice.home_to)] = (
+                f"{choice.messages_to:.4g} instead of {choice.messages_from:.4g} messages a notification, "
+                f"mean delay {choice.delay_ms_to:.4g} instead of {choice.delay_ms_from:.4g} ms "
+                f"({settings.grape_priority} first, weight {settings.grape_weight})"
+            )
+    return rank_moves(state, settings, PLANNER, reasons, rng)

@@ -1,0 +1,152 @@
+"""Move publishers by POP (paper 001, section 3): to the broker closest to most of their matching subscribers.
+
+In: the state over a horizon. Out: a proposal for each publisher whose closest broker is not its home.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.closed_window import ClosedWindow
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.rank_moves import rank_moves
+from controller.trace_publishers import columns_by_publisher, subscribers_mean
+from overlay.configuration import Configuration
+from overlay.link_sides import HungTree
+from schemas.plan import ClientMove, Proposal
+
+PLANNER = "relocate_publisher_pop"
+NEWEST_SHARE = 0.25  # "a weight of 0.25 to the newest value and 0.75 to the last average value" (3.1).
+TIE_SHARE = 1e-9  # Sides that differ by less than this share are the same but for the rounding of floats.
+
+Floats = NDArray[np.float64]
+Part = tuple[ClosedWindow, list[int]]
+
+
+def relocate_publisher_pop(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Return a move to the closest broker for each publisher of which enough notifications were traced.
+
+    Source: paper 001, sections 3.1 (tracing, running average) and 3.2 (the walk of the relocation request). Cost
+    O(brokers) for each traced notification and publisher. Guarantee: the broker it ends at is a median of the traced
+    subscribers, so the mean number of hops to them is least; none of the one cost, which POP does not know.
+    Departures: a notification of the windows is traced with the paper's probability drawn from ``rng`` instead of being
+    tagged; how many subscribers of a broker got it is the mean of its window; a traced notification counts 0 where it
+    did not go, so that all counts are averages over the same notifications, which the paper leaves open.
+    """
+    tree = state.publisher_costs.tree
+    index, homes = state.inventory.index, state.configuration.home_of
+    columns = [columns_by_publisher(window.sets) for window in state.windows]
+    reasons = {}
+    for publisher in state.publisher_costs.publishers:
+        parts = [(window, of[publisher]) for window, of in zip(state.windows, columns, strict=True) if publisher in of]
+        traced = trace(parts, publisher, settings, rng)
+        if publisher not in homes or traced is None or traced.count < settings.pop_traces_min:
+            continue
+        home = homes[publisher]
+        walk = probe_walk(state.configuration, tree, traced.subscribers, index[home])
+        target = state.inventory.brokers[walk.path[-1]]
+        if target != home:
+            total, first = float(traced.subscribers.sum()), state.inventory.brokers[walk.path[1]]
+            reasons[ClientMove(publisher, home, target)] = (
+                f"of {total:.4g} matching subscribers, {walk.behind_first:.4g} are behind the link to {first}; "
+                f"{target} is {len(walk.path) - 1} hops that way ({traced.count} notifications traced)"
+            )
+    return rank_moves(state, settings, PLANNER, reasons, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """How many notifications were traced, and the running average of the subscribers that got them, by broker."""
+
+    count: int
+    subscribers: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeWalk:
+    """The brokers that a relocation request passes, home first, and the subscribers behind its first link."""
+
+    path: tuple[int, ...]
+    behind_first: float
+
+
+def trace_probability(traced_in_window: int, traces_max: int) -> float:
+    """Return P_trace = 1 - T / N (3.1): T notifications of this window are traced already, N may be."""
+    return max(1 - traced_in_window / traces_max, 0.0)
+
+
+def running_average(last: Floats | None, newest: Floats) -> Floats:
+    """Return the paper's running average after one more value; the first value is taken as it is."""
+    return newest if last is None else NEWEST_SHARE * newest + (1 - NEWEST_SHARE) * last
+
+
+def trace(parts: Sequence[Part], publisher: str, settings: PlannerSettings, rng: random.Random) -> Traced | None:
+    """Trace a publisher's notifications, oldest window first, at most ``pop_traces_max`` in ``pop_window_s``.
+
+    ``parts`` are the windows in which it published, with its columns. A window's notifications are taken to be spread
+    evenly over it. None when nothing was traced.
+    """
+    average: Floats | None = None
+    count, now, traced_now = 0, -1, 0
+    for window, columns in parts:
+        chosen = []
+        notifications = list(_notifications(window, columns))
+        length_ms = window.end_ms - window.start_ms
+        for place, notification in enumerate(notifications):
+            period = int((window.start_ms + length_ms * place / len(notifications)) / (settings.pop_window_s * 1000))
+            if period != now:
+                now, traced_now = period, 0
+            if rng.random() < trace_probability(traced_now, settings.pop_traces_max):
+                traced_now += 1
+                chosen.append(notification)
+        for subscribers in _subscribers(window, publisher, columns, chosen):
+            average = running_average(average, subscribers)
+        count += len(chosen)
+    return None if average is None else Traced(count, average)
+
+
+def probe_walk(configuration: Configuration, tree: HungTree, subscribers: Floats, home: int) -> ProbeWalk:
+    """Follow the link with more subscribers behind it than all others and the broker itself have, until there is none.
+
+    Source: paper 001, section 3.2. What the request carries of the side it comes from is what is not in front of it.
+    """
+    below = tree.summed_below(subscribers)
+    total = float(below[0])
+    index = {broker: position for position, broker in enumerate(configuration.brokers)}
+    path, behind_first = [home], 0.0
+    while True:
+        here = path[-1]
+        for name in configuration.neighbours[configuration.brokers[here]]:
+            peer = index[name]
+            behind = float(below[peer] if tree.parents[peer] == here and peer else total - below[here])
+            if behind > total - behind + TIE_SHARE * total:
+                path.append(peer)
+                behind_first = behind_first or behind
+                break
+        else:
+            return ProbeWalk(tuple(path), behind_first)
+
+
+def _notifications(window: ClosedWindow, columns: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield column and bit of each notification, oldest first."""
+    for column in columns:
+        mask = int(window.sets.published[column])
+        while mask:
+            yield column, (mask & -mask).bit_length() - 1
+            mask &= mask - 1
+
+
+def _subscribers(
+    window: ClosedWindow, publisher: str, columns: list[int], chosen: list[tuple[int, int]]
+) -> Iterator[Floats]:
+    """Yield for each of the chosen notifications how many subscribers got it, by broker."""
+    delivered = window.sets.delivered
+    assert delivered is not None, "publishers are priced only where this is known"
+    mean = subscribers_mean(window, publisher, delivered[:, columns])
+    for column, bit in chosen:
+        yield mean * (delivered[:, column] >> np.uint64(bit) & np.uint64(1))

@@ -1,0 +1,139 @@
+"""Move all publishers at once by true cost, under caps of load: ours, in the place of POP and GRAPE of paper 001.
+
+In: the state over a horizon. Out: a sequence of proposals, any prefix of which is worth doing and keeps the caps. The
+search itself belongs to :mod:`controller.search_homes`, the order of its moves to :mod:`controller.order_moves`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.order_moves import steps_to
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.rank_moves import move_gain_per_s, moving_proposal, present_cost_per_s
+from controller.search_homes import HomeSearch
+from controller.select_home_grape import GrapeSelection, Priority
+from controller.trace_publishers import hop_delays, trace_sessions
+from overlay.publisher_placement import PublisherPlacement
+from overlay.trace_sessions import SessionMetrics
+from schemas.plan import ClientMove, Proposal
+
+PLANNER = "relocate_publishers_joint"
+HOMES_LOOKED_AT_MAX = 10_000_000  # Of publishers, by all descents of one call: half a second, when caps bind hard.
+STARTS_MAX = 4  # From which a descent is made, the best ones.
+GRAPE_WEIGHTS = (100, 75, 50, 25, 1)
+
+Floats = NDArray[np.float64]
+
+
+def relocate_publishers_joint(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Return moves of publishers in the order of what they save, those that only together keep the caps as one.
+
+    Without caps of load (``inventory.load_max_per_s``) each publisher goes to its cheapest home, since publishers do
+    not influence each other's cost. With caps, single moves and chains of moves descend from the present homes and from
+    those that GRAPE with any priority and weight would give, one publisher at a time as far as the caps allow.
+    ``delay_weight`` lets the mean delivery delay count beside the cost, both as shares of the present ones.
+    Source: the cost is Eq. 1-2 of paper 000, the problem that of paper 001. Cost O(brokers * publishers) for a look at
+    all moves, one look for each few moves or step of a chain. Guarantee: without caps the optimum; with caps none of
+    the optimum, but all proposals together lead to no more cost than GRAPE's of these settings or with any of the
+    weights, one at a time under the caps; the caps are kept after every proposal, where a broker above its cap may stay
+    so but not get more. Deterministic: the budget is counted in homes looked at, and nothing is drawn from ``rng``.
+    """
+    costs, homes = state.publisher_costs, state.configuration.home_of
+    index, names = state.inventory.index, state.inventory.brokers
+    rows = [place for place, publisher in enumerate(costs.publishers) if publisher in homes]
+    publishers = [costs.publishers[place] for place in rows]
+    if not rows:
+        return []
+    caps_per_s = state.inventory.load_max_per_s
+    present = PublisherPlacement(costs, rows, [index[homes[publisher]] for publisher in publishers], caps_per_s)
+    values = _values(state, settings, rows, present)
+    search = HomeSearch(values, HOMES_LOOKED_AT_MAX)
+    starts = [present.copy()]
+    if caps_per_s is not None:
+        starts += _starts_of_grape(state, settings, publishers, present)
+    target = _best(search, starts)
+    gains = values[np.arange(len(rows)), present.homes] - values[np.arange(len(rows)), target.homes]
+    steps = steps_to(present, target.homes, gains, search.least_gain(present))
+    cost_per_s, proposals = present_cost_per_s(state), []
+    for step in steps[: settings.proposals_max]:
+        moves = tuple(
+            ClientMove(publishers[place], names[present.homes[place]], names[target.homes[place]]) for place in step
+        )
+        after_per_s = cost_per_s - sum(move_gain_per_s(state, move) for move in moves)
+        reason = _reason(moves, settings, is_capped=caps_per_s is not None)
+        proposals.append(moving_proposal(PLANNER, moves, cost_per_s, after_per_s, reason))
+        cost_per_s = after_per_s
+    return proposals
+
+
+def _values(state: OverlayState, settings: PlannerSettings, rows: Sequence[int], present: PublisherPlacement) -> Floats:
+    """Return what is minimised, by publisher and home: the cost, or shares of cost and delay that add up to 1 now."""
+    costs = state.publisher_costs.costs_per_s[rows]
+    if settings.delay_weight == 0:
+        return np.asarray(costs)
+    tree = state.publisher_costs.tree
+    sessions = trace_sessions(state.windows, 1, None)
+    delays = hop_delays(state.configuration, state.inventory, state.windows, tree, link_delays=settings.link_delays)
+    means_ms = SessionMetrics(tree, sessions).delays_ms(delays)[rows]
+    # Every publisher of the windows has a session when one notification is enough for it.
+    sums_ms = means_ms * sessions.deliveries[rows].sum(axis=1, keepdims=True)
+    shares = []
+    for values in (costs, sums_ms):
+        whole = float(values[np.arange(len(rows)), present.homes].sum())
+        shares.append(values / whole if whole > 0 else np.zeros_like(values))
+    return np.asarray((1 - settings.delay_weight) * shares[0] + settings.delay_weight * shares[1])
+
+
+def _best(search: HomeSearch, starts: Sequence[PublisherPlacement]) -> PublisherPlacement:
+    """Return the best placement that descents from the best of the starts end at."""
+    by_value = {tuple(start.homes.tolist()): start for start in sorted(starts, key=search.value)}
+    chosen = list(by_value.values())[:STARTS_MAX]
+    budget = search.homes_left // len(chosen)
+    for start in chosen:
+        search.homes_left = budget
+        search.descend(start)
+    return min(chosen, key=search.value)
+
+
+def _starts_of_grape(
+    state: OverlayState, settings: PlannerSettings, publishers: Sequence[str], present: PublisherPlacement
+) -> Iterator[PublisherPlacement]:
+    """Yield what GRAPE's choices lead to, made one at a time in the order of what they save.
+
+    Once with all choices that the caps allow, as the paper's brokers act, and once with those that save something.
+    """
+    selection = GrapeSelection(state, settings)
+    place_of = {publisher: place for place, publisher in enumerate(publishers)}
+    index = state.inventory.index
+    priorities: tuple[Priority, Priority] = ("load", "delay")
+    for priority in priorities:
+        for weight in sorted({*GRAPE_WEIGHTS, settings.grape_weight}):
+            moves = [
+                ClientMove(choice.publisher, choice.home_from, choice.home_to)
+                for choice in selection.choices(priority, weight)
+                if choice.home_to != choice.home_from
+            ]
+            ranked = sorted(((move_gain_per_s(state, move), move) for move in moves), key=lambda pair: (-pair[0], pair))
+            for gain_per_s_min in (-np.inf, 0.0):
+                start = present.copy()
+                for gain_per_s, move in ranked:
+                    step = (place_of[move.client], index[move.home_to])
+                    if gain_per_s > gain_per_s_min and start.keeps(start.limits_now(), [step]):
+                        start.move(*step)
+                yield start
+
+
+def _reason(moves: Sequence[ClientMove], settings: PlannerSettings, *, is_capped: bool) -> str:
+    what = "cost and delay" if settings.delay_weight else "cost"
+    if len(moves) > 1:
+        return f"only together do these {len(moves)} moves lower {what} and keep the caps of load"
+    if is_capped:
+        return (
+            f"of the homes that the caps of load leave, {moves[0].home_to} is the best for {moves[0].client} by {what}"
+        )
+    return f"of all homes, {moves[0].home_to} is the best for {moves[0].client} by {what}"

@@ -1,0 +1,126 @@
+"""Search of homes for all publishers at once: single moves and chains of moves that only together keep the caps.
+
+In: a placement and what each home of each publisher is worth. Out: the placement, moved. Where to begin and what
+becomes of the result do not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.publisher_placement import ROUNDING_SHARE, PublisherPlacement
+
+TIE_SHARE = 1e-9  # Gains below this share of the whole are rounding of floats.
+CHAIN_MOVES_MAX = 5  # Publishers that give way to each other in one chain.
+LOOK_HOMES = 5_000  # What a look takes besides the homes that it sees: it is some array calls.
+
+Floats = NDArray[np.float64]
+Move = tuple[int, int]  # Publisher and home, by position.
+
+
+class HomeSearch:
+    """A descent on the sum of ``values`` (publishers, brokers), least is best, within the limits of placements.
+
+    ``homes_left`` is how many homes of publishers all descents together may still look at.
+    """
+
+    def __init__(self, values: Floats, homes_left: int) -> None:
+        self.values = values
+        self.homes_left = homes_left
+        self._places = np.arange(len(values))
+
+    def value(self, placement: PublisherPlacement) -> float:
+        """Return the sum over all publishers at their homes."""
+        return float(self.values[self._places, placement.homes].sum())
+
+    def gains(self, placement: PublisherPlacement) -> Floats:
+        """Return what each single move saves, shape (publishers, brokers)."""
+        return np.asarray(self.values[self._places, placement.homes][:, None] - self.values)
+
+    def least_gain(self, placement: PublisherPlacement) -> float:
+        """Return what a move must save at least to be none of rounding."""
+        return TIE_SHARE * abs(self.value(placement))
+
+    def descend(self, placement: PublisherPlacement) -> None:
+        """Make single moves, and chains where no single one helps, until nothing does or the budget is used up.
+
+        Guarantee: the limits are kept, and with budget left no single move that keeps them helps. Without caps that is
+        the optimum. Cost O(publishers * brokers) for each look.
+        """
+        while True:
+            fits = self._move_singly(placement)
+            chain = self._chain(placement, fits)
+            if chain is None:
+                return
+            for place, home in chain:
+                placement.move(place, home)
+
+    def _move_singly(self, placement: PublisherPlacement) -> NDArray[np.bool_]:
+        """Make single moves, best first, until none helps; return which moves keep the limits then."""
+        while True:
+            fits = self._look(placement) <= 0
+            gains = np.where(fits, self.gains(placement), -np.inf)
+            homes = gains.argmax(axis=1)
+            best = gains[self._places, homes]
+            worth = [place for place in np.argsort(-best, kind="stable") if best[place] > self.least_gain(placement)]
+            if not worth:
+                return fits
+            for place in worth:
+                # The first one fits as looked at; room that later ones need may be gone.
+                if place == worth[0] or placement.keeps(placement.limits_per_s, [(place, int(homes[place]))]):
+                    placement.move(int(place), int(homes[place]))
+
+    def _chain(self, placement: PublisherPlacement, fits: NDArray[np.bool_]) -> list[Move] | None:
+        """Return moves that help together and keep the limits, None when none are found in the budget.
+
+        Each opening is a move that helps but breaks limits. Then the publisher and home are taken that take the most
+        off the excess without using up the gain, until there is none: an ejection chain.
+        """
+        gains = self.gains(placement)
+        least = self.least_gain(placement)
+        for opening in self._openings(np.where(fits, -np.inf, gains), least):
+            chain = self._closed(placement.copy(), opening, gains, least)
+            if chain is not None:
+                return chain
+            if self.homes_left <= 0:
+                return None
+        return None
+
+    def _openings(self, gains: Floats, least: float) -> Iterator[Move]:
+        """Yield moves that save more than ``least``: first the best of each publisher, then the second best of each."""
+        order = np.argsort(-gains, axis=1, kind="stable")
+        for rank in range(order.shape[1]):
+            saved = gains[self._places, order[:, rank]]
+            worth = [int(place) for place in np.argsort(-saved, kind="stable") if saved[place] > least]
+            if not worth:
+                return
+            for place in worth:
+                yield place, int(order[place, rank])
+
+    def _closed(self, trial: PublisherPlacement, opening: Move, gains: Floats, least: float) -> list[Move] | None:
+        """Return the chain that begins with the opening and keeps the limits in the end, None when there is none."""
+        chain = [opening]
+        while True:
+            trial.move(*chain[-1])
+            rounding = ROUNDING_SHARE * float(trial.loads_per_s.max())
+            if trial.excess_per_s <= rounding:
+                return chain if trial.keeps(trial.limits_per_s) else None
+            if len(chain) == CHAIN_MOVES_MAX:
+                return None
+            after = self._look(trial)
+            total = float(sum(gains[move] for move in chain)) + gains
+            usable = (total > least) & (after < trial.excess_per_s - rounding)
+            usable[[place for place, _ in chain]] = False
+            if not usable.any():
+                return None
+            closing = usable & (after <= rounding)
+            score = np.where(closing, total, -np.inf) if closing.any() else np.where(usable, -after, -np.inf)
+            place, home = divmod(int(score.argmax()), gains.shape[1])
+            chain.append((place, home))
+
+    def _look(self, placement: PublisherPlacement) -> Floats:
+        self.homes_left -= LOOK_HOMES + self.values.size
+        return placement.excess_after_per_s()

@@ -1,0 +1,39 @@
+"""The words of paper 000's claims: what planners are called, and claims that only a long run decides.
+
+The claims themselves do not belong here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.claim_evidence import Claim, Judgement, Measured, undecided
+
+PAPER_TICKS = 25_000  # Fig. 5, and the time between two changes in Fig. 4.
+NAMES = {
+    "random_tree": "random tree",
+    "minimum_spanning_tree": "MST",
+    "maximum_interest_tree": "MIT",
+    "swap_links_lmst": "lMST",
+    "swap_links_lmit": "lMIT",
+    "swap_links_ci": "CI",
+    "swap_links_cost": "Regraft",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PaperClaim(Claim):
+    """A claim of paper 000.
+
+    ``full_length_of`` names the experiment that must have run as long as the paper's for a verdict, empty for none.
+    """
+
+    full_length_of: str = ""
+
+    def judged(self, measured: Measured) -> Judgement:
+        """Return the verdict; a short run, which is mostly adaptation from the start, decides nothing of a long one."""
+        found = self.judge(measured)
+        ticks = measured.steps("cost_vs_random", "ticks", figure=self.full_length_of) if self.full_length_of else []
+        if not ticks or ticks[-1] >= PAPER_TICKS:
+            return found
+        return undecided(f"{found.evidence}; only {ticks[-1]:,.0f} ticks")

@@ -1,0 +1,122 @@
+"""What is wanted on either side of each link of a tree, as bits; costs and loads are counted from it elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.configuration import Configuration
+from overlay.distinct_sets import Words
+
+WORDS_AT_ONCE = 1 << 17  # Words that are swept over together, so that they stay in the processor's cache.
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class HungTree:
+    """A tree hung from its first broker; brokers are positions in the configuration's order.
+
+    ``parents`` (brokers,) is the next broker towards the root, the root's own is itself. ``levels`` are the brokers by
+    distance from the root, without the root itself, siblings side by side. ``ranks[k]`` are the brokers that are the
+    k-th child of theirs.
+    """
+
+    parents: Places
+    levels: tuple[Places, ...]
+    ranks: tuple[Places, ...]
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> HungTree:
+        """Hang the tree of a configuration from its first broker. O(brokers)."""
+        row = {broker: position for position, broker in enumerate(configuration.brokers)}
+        parents = np.zeros(len(row), dtype=np.intp)
+        children_before = [0] * len(row)
+        ranks: list[list[int]] = []
+        levels: list[list[int]] = []
+        depth = {0: -1}
+        for broker, peer in configuration.parents_from(configuration.brokers[0]).items():
+            child, parent = row[broker], row[peer]
+            parents[child] = parent
+            depth[child] = depth[parent] + 1
+            for groups, place in ((levels, depth[child]), (ranks, children_before[parent])):
+                if place == len(groups):
+                    groups.append([])
+                groups[place].append(child)
+            children_before[parent] += 1
+        by_level, by_rank = (tuple(np.array(group, dtype=np.intp) for group in groups) for groups in (levels, ranks))
+        return cls(parents, by_level, by_rank)
+
+    def path_to_root(self, broker: int) -> list[int]:
+        """Return the brokers from this one to the root, both included."""
+        path = [broker]
+        while (parent := int(self.parents[path[-1]])) != path[-1]:
+            path.append(parent)
+        return path
+
+    @cached_property
+    def paths_to_root(self) -> Places:
+        """The brokers from each broker to the root in a row, shape (brokers, longest path); the root fills the rest."""
+        paths = [np.arange(len(self.parents), dtype=np.intp)]
+        for _ in self.levels:
+            paths.append(self.parents[paths[-1]])
+        return np.stack(paths, axis=1)
+
+    def summed_below(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return for each broker the sum over itself and what hangs from it, along the last axis."""
+        below = values.copy()
+        for level in reversed(self.levels):
+            starts = _first_siblings(self.parents[level])
+            below[..., self.parents[level][starts]] += np.add.reduceat(below[..., level], starts, axis=-1)
+        return below
+
+    def rerooted(self, first: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values at all brokers from those at the root and the change from each broker's parent to it.
+
+        ``step`` has shape (..., brokers), the root's own is not looked at; ``first`` has shape (...).
+        """
+        values = np.empty_like(step)
+        values[..., 0] = first
+        for level in self.levels:
+            values[..., level] = values[..., self.parents[level]] + step[..., level]
+        return values
+
+
+def link_sides(tree: HungTree, words: Words) -> tuple[Words, Words]:
+    """Return what is wanted below and above each broker, both of shape (brokers, columns).
+
+    Row i of ``words`` is what broker i wants itself. The link from broker b to its parent has ``below[b]`` (b and what
+    hangs from it) on one side and ``above[b]`` on the other; the root has all in ``below`` and nothing in ``above``.
+    Cost O(brokers * columns).
+    """
+    below, above = words.copy(), np.zeros_like(words)
+    columns = max(WORDS_AT_ONCE // max(len(words), 1), 1)
+    for at in range(0, words.shape[1], columns):
+        chunk = np.s_[:, at : at + columns]
+        below[chunk], above[chunk] = _sides(tree, words[chunk])
+    return below, above
+
+
+def _sides(tree: HungTree, words: Words) -> tuple[Words, Words]:
+    below, above = words.copy(), np.zeros_like(words)
+    for level in reversed(tree.levels):
+        starts = _first_siblings(tree.parents[level])
+        below[tree.parents[level][starts]] |= np.bitwise_or.reduceat(below[level], starts, axis=0)
+    once, twice = words.copy(), np.zeros_like(words)  # Wanted at a broker or by a child, and by two of these.
+    for children in tree.ranks:
+        parents, wanted = tree.parents[children], below[children]
+        twice[parents] |= once[parents] & wanted
+        once[parents] |= wanted
+    for level in tree.levels:
+        parents = tree.parents[level]
+        # Of what a child wants only what someone else wants too is wanted above it.
+        above[level] = above[parents] | twice[parents] | (once[parents] & ~below[level])
+    return below, above
+
+
+def _first_siblings(parents: Places) -> Places:
+    """Return where each run of equal parents begins."""
+    return np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))

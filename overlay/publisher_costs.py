@@ -1,0 +1,185 @@
+"""What each publisher's notifications cost with it at each broker: all publishers and all homes at once.
+
+In: a configuration, an inventory and delivery sets in which what was delivered is known apart. Out: cost, message rate
+and load by publisher and home. Publishers do not influence each other's, so those of several moves add up. Choosing
+homes does not belong here.
+
+Between neighbours u and v of the tree, with N the notifications of a publisher and D(u->v) those of them wanted behind
+the link on v's side, moving its home from u to v lets D(v->u) cross the link instead of D(u->v), and u pass D(v->u)
+instead of N, v all N instead of D(u->v); nothing else changes. So one home is priced and the others follow link by
+link, instead of each anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.configuration import Configuration
+from overlay.delivery_sets import DeliverySets
+from overlay.distinct_sets import Words
+from overlay.inventory import Inventory
+from overlay.link_sides import HungTree, Places, link_sides
+
+Floats = NDArray[np.float64]
+
+
+class PublisherCosts:
+    """The cost and load of every publisher of some spans of time at every home, on one tree.
+
+    ``publishers`` and ``brokers`` are sorted and give the order of all arrays; ``spans_s`` (spans,) are the lengths of
+    the spans. Source: paper 000, Eq. 1-2 for the cost, paper 001, Algorithm 2 for the message rate. Set-up costs
+    O(brokers * columns), whatever the number of homes; what is asked afterwards O(brokers * publishers). Raises
+    ValueError without a span, with spans over other brokers, or when ``delivered`` of one is not known.
+    """
+
+    def __init__(self, configuration: Configuration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
+        _check(configuration, inventory, spans)
+        self.configuration = configuration
+        self.inventory = inventory
+        self.brokers = configuration.brokers
+        self.spans_s: Floats = np.array([max(span.span_s, 1e-9) for span in spans])
+        self.publishers = tuple(sorted({name for span in spans for name, _ in span.columns}))
+        self._place = {publisher: position for position, publisher in enumerate(self.publishers)}
+        delivered, published, columns, self._groups = self._grouped(spans)
+        starts = np.searchsorted(columns, np.arange(len(self._groups)))
+        self.tree = HungTree.of(configuration)
+        below, above = link_sides(self.tree, delivered)
+        self._published = _grouped_counts(published[None], starts)[:, 0]
+        self._below = _grouped_counts(below, starts)
+        self._above = _grouped_counts(above, starts)
+
+    def place_of(self, publisher: str) -> int:
+        """Return the publisher's position in ``publishers``. Raises KeyError when it is not among them."""
+        return self._place[publisher]
+
+    @cached_property
+    def published_per_s(self) -> Floats:
+        """How many notifications each publisher publishes, shape (publishers,)."""
+        return np.asarray(self._by_publisher(self._published[:, None])[:, 0] / self._length_s)
+
+    @cached_property
+    def costs_per_s(self) -> Floats:
+        """What each publisher's notifications cost with it at each broker, shape (publishers, brokers).
+
+        For given homes they add up to :func:`overlay.cost.overlay_cost` of the delivery sets at those homes.
+        """
+        return self._rerooted_costs(self.published_per_s, self.below_per_s, self.above_per_s)
+
+    @cached_property
+    def message_rates_per_s(self) -> Floats:
+        """The messages through all brokers together with each publisher at each, shape (publishers, brokers).
+
+        Source: paper 001, Algorithm 2. As there, the home counts only what is wanted anywhere.
+        """
+        return self.tree.rerooted(self.below_per_s.sum(axis=1), self.above_per_s - self.below_per_s)
+
+    @cached_property
+    def below_per_s(self) -> Floats:
+        """The notifications of each publisher that are wanted below the broker (``tree``), (publishers, brokers)."""
+        return np.asarray(self._by_publisher(self._below) / self._length_s)
+
+    @cached_property
+    def above_per_s(self) -> Floats:
+        """The notifications of each publisher that are wanted above the broker (``tree``), (publishers, brokers)."""
+        return np.asarray(self._by_publisher(self._above) / self._length_s)
+
+    def cost_per_s(self, publisher: str, home: str) -> float:
+        """Return what one publisher's notifications cost with it at one home. Raises KeyError when one is not known."""
+        return float(self.costs_per_s[self._place[publisher], self.inventory.index[home]])
+
+    def costs_by_span_per_s(self, publisher: str) -> Floats:
+        """Return what the publisher's notifications cost in each span with it at each broker, (spans, brokers).
+
+        What a move saves in each span is the column of the old home less that of the new. Raises KeyError for a
+        publisher that is not known.
+        """
+        chosen = np.flatnonzero(self._groups // len(self.spans_s) == self._place[publisher])
+        found = np.zeros((len(self.spans_s), len(self.brokers)))
+        costs = self._rerooted_costs(self._published[chosen], self._below[chosen], self._above[chosen])
+        found[self._groups[chosen] % len(self.spans_s)] = costs
+        return np.asarray(found / self.spans_s[:, None])
+
+    def loads_per_s(self, publisher: str, home: str) -> Floats:
+        """Return how many notifications of the publisher pass each broker with it at ``home``, shape (brokers,).
+
+        Cost O(brokers). Raises KeyError for a publisher or home that is not known.
+        """
+        place = self._place[publisher]
+        loads = self.below_per_s[place].copy()
+        path = self.tree.path_to_root(self.inventory.index[home])
+        # Seen from the home, what lies towards the root is behind the link, not before it.
+        loads[path[1:]] = self.above_per_s[place, path[:-1]]
+        loads[path[0]] = self.published_per_s[place]
+        return np.asarray(loads)
+
+    def cost_at_per_s(self, homes: Mapping[str, str]) -> float:
+        """Return what all publishers cost together at these homes. Raises KeyError when one has none."""
+        homes_of = [self.inventory.index[homes[publisher]] for publisher in self.publishers]
+        return float(self.costs_per_s[np.arange(len(homes_of)), np.array(homes_of, dtype=np.intp)].sum())
+
+    def loads_at_per_s(self, homes: Mapping[str, str]) -> Floats:
+        """Return how many notifications pass each broker at these homes. Raises KeyError when a publisher has none."""
+        loads = np.zeros(len(self.brokers))
+        for publisher in self.publishers:
+            loads += self.loads_per_s(publisher, homes[publisher])
+        return loads
+
+    @property
+    def _length_s(self) -> float:
+        return float(self.spans_s.sum())
+
+    def _by_publisher(self, counts: Floats) -> Floats:
+        """Add up what groups of (publisher, span) have, by publisher."""
+        publishers = self._groups // len(self.spans_s)
+        if not len(publishers):
+            return np.zeros((0, counts.shape[1]))
+        starts = np.searchsorted(publishers, np.arange(len(self.publishers)))
+        return np.asarray(np.add.reduceat(counts, starts, axis=0), dtype=np.float64)
+
+    def _rerooted_costs(self, published: Floats, below: Floats, above: Floats) -> Floats:
+        """Return the cost of rows of counts or rates at each home."""
+        processing = self.inventory.processing_cost
+        parents = self.tree.parents
+        link_cost = self.inventory.link_cost[np.arange(len(parents)), parents]
+        step = (link_cost + processing[parents]) * above - (link_cost + processing) * below
+        step += published[:, None] * (processing - processing[parents])
+        first = below @ (link_cost + processing) + (published - below[:, 0]) * processing[0]
+        return self.tree.rerooted(first, step)
+
+    def _grouped(self, spans: Sequence[DeliverySets]) -> tuple[Words, Words, Places, Places]:
+        """Return the words delivered and published of all spans, columns of one (publisher, span) side by side.
+
+        Besides, for each column the position of its group, and for each group publisher * spans + span.
+        """
+        keys = [self._place[name] * len(spans) + place for place, span in enumerate(spans) for name, _ in span.columns]
+        owner = np.array(keys, dtype=np.intp)
+        order = np.argsort(owner, kind="stable")
+        groups, columns = np.unique(owner[order], return_inverse=True)
+        delivered = [span.delivered for span in spans if span.delivered is not None]
+        published = [span.published for span in spans]
+        return np.concatenate(delivered, axis=1)[:, order], np.concatenate(published)[order], columns, groups
+
+
+def _check(configuration: Configuration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
+    if not spans:
+        raise ValueError("no span to price publishers on: at least one window is needed")
+    if any(span.brokers != configuration.brokers for span in spans) or inventory.brokers != configuration.brokers:
+        raise ValueError("configuration, inventory and delivery sets must be over the same brokers")
+    unknown = sum(span.delivered is None for span in spans)
+    if unknown:
+        raise ValueError(
+            f"in {unknown} of {len(spans)} spans what was only published is not told from what was delivered, "
+            "so publishers have no price elsewhere: build the sets with published masks"
+        )
+
+
+def _grouped_counts(words: Words, starts: Places) -> Floats:
+    """Return how many bits each row has in each group of columns, shape (groups, rows)."""
+    if not len(starts):
+        return np.zeros((0, len(words)))
+    counts = np.ascontiguousarray(np.bitwise_count(words).T)
+    return np.asarray(np.add.reduceat(counts, starts, axis=0, dtype=np.float64))

@@ -1,0 +1,141 @@
+"""What brokers did, through telemetry, aggregation and assembly: who published what where, and who got it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+
+import msgspec
+import numpy as np
+import pytest
+
+from controller.assemble_state import AssemblyLimits, WindowAssembler
+from controller.closed_window import ClosedWindow
+from overlay.delivery_sets import DeliverySets
+from producers.broker_messages import Notification
+from producers.emulator_settings import WorkloadSettings
+from producers.match_content import Filter
+from producers.place_overlay import place_overlay
+from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from schemas.client import Role
+from schemas.command import CommandResult
+from schemas.state import StateRow, WindowClosed
+from schemas.telemetry import BLOCK_SIZE
+from streaming.reference_aggregator import ReferenceAggregator
+
+WINDOW_MS = 5_000
+WORKLOAD = WorkloadSettings(publisher_count=10, notifications_per_s=8.0, interested_broker_count=5, lifetime_s_mean=4.0)
+
+Masks = dict[tuple[str, str, int], int]
+
+
+class Witness:
+    """Sees what clients see: where they are connected, what publishers hand over and what subscribers get."""
+
+    def __init__(self, virtual: VirtualOverlay) -> None:
+        self.homes = {name: client.home for name, client in virtual.clients.connected.items()}
+        self.published: dict[int, Masks] = defaultdict(dict)  # start of the window -> masks
+        self.delivered: dict[int, Masks] = defaultdict(dict)
+        self.hand_overs: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
+        self._publish, self._deliver = virtual.ledger.publish, virtual.ledger.deliver
+        virtual.overlay.listeners.append(self)
+        virtual.ledger.publish = self.publish  # type: ignore[method-assign]
+        virtual.ledger.deliver = self.deliver  # type: ignore[method-assign]
+
+    def publish(self, notification: Notification) -> int:
+        start_ms, key, bit = place_of(notification, self.homes[notification.publisher])
+        self.published[start_ms][key] = self.published[start_ms].get(key, 0) | bit
+        return self._publish(notification)
+
+    def deliver(self, notification: Notification, subscription: str, now_ms: float) -> None:
+        home = self.homes[subscription]
+        start_ms, key, bit = place_of(notification, home)
+        self.delivered[start_ms][key] = self.delivered[start_ms].get(key, 0) | bit
+        self.hand_overs[start_ms][notification.publisher, home] += 1
+        self._deliver(notification, subscription, now_ms)
+
+    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+        self.homes[client] = home  # Also when it left: what it is still owed is handed over there.
+
+    def on_may_publish(self, publisher: str) -> None:
+        pass
+
+    def on_result(self, result: CommandResult) -> None:
+        pass
+
+
+def place_of(notification: Notification, broker: str) -> tuple[int, tuple[str, str, int], int]:
+    """The start of its window, the key of its mask at a broker, and its bit."""
+    block, bit = divmod(notification.sequence, BLOCK_SIZE)
+    start_ms = int(notification.publish_ms) // WINDOW_MS * WINDOW_MS
+    return start_ms, (broker, notification.publisher, block), 1 << bit
+
+
+def windows_of(virtual: VirtualOverlay) -> list[ClosedWindow]:
+    """All windows of the telemetry that was sent, as the controller sees them."""
+    aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for batch in virtual.telemetry.batches:
+        aggregator.take(msgspec.to_builtins(batch))
+    assembler = WindowAssembler(virtual.overlay.inventory.brokers, AssemblyLimits())
+    for window in aggregator.finish():
+        records: list[StateRow | WindowClosed] = [*window.rows, window.marker]
+        for record in records:
+            assembler.add(record, int(virtual.now_ms))
+    assert not assembler.refused
+    return assembler.closed(int(virtual.now_ms))
+
+
+@pytest.fixture(scope="module", params=[3, 8])
+def seen(request: pytest.FixtureRequest) -> tuple[list[ClosedWindow], Witness]:
+    """The windows of 20 s of ten brokers with churn, all of it delivered, and what truly happened."""
+    seed: int = request.param
+    virtual = VirtualOverlay(place_overlay(10, 4, random.Random(seed)), WORKLOAD, VirtualSettings(seed=seed))
+    witness = Witness(virtual)
+    virtual.run_for(20_000)
+    assert virtual.finish().is_clean
+    return windows_of(virtual), witness
+
+
+def test_windows_hold_what_was_published_and_delivered(seen: tuple[list[ClosedWindow], Witness]) -> None:
+    """V(n) are the brokers that published or delivered n, and what was delivered is told apart, bit by bit."""
+    windows, witness = seen
+    assert sum(window.sets.notification_count > 100 for window in windows) >= 3
+    for window in windows:
+        published, delivered = witness.published[window.start_ms], witness.delivered[window.start_ms]
+        both = {key: published.get(key, 0) | delivered.get(key, 0) for key in {**published, **delivered}}
+        truth = DeliverySets.of(window.sets.brokers, both, 5.0)
+        assert (window.sets.columns, window.sets.span_s) == (truth.columns, 5.0)
+        assert np.array_equal(window.sets.words, truth.words)
+        only_delivered = DeliverySets.of(window.sets.brokers, delivered, 5.0, published=published).delivered
+        assert window.sets.delivered is not None
+        assert only_delivered is not None
+        assert np.array_equal(window.sets.delivered, only_delivered)
+        assert window.local_deliveries == witness.hand_overs[window.start_ms]
+
+
+def test_windows_name_the_homes_of_publishers(seen: tuple[list[ClosedWindow], Witness]) -> None:
+    """Every publisher that published in a window is at its true home there."""
+    windows, witness = seen
+    for window in windows:
+        active = {publisher for _, publisher, _ in witness.published[window.start_ms]}
+        assert window.homes == {publisher: witness.homes[publisher] for publisher in active}
+    assert any(len(window.homes) == WORKLOAD.publisher_count for window in windows)
+
+
+def test_homes_publish_what_nobody_there_wants(seen: tuple[list[ClosedWindow], Witness]) -> None:
+    """Some notifications are in V(n) of their home only for having been published there, and leave it when it moves."""
+    windows, _ = seen
+    window = max(windows, key=lambda each: each.sets.notification_count)
+    sets = window.sets
+    assert sets.delivered is not None
+    only_published = sets.words & ~sets.delivered
+    row = {broker: position for position, broker in enumerate(sets.brokers)}
+    at_home = np.zeros_like(only_published)
+    for column, (publisher, _) in enumerate(sets.columns):
+        at_home[row[window.homes[publisher]], column] = only_published[row[window.homes[publisher]], column]
+    assert np.bitwise_count(at_home).sum() > 20
+    assert np.array_equal(at_home, only_published)  # Elsewhere V(n) is what was delivered.
+    elsewhere = {publisher: sets.brokers[row[home] - 1] for publisher, home in window.homes.items()}
+    moved = window.sets_at(elsewhere)
+    assert not np.any(moved.words & at_home)
+    assert np.array_equal(window.sets_at(window.homes).words, sets.words)
