@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from controller.assemble_state import AssemblyLimits, WindowAssembler
 from controller.closed_window import ClosedWindow
+from controller.find_homes import homes_after, homes_before
 from overlay.configuration import Configuration
-from overlay.cost import overlay_cost
+from overlay.cost import CostBreakdown, overlay_cost
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
 from regraft.read_topics import count_records, read_whole
@@ -71,11 +72,17 @@ def assemble_windows(
 
 
 def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, Configuration]:
-    """Return the configuration of each epoch that was in force, the bootstrap's included."""
-    found = {inventory.bootstrap.epoch: inventory.bootstrap}
-    for plan in plans:
-        if plan.phase in IN_FORCE_PHASES:
-            found[plan.epoch_to] = Configuration.of(plan.epoch_to, inventory.brokers, plan.links_target)
+    """Return the configuration of each epoch that was in force, the bootstrap's included.
+
+    Its homes are those of the publishers that were ever moved.
+    """
+    carried_out = [plan for plan in plans if plan.phase in IN_FORCE_PHASES]
+    bootstrap = inventory.bootstrap
+    homes = homes_before(carried_out)
+    found = {bootstrap.epoch: Configuration.of(bootstrap.epoch, bootstrap.brokers, bootstrap.links, homes)}
+    for plan in carried_out:
+        homes = homes | homes_after([plan])
+        found[plan.epoch_to] = Configuration.of(plan.epoch_to, inventory.brokers, plan.links_target, homes)
     return found
 
 
@@ -84,14 +91,16 @@ def window_costs(
 ) -> tuple[WindowCost, ...]:
     """Return what each window cost on the overlay of its newest epoch and on the bootstrap overlay.
 
+    On the latter publishers are where they were before any plan moved them.
     ``shadows_per_s`` are the costs on the trees of shadow planners by the window's end, which only the controller knew.
     """
+    first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
     return tuple(
         WindowCost(
             window.end_ms,
             window.epoch_max,
             overlay_cost(configuration_at(stored, window.epoch_max, inventory), inventory, window.sets).total_per_s,
-            overlay_cost(inventory.bootstrap, inventory, window.sets).total_per_s,
+            overlay_cost(first, inventory, window.sets_at(first.home_of)).total_per_s,
             window.is_complete,
             (shadows_per_s or {}).get(window.end_ms, {}),
         )
@@ -126,11 +135,12 @@ def cost_shadows(
     last = last_windows(stored, traffic_end_ms)
     if not last:
         return tuple(shadows)
-    sets = DeliverySets.joined(window.sets for window in last)
-    trees = [(shadow, Configuration.of(0, inventory.brokers, shadow.links)) for shadow in shadows]
-    return tuple(
-        replace(shadow, final_cost_per_s=overlay_cost(tree, inventory, sets).total_per_s) for shadow, tree in trees
-    )
+    first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
+    costed = []
+    for shadow in shadows:
+        tree = Configuration.of(0, inventory.brokers, shadow.links, first.home_of | dict(shadow.homes))
+        costed.append(replace(shadow, final_cost_per_s=_cost_on(tree, last, inventory).total_per_s))
+    return tuple(costed)
 
 
 def compare_overlays(stored: StoredRun, inventory: Inventory, traffic_end_ms: int) -> OverlayComparison | None:
@@ -142,14 +152,16 @@ def compare_overlays(stored: StoredRun, inventory: Inventory, traffic_end_ms: in
     last = last_windows(stored, traffic_end_ms)
     if not last:
         return None
-    sets = DeliverySets.joined(window.sets for window in last)
+    first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
     final = stored.configurations[max(stored.configurations)]
-    return OverlayComparison(
-        final,
-        overlay_cost(inventory.bootstrap, inventory, sets),
-        overlay_cost(final, inventory, sets),
-        len(last),
-    )
+    before, after = _cost_on(first, last, inventory), _cost_on(final, last, inventory)
+    return OverlayComparison(final, before, after, len(last))
+
+
+def _cost_on(overlay: Configuration, windows: Sequence[ClosedWindow], inventory: Inventory) -> CostBreakdown:
+    """Return what the traffic of all windows costs on an overlay, with publishers at its homes."""
+    sets = DeliverySets.joined(window.sets_at(overlay.home_of) for window in windows)
+    return overlay_cost(overlay, inventory, sets)
 
 
 def plan_outcomes(events: Sequence[AdaptationEvent]) -> dict[str, str]:

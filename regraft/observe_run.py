@@ -189,7 +189,7 @@ def _shadow_run(planner: str, documents: Sequence[Document]) -> ShadowRun:
     """Return the sum of what a planner did in each controller; its tree is that of the last."""
     totals = {
         name: sum(int(document[name]) for document in documents)
-        for name in ("plans", "plans_taken_back", "links_exchanged", "faults")
+        for name in ("plans", "plans_taken_back", "links_exchanged", "publishers_moved", "faults")
     }
     refusals: Counter[str] = Counter()
     for document in documents:
@@ -201,6 +201,7 @@ def _shadow_run(planner: str, documents: Sequence[Document]) -> ShadowRun:
         fault_text=next((str(each["fault_text"]) for each in documents if each["fault_text"]), ""),
         starts=len(documents),
         links=tuple((a, b) for a, b in documents[-1]["links"]),
+        homes=dict(documents[-1]["homes"]),
     )
 
 

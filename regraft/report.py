@@ -16,7 +16,7 @@ from regraft.html_parts import Markup, html_table, known_text, number_text
 from regraft.report_planners import planner_part
 from regraft.run_record import OverlayComparison, RunRecord
 from regraft.summary import failures, summarise
-from schemas.plan import Plan, PlanPhase
+from schemas.plan import Plan, PlanPhase, Proposal
 
 PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -68,6 +68,7 @@ def build_report(record: RunRecord) -> str:
         _section("What other planners would have done", planner_part(record)),
         _section("The overlay before and after", _overlay_part(record)),
         _section("Plans", _plan_part(record)),
+        _section("Publishers that moved", _move_part(record)),
         _section("Proposals that were not carried out", _refusal_part(record)),
         _section("Delivery ledger", _ledger_part(summary)),
         _section("From window to command", _latency_part(record, summary)),
@@ -187,7 +188,7 @@ def _load_sum(breakdown: CostBreakdown) -> float:
 def _plan_part(record: RunRecord) -> str:
     if not record.plans:
         return "<p>No plan was made in this run; the refusals below say why.</p>"
-    heads = ("plan", "at, s", "epoch", "phase", "links exchanged and why", "what came of it", "cost/s before",
+    heads = ("plan", "at, s", "epoch", "phase", "what was changed and why", "what came of it", "cost/s before",
              "predicted", "observed")  # fmt: skip
     rows = [_plan_row(plan, record) for plan in record.plans]
     return (
@@ -199,10 +200,9 @@ def _plan_part(record: RunRecord) -> str:
 def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
     time_ms = plan_time_ms(plan)
     lines = [f"takes back {plan.undoes}"] if plan.undoes else []
-    lines += [
-        f"{_links(proposal.links_removed)} → {_links(proposal.links_added)}: {proposal.reason}"
-        for proposal in plan.proposals
-    ]
+    lines += [_link_line(proposal) for proposal in plan.proposals if proposal.links_added]
+    if plan.moves:
+        lines.append(f"{len(plan.moves)} publishers moved: see below")
     outcome = record.plan_outcomes.get(plan.plan, "")
     if plan.phase in (PlanPhase.ABORTED, PlanPhase.ABORTING) and not outcome and plan.history:
         outcome = plan.history[-1].reason
@@ -216,6 +216,36 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
         number_text(plan.cost_before_per_s, 1),
         number_text(plan.cost_predicted_per_s, 1),
         "not verified" if plan.cost_observed_per_s is None else number_text(plan.cost_observed_per_s, 1),
+    )
+
+
+def _link_line(proposal: Proposal) -> str:
+    return f"{_links(proposal.links_removed)} → {_links(proposal.links_added)}: {proposal.reason}"
+
+
+def _move_part(record: RunRecord) -> str:
+    """Return the table of publishers that were moved: from where to where, why, predicted and observed gain."""
+    moving = [(plan, one) for plan in record.plans for one in plan.proposals if one.moves]
+    if not moving:
+        return "<p>No publisher was moved: the refusals below say why.</p>"
+    heads = ("plan", "publisher", "from", "to", "why", "phase", "gain/s predicted", "observed")
+    rows = [
+        (
+            plan.plan,
+            ", ".join(move.client for move in one.moves),
+            ", ".join(move.home_from for move in one.moves),
+            ", ".join(move.home_to for move in one.moves),
+            one.reason,
+            str(plan.phase),
+            number_text(one.gain_per_s, 1),
+            "not verified" if one.gain_observed_per_s is None else number_text(one.gain_observed_per_s, 1),
+        )
+        for plan, one in moving
+    ]
+    return (
+        "<p>A publisher that moves leaves its home when that activates the new epoch and goes on at the next one; its "
+        'notifications stay in order. "Predicted" is what the move was to save on the traffic before it, "observed" '
+        "what it saves on the windows after the plan.</p>" + html_table(heads, rows, text=6)
     )
 
 

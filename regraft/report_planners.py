@@ -27,22 +27,25 @@ def planner_part(record: RunRecord) -> str:
         str(len([plan for plan in completed if not plan.undoes])),
         str(sum(bool(plan.undoes) for plan in completed)),
         str(sum(len(plan.links_added) for plan in completed)),
+        str(sum(len(plan.moves) for plan in completed)),
         number_text(sum(record.refusals.values())),
     )
     rows = [
-        ("none", "bootstrap overlay", known_text(final[0]), "", known_text(means["bootstrap"]), *("",) * 6),
+        ("none", "bootstrap overlay", known_text(final[0]), "", known_text(means["bootstrap"]), *("",) * 7),
         _planner_row(record, "acting", record.planner, final[1], means["acting"], acting),
     ]
     for shadow in record.shadows:
-        counts = (shadow.plans, shadow.plans_taken_back, shadow.links_exchanged, sum(shadow.refusals.values()))
+        changes = (shadow.links_exchanged, shadow.publishers_moved)
+        counts = (shadow.plans, shadow.plans_taken_back, *changes, sum(shadow.refusals.values()))
         shown = tuple(number_text(count) for count in counts)
         mean = means[f"shadow:{shadow.planner}"]
         rows.append(_planner_row(record, "shadow", shadow.planner, shadow.final_cost_per_s, mean, shown))
     heads = ("planner", "role", "cost/s, last windows", "saved", "cost/s, mean of all", "plans", "taken back",
-             "links exchanged", "refusals", "decision, ms mean", "max")  # fmt: skip
+             "links exchanged", "publishers moved", "refusals", "decision, ms mean", "max")  # fmt: skip
     return (
         "<p>A shadow planner decides on the same windows, by the same rules, on an overlay that exists only in the "
-        "controller. What a broker delivers does not depend on the links, so its cost on the real traffic is exact. "
+        "controller. What a broker delivers depends neither on the links nor on where publishers are, so its cost on "
+        "the real traffic is exact. "
         "Its plans hold at once and cost no messages, so it is at least as quick as it would be at work.</p>"
         + html_table(heads, rows, text=2)
         + "".join(f"<p>{escape(line)}</p>" for line in _shadow_notes(record))

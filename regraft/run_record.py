@@ -92,7 +92,8 @@ class DecisionTime:
 class ShadowRun:
     """What one shadow planner would have made of the run; plans, refusals and tree are the controller's own account.
 
-    ``final_cost_per_s`` is that of its last tree on the windows of the OverlayComparison, None without these.
+    ``homes`` are those of the publishers that it would have moved. ``final_cost_per_s`` is that of its last overlay on
+    the windows of the OverlayComparison, None without these.
     ``starts`` counts the controllers that it ran in: each began again at the overlay then in force.
     """
 
@@ -100,11 +101,13 @@ class ShadowRun:
     plans: int = 0
     plans_taken_back: int = 0
     links_exchanged: int = 0
+    publishers_moved: int = 0
     refusals: Mapping[str, int] = field(default_factory=dict)
     faults: int = 0
     fault_text: str = ""
     starts: int = 1
     links: tuple[Link, ...] = ()
+    homes: Mapping[str, str] = field(default_factory=dict)
     final_cost_per_s: float | None = None
 
 

@@ -38,6 +38,8 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "windows_incomplete": record.windows_incomplete,
         "plans_completed": len(completed),
         "plans_aborted": sum(plan.phase is PlanPhase.ABORTED for plan in record.plans),
+        "links_exchanged": sum(len(plan.links_added) for plan in completed),
+        "publishers_moved": sum(len(plan.moves) for plan in completed),
         "plans_completed_after_regime_change": _started_after(completed, record.regime_change_ms),
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
@@ -97,6 +99,7 @@ def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> 
         "plans": shadow.plans,
         "plans_taken_back": shadow.plans_taken_back,
         "links_exchanged": shadow.links_exchanged,
+        "publishers_moved": shadow.publishers_moved,
         "faults": shadow.faults,
     }
 

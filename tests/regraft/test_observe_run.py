@@ -70,6 +70,8 @@ def _with_shadow(document: dict[str, object], started_ms: int, plans: int, seen_
         "plans": plans,
         "plans_taken_back": 0,
         "links_exchanged": 2 * plans,
+        "publishers_moved": plans,
+        "homes": {"p": "b01"},
         "links": [["b00", "b01"]],
         "refusals": {"cool_down": plans},
         "faults": 0,
@@ -96,6 +98,7 @@ def test_a_restarted_controller_does_not_lose_what_shadows_did_before(tmp_path: 
         observer.refresh()
     (shadow,) = observer.shadows
     assert (shadow.plans, shadow.links_exchanged, shadow.refusals, shadow.starts) == (5, 10, {"cool_down": 5}, 2)
+    assert (shadow.publishers_moved, shadow.homes) == (5, {"p": "b01"})
     assert [dict(window.shadows_per_s) for window in observer.windows.values()] == [{"swap_links_ci": 50.0}] * 3
     frame = observer.frame("running", 1.0, None, ())
     assert (frame.shadow_plans, frame.horizon) == ({"swap_links_ci": 5}, HorizonUse(4, None))
