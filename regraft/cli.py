@@ -61,11 +61,13 @@ Bootstrap = Annotated[
 ]
 PlannerName = Annotated[
     str | None,
-    typer.Option("--planner", metavar="NAME", help="Planner that decides; a wrong name lists the known ones."),
+    typer.Option(
+        "--planner", metavar="NAME", help="Who decides, several joined by +; a wrong name lists the known ones."
+    ),
 ]
 ShadowNames = Annotated[
     list[str] | None,
-    typer.Option("--shadow", metavar="NAME", help="Planner that decides beside it and only looks on; repeat for more."),
+    typer.Option("--shadow", metavar="NAME", help="Who decides beside it and only looks on; repeat for more."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 DryRun = Annotated[

@@ -116,7 +116,7 @@ class DemoSettings:
     that time, the interests shift. ``drain_s_max``: how long the end may wait for the last windows and for a plan under
     way. ``kill_every_s``: with --chaos, the least pause between two kills; a window must close before the next, too.
     ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
-    to show beside the acting one. ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than
+    and ours without moves of publishers, to show beside the acting one what these add. ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than
     there, as the demo's interests shift after four lifetimes and a half: looking back over all of them saves less.
     """
 
@@ -126,7 +126,7 @@ class DemoSettings:
     regime_change_share: float = 0.5
     drain_s_max: float = 60.0
     kill_every_s: float = 20.0
-    shadow_planners: tuple[str, ...] = ("swap_links_ci",)
+    shadow_planners: tuple[str, ...] = ("swap_links_ci", "swap_links_cost")
     horizon_lifetimes: float = 1.0
 
     def faults(self) -> list[str]:

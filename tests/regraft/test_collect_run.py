@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from controller.assemble_state import AssemblyLimits
@@ -12,7 +13,7 @@ from regraft.collect_run import (
 )
 from regraft.run_record import ShadowRun
 from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import PlanPhase
+from schemas.plan import ClientMove, PlanPhase
 from schemas.state import BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
 from tests.regraft.canned_run import BROKERS, GOOD_LINKS, START_MS, small_inventory, small_plan
 
@@ -37,6 +38,55 @@ def _window(turn: int, epoch: int = 0, missing: str = "") -> list[StateRow | Win
         for broker in BROKERS
     )
     return [*rows, WindowClosed(start_ms, end_ms, 1, {"delivery": 2}, brokers, 0)]
+
+
+def _moved_window(turn: int, home: str, epoch: int) -> list[StateRow | WindowClosed]:
+    """ibm publishes at a home; b00 alone wants it."""
+    start_ms = START_MS + turn * WINDOW_MS
+    rows: list[StateRow | WindowClosed] = [
+        StateRow(
+            start_ms,
+            start_ms + WINDOW_MS,
+            "delivery",
+            f"ibm {broker}",
+            delivery=PublisherDelivery(
+                "ibm", broker, 4, 4, 400, (turn,), (0xF if broker == "b00" else 0,), (0xF if broker == home else 0,)
+            ),
+        )
+        for broker in sorted({"b00", home})
+    ]
+    brokers = tuple(
+        BrokerCompleteness(broker, 1, turn * 20, turn * 20 + 19, 20, 20, epoch, epoch) for broker in BROKERS
+    )
+    return [*rows, WindowClosed(start_ms, start_ms + WINDOW_MS, 1, {"delivery": len(rows)}, brokers, 0)]
+
+
+def test_what_is_compared_has_publishers_where_the_overlay_has_them() -> None:
+    """The bootstrap is costed with the publisher at its first home, the final overlay with it at its last."""
+    inventory = small_inventory()
+    plan = msgspec.structs.replace(
+        small_plan(),
+        links_removed=(),
+        links_added=(),
+        links_target=inventory.bootstrap.links,
+        moves=(ClientMove("ibm", "b01", "b00"),),
+    )
+    records = [*_moved_window(0, "b01", 0), *_moved_window(1, "b00", 1)]
+    closed = assemble_windows(records, inventory, AssemblyLimits())
+    stored = StoredRun(closed, (plan,), configurations=configurations_of((plan,), inventory))
+    away, near = 4 * (50 + 1.5) / 5, 4 * 0.5 / 5
+    costs = window_costs(stored, inventory)
+    assert [cost.cost_per_s for cost in costs] == pytest.approx([away, near])
+    assert [cost.cost_bootstrap_per_s for cost in costs] == pytest.approx([away, away])
+    comparison = compare_overlays(stored, inventory, START_MS + 10_000)
+    assert comparison is not None
+    assert (comparison.before.total_per_s, comparison.after.total_per_s) == pytest.approx((away, near))
+    shadows = [
+        ShadowRun("stays", links=inventory.bootstrap.links),
+        ShadowRun("moves", links=inventory.bootstrap.links, homes={"ibm": "b00"}),
+    ]
+    costed = cost_shadows(shadows, stored, inventory, START_MS + 10_000)
+    assert [shadow.final_cost_per_s for shadow in costed] == pytest.approx([away, near])
 
 
 def _stored(*windows: list[StateRow | WindowClosed], phase: PlanPhase = PlanPhase.COMPLETED) -> StoredRun:

@@ -3,11 +3,12 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import msgspec
 import numpy as np
 
 from regraft.draw_figures import draw_cost_curve, place_brokers
 from regraft.report import build_report
-from schemas.plan import PlanPhase
+from schemas.plan import ClientMove, PlanPhase, Proposal
 from tests.regraft.canned_run import empty_run, small_inventory, small_plan, small_run, small_shadow
 
 
@@ -81,6 +82,22 @@ def test_brokers_are_drawn_where_their_distances_put_them() -> None:
     apart = np.linalg.norm(positions[:, None] - positions[None], axis=2)
     assert apart.argmax() in (3, 12)
     assert apart[0, 1] < apart[0, 2] < apart[0, 3]
+
+
+def test_report_shows_who_moved_where_why_and_what_came_of_it() -> None:
+    """Each move of a publisher has a line of its own, with predicted and observed gain; without any it says so."""
+    move = Proposal(
+        "relocate_publishers_joint", (), (), 90.0, 60.0, 1.0, "nearer & cheaper",
+        moves=(ClientMove("ibm", "b00", "b03"),), gain_observed_per_s=28.5,
+    )  # fmt: skip
+    plan = small_plan()
+    plan = msgspec.structs.replace(plan, proposals=(*plan.proposals, move), moves=move.moves)
+    text = build_report(replace(small_run(), plans=(plan,)))
+    (row,) = re.findall(r"<tr><td>plan-1</td><td>ibm</td>.*?</tr>", text)
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", row)
+    assert cells[2:] == ["b00", "b03", "nearer &amp; cheaper", "completed", "30.0", "28.5"]
+    assert "1 publishers moved: see below" in text
+    assert "No publisher was moved" in build_report(small_run())
 
 
 def test_report_shows_every_planner_on_the_same_traffic() -> None:
