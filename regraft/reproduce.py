@@ -5,11 +5,15 @@ Exit codes as in :mod:`regraft.cli`. What is run, counted and judged belongs to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from experiments.claim_evidence import Judgement
 
 EXIT_CALL = 2
 EXIT_INTERRUPTED = 130
@@ -17,11 +21,6 @@ EXIT_INTERRUPTED = 130
 reproduce_app = typer.Typer(
     no_args_is_help=True, help="Run the evaluation of a paper again, with ours beside it, and judge its claims."
 )
-
-
-@reproduce_app.callback()
-def _papers() -> None:
-    """Keep the paper's name a word of the command line, however many papers there are."""
 
 
 @reproduce_app.command()
@@ -45,11 +44,42 @@ def psoop(
 
     Examples: `regraft reproduce psoop --quick`; `regraft reproduce psoop --seed 3 --out out/psoop-3`.
     """
-    from regraft.reproduce_psoop import ReproduceError, ReproduceOptions, reproduce_psoop, show_judgements
+    from regraft.reproduce_psoop import PsoopOptions, reproduce_psoop
 
-    options = ReproduceOptions(out, quick, seed, json_file, data)
+    options = PsoopOptions(out, quick, seed, json_file, data)
+    _reproduce(lambda console: reproduce_psoop(options, console), out)
+
+
+@reproduce_app.command("pop-grape")
+def pop_grape(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One testbed and fewer workloads: about 2 minutes instead of 15.")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file as well.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/pop-grape"),
+    seed: Annotated[int, typer.Option("--seed", help="Seed of all random choices.")] = 1,
+) -> None:
+    """Run the evaluation of paper 001 (moving publishers by POP and GRAPE) with our planner beside the paper's.
+
+    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+
+    Examples: `regraft reproduce pop-grape --quick`; `regraft reproduce pop-grape --seed 3 --out out/pop-grape-3`.
+    """
+    from regraft.reproduce_parts import ReproduceOptions
+    from regraft.reproduce_pop_grape import reproduce_pop_grape
+
+    options = ReproduceOptions(out, quick, seed, json_file)
+    _reproduce(lambda console: reproduce_pop_grape(options, console), out)
+
+
+def _reproduce(run: Callable[[Console], list[tuple[str, Judgement]]], out: Path) -> None:
+    """Run an evaluation and show its verdicts; end with code 2 for a wrong call and 130 for Ctrl-C."""
+    from regraft.reproduce_parts import ReproduceError, show_judgements
+
     try:
-        judgements = reproduce_psoop(options, Console(stderr=True))
+        judgements = run(Console(stderr=True))
     except ReproduceError as error:
         typer.echo(f"{error}.", err=True)
         raise typer.Exit(EXIT_CALL) from None

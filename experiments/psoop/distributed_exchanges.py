@@ -16,7 +16,8 @@ from controller.carry_out_plan import PlanRunner
 from controller.memory_ports import MemoryPorts
 from controller.plan_log import PlanLog
 from controller.transition import TransitionLimits
-from experiments.psoop.distributed_messages import HEADER_BYTES, Exchange, MessageKind, MessageTally
+from experiments.message_tally import MessageTally
+from experiments.psoop.distributed_messages import HEADER_BYTES, Exchange, MessageKind
 from experiments.psoop.distributed_settings import DistributedSettings
 from overlay.configuration import Configuration, Link, link
 from overlay.inventory import Inventory
@@ -42,7 +43,7 @@ class TransitionDriver:
         virtual: VirtualOverlay,
         executor: str,
         inventory: Inventory,
-        tally: MessageTally,
+        tally: MessageTally[MessageKind],
         on_done: Callable[[Configuration, bool], None],
     ) -> None:
         self.executor = executor
@@ -156,7 +157,7 @@ class ExchangeQueue:
         executor: str,
         inventory: Inventory,
         settings: DistributedSettings,
-        tally: MessageTally,
+        tally: MessageTally[MessageKind],
         on_rejected: Callable[[Exchange], None],
     ) -> None:
         self.driver = TransitionDriver(virtual, executor, inventory, tally, self._on_done)

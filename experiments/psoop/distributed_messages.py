@@ -6,7 +6,6 @@ Plain frozen values: paper 000, section 4.3. What a broker does with them belong
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -159,18 +158,3 @@ class HandOver:
 
 
 Effect = Send | HandOver
-
-
-class MessageTally:
-    """Messages, their bytes, and their cost in the unit of the overlay's cost: c of the link and p of the receiver."""
-
-    def __init__(self) -> None:
-        self.messages: Counter[MessageKind] = Counter()
-        self.bytes: Counter[MessageKind] = Counter()
-        self.cost: dict[MessageKind, float] = dict.fromkeys(MessageKind, 0.0)
-
-    def note(self, kind: MessageKind, size_bytes: int, cost: float, count: int = 1) -> None:
-        """Add ``count`` messages of this size and cost each."""
-        self.messages[kind] += count
-        self.bytes[kind] += count * size_bytes
-        self.cost[kind] += count * cost

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+from experiments.message_tally import MessageTally
 from experiments.psoop.distributed_broker import NOT_CARRIED_OUT, DistributedBroker, LocalView
 from experiments.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
 from experiments.psoop.distributed_exchanges import (
@@ -26,7 +27,6 @@ from experiments.psoop.distributed_messages import (
     Exchange,
     HandOver,
     MessageKind,
-    MessageTally,
     ProtocolMessage,
     Release,
     Send,
@@ -35,7 +35,7 @@ from experiments.psoop.distributed_settings import DistributedSettings
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from producers.broker_transition import BrokerPhase
-from producers.emulate_overlay import CONTROL_BYTES, OverlayTiming, inventory_timing
+from producers.emulate_overlay import OverlayTiming, inventory_timing
 from producers.emulator_settings import WorkloadSettings
 from producers.ledger import LedgerSnapshot
 from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
@@ -68,7 +68,7 @@ class CachedOverlay:
                 command_delay_ms=command_delay(timing.link_delay_ms, self.executor),
             ),
         )
-        self.tally = MessageTally()
+        self.tally = MessageTally[MessageKind]()
         self.ids = NotificationIds()
         self.traffic = TrafficRecord(inventory.brokers)
         self.caches = {broker: NotificationCache(cache_count_max) for broker in inventory.brokers}
@@ -80,19 +80,6 @@ class CachedOverlay:
         """The tree that notifications published at the executor take now."""
         core = self.virtual.cores[self.executor]
         return core.tables[core.epoch].configuration
-
-    @property
-    def notification_messages(self) -> int:
-        """Notifications that have come over a link so far."""
-        return sum(end.counters.notifications_out for end in self.virtual.overlay.link_ends.values())
-
-    @property
-    def notification_bytes(self) -> int:
-        """Their bytes."""
-        return sum(
-            end.counters.bytes_out - CONTROL_BYTES * (end.counters.messages_out - end.counters.notifications_out)
-            for end in self.virtual.overlay.link_ends.values()
-        )
 
     @property
     def notification_cost(self) -> float:

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from controller.planner_interface import PlannerSettings
+from experiments.message_tally import MessageTally, notifications_on_links
 from experiments.psoop.distributed_agreement import Agreement, AgreementMeter
 from experiments.psoop.distributed_cache import SECOND_MS
 from experiments.psoop.distributed_central import CentralOverlay
-from experiments.psoop.distributed_messages import MessageTally
+from experiments.psoop.distributed_messages import MessageKind
 from experiments.psoop.distributed_overlay import CachedOverlay, DistributedOverlay
 from experiments.psoop.distributed_settings import CommonInterest, DistributedSettings, FilterContent
 from experiments.psoop.topologies import transit_stub_costs
@@ -88,7 +89,7 @@ class DistributedRun:
     notification_messages: int
     notification_bytes: int
     notification_cost: float
-    tally: MessageTally
+    tally: MessageTally[MessageKind]
     exchanged: int = 0
     transitions: int = 0
     agreed: int = 0
@@ -165,6 +166,7 @@ def run_variant(scene: Scene, variant: str, simulated_s: float) -> DistributedRu
     account = overlay.finish()
     sets = overlay.traffic.sets(overlay.ids)
     bootstrap_per_s = overlay_cost(scene.inventory.bootstrap, scene.inventory, sets).total_per_s
+    notification_messages, notification_bytes = notifications_on_links(overlay.virtual.overlay)
     run = DistributedRun(
         variant=variant,
         simulated_s=simulated_s,
@@ -173,8 +175,8 @@ def run_variant(scene: Scene, variant: str, simulated_s: float) -> DistributedRu
         cost_share_mean=measured_per_s / bootstrap_per_s,
         degree_max=overlay.present.degree_max,
         account=account,
-        notification_messages=overlay.notification_messages,
-        notification_bytes=overlay.notification_bytes,
+        notification_messages=notification_messages,
+        notification_bytes=notification_bytes,
         notification_cost=overlay.notification_cost,
         tally=overlay.tally,
     )

@@ -69,10 +69,11 @@ def test_a_wrong_call_is_told_before_anything_runs(arguments: list[str], sentenc
     assert not (tmp_path / "out").exists()
 
 
-def test_ctrl_c_ends_the_run_and_its_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("paper", ["psoop", "pop-grape"])
+def test_ctrl_c_ends_the_run_and_its_processes(paper: str, tmp_path: Path) -> None:
     """Exit code 130, one sentence, no traceback, no process left; a terminal sends Ctrl-C to all of them."""
     run = subprocess.Popen(
-        [sys.executable, "-m", "regraft", "reproduce", "psoop", "--out", str(tmp_path)],
+        [sys.executable, "-m", "regraft", "reproduce", paper, "--out", str(tmp_path)],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,

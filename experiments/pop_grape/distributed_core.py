@@ -1,0 +1,87 @@
+"""A broker's core with POP or GRAPE in it: notifications get trace headers, trace messages are answered.
+
+In: what :class:`producers.broker_core.BrokerCore` gets, and trace messages. Out: its effects, and trace messages for
+neighbours. They travel as all messages do: over the emulated links, in order, and through the brokers' queues, as "both
+use purely publish/subscribe messaging for internal communications" (paper 001, section 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from experiments.pop_grape.distributed_traces import (
+    TRACE_HEADER,
+    Chosen,
+    Gathered,
+    RelocationAnswer,
+    RelocationRequest,
+    Tell,
+    TraceAnswer,
+    TraceEffect,
+    TraceMessage,
+    TraceRequest,
+    TraceResult,
+    TracingBroker,
+)
+from overlay.configuration import Configuration
+from producers.broker_core import BrokerCore
+from producers.broker_messages import ClientRequest, Deliver, Effect, Message, Notification, Send
+from schemas.command import Command
+
+
+class TracingCore(BrokerCore):
+    """The core of one broker and its tracing part.
+
+    ``on_told(broker, peer, message)`` hears of every trace message that is sent, ``on_decided`` of what a publisher's
+    home has found.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        configuration: Configuration,
+        boot_ms: int,
+        tracer: TracingBroker,
+        on_told: Callable[[str, str, TraceMessage], None],
+        on_decided: Callable[[Chosen | Gathered], None],
+    ) -> None:
+        super().__init__(broker, configuration, boot_ms)
+        self.tracer = tracer
+        self._on_told = on_told
+        self._on_decided = on_decided
+
+    def handle(
+        self, source: str | None, message: Message | ClientRequest | Command | TraceMessage, now_ms: float
+    ) -> list[Effect]:
+        """Take one message and return what is to be done, in order."""
+        if isinstance(message, Notification):
+            return self._trace(source, message, now_ms)
+        if isinstance(message, TraceResult | RelocationRequest | RelocationAnswer | TraceRequest | TraceAnswer):
+            return self._carried_out(self.tracer.on_message(cast(str, source), message))
+        return super().handle(source, message, now_ms)
+
+    def _trace(self, source: str | None, notification: Notification, now_ms: float) -> list[Effect]:
+        if source is None:
+            notification = self.tracer.mark(notification, now_ms)
+        if TRACE_HEADER not in notification.content:
+            return super().handle(source, notification, now_ms)
+        held_count = len(self.held)
+        effects = super().handle(source, notification, now_ms)
+        peers = tuple(effect.peer for effect in effects if isinstance(effect, Send))
+        deliveries = [effect for effect in effects if isinstance(effect, Deliver)]
+        if len(self.held) > held_count:  # A transition is under way; it is handed over later, and counts now.
+            deliveries.append(self.held[-1])
+        local_count = sum(len(delivery.subscriptions) for delivery in deliveries)
+        return effects + self._carried_out(self.tracer.on_notification(source, notification, peers, local_count))
+
+    def _carried_out(self, found: list[TraceEffect]) -> list[Effect]:
+        effects: list[Effect] = []
+        for effect in found:
+            if isinstance(effect, Tell):
+                self._on_told(self.broker, effect.peer, effect.message)
+                # Whoever drives cores carries messages without looking into them.
+                effects.append(Send(effect.peer, cast(Message, effect.message)))
+            else:
+                self._on_decided(effect)
+        return effects

@@ -1,0 +1,181 @@
+"""GRAPE at one broker: trace sessions, bit vectors, and their retrieval down and up the delivery tree.
+
+In: traced notifications with where they went on to, and messages of neighbours, one at a time. Out: messages, and at a
+publisher's home all reports of a session. A pure state machine: paper 001, section 4.1. Selecting the target from the
+reports (4.2) belongs to :mod:`experiments.pop_grape.distributed_selection`.
+
+Messages of a link arrive in the order they were sent, so a request comes behind the session's notifications. Where the
+paper is silent: the numbers that name messages are each publisher's own, so that those of one publisher follow each
+other; and the next session begins when the decision, and the move if there is one, is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from experiments.pop_grape.distributed_traces import (
+    COUNT_BYTES,
+    ID_BYTES,
+    TRACE_HEADER,
+    BrokerReport,
+    Gathered,
+    Tell,
+    TraceAnswer,
+    TraceEffect,
+    TraceMessage,
+    TraceRequest,
+    TracingBroker,
+    marked,
+    vector_bytes,
+)
+from producers.broker_messages import Notification
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMonitor:
+    """What the monitor of a broker has measured: neighbours, mean times in ms of a notification there.
+
+    ``output_ms`` is for each neighbour, and at the end for the clients.
+    """
+
+    neighbours: tuple[str, ...]
+    queueing_ms: float
+    matching_ms: float
+    output_ms: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class TraceSession:
+    """What one broker keeps of one session: the bit vector, its local deliveries and which neighbours got any of it."""
+
+    first_sequence: int
+    source: str | None
+    bits: int = 0
+    deliveries: int = 0
+    peers: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+    reports: list[BrokerReport] = field(default_factory=list)
+
+    def note(self, sequence: int, peers: tuple[str, ...], local_count: int) -> None:
+        """Take in one notification; one that was delivered here sets the bit of its distance to the session's first."""
+        if local_count:
+            self.bits |= 1 << (sequence - self.first_sequence)
+            self.deliveries += local_count
+        self.peers.update(peers)
+
+
+@dataclass(slots=True)
+class _Source:
+    """A local publisher: its session under way, how many notifications of it are traced, whether a decision is."""
+
+    session: int = 0
+    traced_count: int = 0
+    is_held: bool = False
+
+
+class GrapeBroker(TracingBroker):
+    """GRAPE's state at one broker. ``threshold`` is G_threshold, ``monitor`` asks what the broker has measured."""
+
+    def __init__(self, broker: str, threshold: int, monitor: Callable[[], BrokerMonitor]) -> None:
+        super().__init__(broker)
+        if threshold < 1:
+            raise ValueError(f"threshold is {threshold}: at least 1 notification makes a trace session")
+        self._threshold = threshold
+        self._monitor = monitor
+        self._sources: dict[str, _Source] = {}
+        self._sessions: dict[tuple[str, int], TraceSession] = {}
+
+    def session(self, publisher: str, first_sequence: int) -> TraceSession | None:
+        """Return what is kept of a session, None when nothing is."""
+        return self._sessions.get((publisher, first_sequence))
+
+    # --- tracing (4.1) -----------------------------------------------------------------------------------------------
+
+    def mark(self, notification: Notification, now_ms: float) -> Notification:
+        """Put the notification into the publisher's session, unless a decision is under way."""
+        source = self._sources.setdefault(notification.publisher, _Source())
+        if source.is_held or source.traced_count >= self._threshold:
+            return notification
+        if not source.traced_count:
+            source.session = notification.sequence
+        source.traced_count += 1
+        return marked(notification, str(source.session))
+
+    def on_notification(
+        self, source: str | None, notification: Notification, peers: tuple[str, ...], local_count: int
+    ) -> list[TraceEffect]:
+        """Log the notification; at its home, request the answers behind the session's last."""
+        publisher, first_sequence = notification.publisher, int(notification.content[TRACE_HEADER])
+        session = self._sessions.get((publisher, first_sequence))
+        if session is None:
+            session = self._sessions[publisher, first_sequence] = TraceSession(first_sequence, source)
+            self.memory.add(self._session_bytes)
+        known_count = len(session.peers)
+        session.note(notification.sequence, peers, local_count)
+        self.memory.add(ID_BYTES * (len(session.peers) - known_count))
+        if source is None and self._sources[publisher].traced_count == self._threshold:
+            self._sources[publisher].is_held = True
+            return self._request(publisher, session)
+        return []
+
+    @property
+    def _session_bytes(self) -> int:
+        """Publisher, number of the first notification, bit vector, deliveries, upstream neighbour."""
+        return 2 * ID_BYTES + 2 * COUNT_BYTES + vector_bytes(self._threshold)
+
+    # --- retrieval (4.1) ---------------------------------------------------------------------------------------------
+
+    def on_message(self, source: str, message: TraceMessage) -> list[TraceEffect]:
+        """Pass a request on, or gather an answer."""
+        match message:
+            case TraceRequest(publisher, first_sequence):
+                return self._request(publisher, self._sessions[publisher, first_sequence])
+            case TraceAnswer(publisher, first_sequence, _, reports):
+                session = self._sessions[publisher, first_sequence]
+                session.waiting.discard(source)
+                session.reports += reports
+                kept_bytes = sum(report.size_bytes(self._threshold) for report in reports)
+                self.memory.add(kept_bytes)
+                return [] if session.waiting else self._answer(publisher, session)
+        raise ValueError(f"{self.broker} got {type(message).__name__} from {source}: GRAPE has no such message")
+
+    def _request(self, publisher: str, session: TraceSession) -> list[TraceEffect]:
+        """Ask all neighbours that got a notification of the session; answer at once when none did."""
+        session.waiting = set(session.peers)
+        if not session.waiting:
+            return self._answer(publisher, session)
+        message = TraceRequest(publisher, session.first_sequence)
+        return [Tell(peer, message) for peer in sorted(session.peers)]
+
+    def _answer(self, publisher: str, session: TraceSession) -> list[TraceEffect]:
+        """Send all reports up, or decide on them at home, and forget the session."""
+        del self._sessions[publisher, session.first_sequence]
+        kept_bytes = sum(report.size_bytes(self._threshold) for report in session.reports)
+        self.memory.add(-self._session_bytes - ID_BYTES * len(session.peers) - kept_bytes)
+        seen = self._monitor()
+        own = BrokerReport(
+            self.broker,
+            seen.neighbours,
+            session.bits,
+            session.deliveries,
+            seen.queueing_ms,
+            seen.matching_ms,
+            seen.output_ms,
+        )
+        reports = (own, *sorted(session.reports, key=lambda report: report.broker))
+        if session.source is None:
+            return [Gathered(publisher, self._threshold, reports)]
+        return [Tell(session.source, TraceAnswer(publisher, session.first_sequence, self._threshold, reports))]
+
+    # --- after the decision ------------------------------------------------------------------------------------------
+
+    def resume(self, publisher: str) -> None:
+        """Begin the next session with the next notification."""
+        source = self._sources[publisher]
+        source.is_held = False
+        source.traced_count = 0
+
+    def forget(self, publisher: str) -> None:
+        """Forget that the publisher was at home here."""
+        self._sources.pop(publisher, None)

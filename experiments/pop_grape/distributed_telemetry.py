@@ -1,0 +1,58 @@
+"""What windowed telemetry costs for the same information: batches, their bytes as sent, and what brokers keep for it.
+
+In: the batches of an emulated overlay. Out: counts. Batches go from each broker to Kafka directly, not over the
+overlay's links, and link exchanges need them anyway; what relocation uses of them is the delivery cells.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+
+from experiments.pop_grape.distributed_traces import COUNT_BYTES, ID_BYTES, NUMBER_BYTES
+from producers.virtual_overlay import CELLS_KEPT_S
+from schemas.codec import encode
+from schemas.telemetry import TelemetryBatch
+
+# Publisher; block and second; two masks; hand-overs and bytes.
+CELL_BYTES = ID_BYTES + 2 * COUNT_BYTES + 2 * NUMBER_BYTES + 2 * NUMBER_BYTES
+SECOND_MS = 1_000
+
+
+@dataclass(slots=True)
+class TelemetryTally:
+    """A sink that only counts: batches, their encoded bytes, and how many of these are delivery cells.
+
+    ``cells_max`` is, by broker, the most cells that are kept at a time.
+    """
+
+    batches: int = 0
+    bytes_whole: int = 0
+    bytes_of_cells: int = 0
+    cells_max: Counter[str] = field(default_factory=Counter)
+    _cells: dict[str, dict[tuple[int, str, int], None]] = field(default_factory=dict)
+
+    def send_batch(self, batch: TelemetryBatch) -> None:
+        """Encode the batch as it would be sent, with and without its cells, and forget it."""
+        self.batches += 1
+        whole = len(encode(batch))
+        self.bytes_whole += whole
+        if batch.deliveries:
+            self.bytes_of_cells += whole - len(encode(msgspec.structs.replace(batch, deliveries=())))
+            self._keep(batch)
+
+    @property
+    def memory_bytes_max(self) -> dict[str, int]:
+        """What the cells of each broker weigh at most, as fields."""
+        return {broker: CELL_BYTES * count for broker, count in self.cells_max.items()}
+
+    def _keep(self, batch: TelemetryBatch) -> None:
+        cells = self._cells.setdefault(batch.broker, {})
+        for cell in batch.deliveries:
+            cells[cell.second, cell.publisher, cell.block] = None
+        oldest = batch.time_ms // SECOND_MS - CELLS_KEPT_S
+        while cells and next(iter(cells))[0] < oldest:  # As they come, they are nearly in order of time.
+            del cells[next(iter(cells))]
+        self.cells_max[batch.broker] = max(self.cells_max[batch.broker], len(cells))

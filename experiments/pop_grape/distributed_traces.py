@@ -1,0 +1,238 @@
+"""What brokers tell each other to trace and relocate publishers, what it weighs, and the count of it all.
+
+Plain frozen values: paper 001, sections 3 and 4. What a broker does with them belongs to
+:mod:`experiments.pop_grape.distributed_pop` and :mod:`experiments.pop_grape.distributed_grape`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from producers.broker_messages import Notification
+from producers.emulate_overlay import CONTROL_BYTES
+
+HEADER_BYTES = CONTROL_BYTES  # What the emulator takes any control message to weigh.
+ID_BYTES = 10  # Of a broker or an advertisement: "around 10 characters" (4.1).
+COUNT_BYTES = 4
+NUMBER_BYTES = 8  # An average or a delay.
+BYTE_BITS = 8
+TRACE_HEADER = "traceID"  # No quote has an attribute of this name.
+
+
+class MessageKind(StrEnum):
+    """What a message is for, as it is counted."""
+
+    TRACE_RESULT = "trace_result"  # POP's TRM
+    RELOCATION_REQUEST = "relocation_request"  # POP's RRM
+    RELOCATION_ANSWER = "relocation_answer"  # POP's RAM
+    TRACE_REQUEST = "trace_request"  # GRAPE's TIR
+    TRACE_ANSWER = "trace_answer"  # GRAPE's TIA
+    PING = "ping"  # Between a publisher and a candidate, and what its home asks of it; not over the overlay's links.
+    MIGRATION_UPDATE = "migration_update"  # The paper's MUM
+    MIGRATION_COMPLETE = "migration_complete"  # The paper's MCM
+    CLIENT_CONTROL = "client_control"  # Between a publisher that migrates and its two homes.
+    FORWARDED_SUBSCRIPTION = "forwarded_subscription"  # What the paper's migration forwards towards the new home.
+
+
+@dataclass(frozen=True, slots=True)
+class TraceResult:
+    """TRM: so many subscribers at and beyond the sender got the traced notification.
+
+    Departure: it names the notification, too. A reply for a later one can overtake that for an earlier one, which went
+    farther, and the paper's two fields do not tell them apart.
+    """
+
+    publisher: str
+    sequence: int
+    subscriber_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Advertisement, notification and count."""
+        return HEADER_BYTES + ID_BYTES + 2 * COUNT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class RelocationRequest:
+    """RRM: find the closest broker; ``subscriber_total`` are on the sender's side of the link.
+
+    ``brokers`` has been passed so far, the last one first; ``trace`` is the number of the round's last trace.
+    """
+
+    publisher: str
+    subscriber_total: float
+    brokers: tuple[str, ...]
+    trace: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Advertisement, numbers and brokers."""
+        return HEADER_BYTES + ID_BYTES + NUMBER_BYTES + COUNT_BYTES + ID_BYTES * len(self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class RelocationAnswer:
+    """RAM: the first of ``brokers`` is the closest, the last the publisher's home; goes back from one to the next."""
+
+    publisher: str
+    brokers: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Advertisement and brokers."""
+        return HEADER_BYTES + ID_BYTES + ID_BYTES * len(self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """TIR: tell what came of the trace session, named by the sequence number of its first notification."""
+
+    publisher: str
+    session: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Advertisement and session."""
+        return HEADER_BYTES + ID_BYTES + COUNT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReport:
+    """What one broker tells of a trace session (paper 001, 4.1, items 1 to 7).
+
+    Bit d of ``bits`` is set when the session's notification d was delivered here. ``queueing_ms`` and ``matching_ms``
+    are means of what a notification spends in the broker; ``output_ms`` what it waits for each neighbour's link and, at
+    the end, for the clients.
+    """
+
+    broker: str
+    neighbours: tuple[str, ...]
+    bits: int
+    deliveries: int
+    queueing_ms: float
+    matching_ms: float
+    output_ms: tuple[float, ...]
+
+    def size_bytes(self, session_length: int) -> int:
+        """Return what it weighs: about 100 bytes with three neighbours and 100 notifications, as the paper says."""
+        numbers = NUMBER_BYTES * (2 + len(self.output_ms))
+        return ID_BYTES * (1 + len(self.neighbours)) + vector_bytes(session_length) + COUNT_BYTES + numbers
+
+
+@dataclass(frozen=True, slots=True)
+class TraceAnswer:
+    """TIA: the reports of the sender and of all brokers beyond it; ``session_length`` notifications were traced."""
+
+    publisher: str
+    session: int
+    session_length: int
+    reports: tuple[BrokerReport, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Advertisement, session and every report."""
+        payload = sum(report.size_bytes(self.session_length) for report in self.reports)
+        return HEADER_BYTES + ID_BYTES + COUNT_BYTES + payload
+
+
+TraceMessage = TraceResult | RelocationRequest | RelocationAnswer | TraceRequest | TraceAnswer
+KIND_OF_MESSAGE: dict[type[TraceMessage], MessageKind] = {
+    TraceResult: MessageKind.TRACE_RESULT,
+    RelocationRequest: MessageKind.RELOCATION_REQUEST,
+    RelocationAnswer: MessageKind.RELOCATION_ANSWER,
+    TraceRequest: MessageKind.TRACE_REQUEST,
+    TraceAnswer: MessageKind.TRACE_ANSWER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Put the message on the link to ``peer``."""
+
+    peer: str
+    message: TraceMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """POP at the publisher's home: move it along ``path``, from home to target; stay when that is one broker."""
+
+    publisher: str
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """GRAPE at the publisher's home: all reports of a session are in, its own first; a target is to be selected."""
+
+    publisher: str
+    session_length: int
+    reports: tuple[BrokerReport, ...]
+
+
+TraceEffect = Tell | Chosen | Gathered
+
+
+def vector_bytes(bit_count: int) -> int:
+    """Return how many bytes hold so many bits."""
+    return -(-bit_count // BYTE_BITS)
+
+
+def marked(notification: Notification, value: str) -> Notification:
+    """Return the notification with the trace header, which travels with it and weighs what PADRES' text of it does."""
+    content = {**notification.content, TRACE_HEADER: value}
+    size_bytes = notification.size_bytes + trace_header_bytes(value)
+    return replace(notification, content=content, size_bytes=size_bytes)
+
+
+def trace_header_bytes(value: str) -> int:
+    """Return what the trace header weighs."""
+    return len(f"[{TRACE_HEADER},{value}],")
+
+
+class MemoryMeter:
+    """What the tables of one broker weigh as fields, without what a language adds; ``bytes_max`` is the peak."""
+
+    def __init__(self) -> None:
+        self.bytes_now = 0
+        self.bytes_max = 0
+
+    def add(self, size_bytes: int) -> None:
+        """Count something kept, or forgotten when negative."""
+        self.bytes_now += size_bytes
+        self.bytes_max = max(self.bytes_max, self.bytes_now)
+
+
+class TracingBroker(ABC):
+    """What POP's and GRAPE's part of a broker have in common: who drives them calls these.
+
+    Pure state machines without clock or links. A publisher about which a decision or a move is under way is not traced.
+    """
+
+    def __init__(self, broker: str) -> None:
+        self.broker = broker
+        self.memory = MemoryMeter()
+
+    @abstractmethod
+    def mark(self, notification: Notification, now_ms: float) -> Notification:
+        """Return what a local publisher has handed over, with the trace header when it is to be traced."""
+
+    @abstractmethod
+    def on_notification(
+        self, source: str | None, notification: Notification, peers: tuple[str, ...], local_count: int
+    ) -> list[TraceEffect]:
+        """Take note of a traced notification: it went on to ``peers`` and to ``local_count`` subscribers here."""
+
+    @abstractmethod
+    def on_message(self, source: str, message: TraceMessage) -> list[TraceEffect]:
+        """Take a neighbour's message."""
+
+    @abstractmethod
+    def resume(self, publisher: str) -> None:
+        """Trace a local publisher anew: what was decided about it is carried out, refused or was to stay."""
+
+    @abstractmethod
+    def forget(self, publisher: str) -> None:
+        """Forget what is known of a publisher that has moved along a path with this broker."""

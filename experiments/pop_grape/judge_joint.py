@@ -1,0 +1,110 @@
+"""What the figures say of claims of our own: our planner beside POP and GRAPE, and what the paper's split rests on.
+
+In: figures. Out: a verdict with its evidence for each claim. Claims of the paper do not belong here.
+"""
+
+from __future__ import annotations
+
+from experiments.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
+from experiments.pop_grape.judge_brokers import judge_shorter_wait
+from experiments.pop_grape.judge_relocation import COUNTED, VIRTUALLY
+from experiments.pop_grape.relocation_figures import SPREAD
+
+COST_EXCESS_MAX = 1e-9  # Of the baseline's cost: sums of floats.
+SPLIT_MIN = 0.1  # A split: so much of the baseline's message rate lies between load100 and delay100.
+
+
+def judge_never_dearer(measured: Measured) -> Judgement:
+    """No way of the paper ever came to a cheaper placement, on the traffic that was decided on."""
+    where = [
+        (testbed, workload, predicates)
+        for testbed in ("planetlab", "cluster", "hops")
+        for workload in ("clustered", "random")
+        for predicates in ("shared", "independent")
+    ]
+    found = {
+        key: [
+            value
+            for x in measured.steps("cost_above_best_of_paper_max", "x", **_at(*key))
+            if (value := measured.value("cost_above_best_of_paper_max", **_at(*key), x=round(x))) is not None
+        ]
+        for key in where
+    }
+    known = {key: max(values) for key, values in found.items() if values}
+    if not known:
+        return undecided()
+    worst = max(known, key=lambda key: known[key])
+    draws = sum(len(values) for values in found.values())
+    evidence = f"at most {known[worst]:+.3f} of the baseline's ({', '.join(worst)}; {draws} settings)"
+    return verdict(known[worst] <= COST_EXCESS_MAX, known[worst] > COST_EXCESS_MAX, evidence)
+
+
+def _at(testbed: str, workload: str, predicates: str) -> dict[str, Value]:
+    return {"testbed": testbed, "workload": workload, "predicates": predicates}
+
+
+def judge_split(measured: Measured) -> Judgement:
+    """Load100 and delay100 are far apart with shared predicates and not with independent ones."""
+    found = {
+        predicates: measured.interval(
+            "message_rate_above_load100",
+            **{**COUNTED, "predicates": predicates},
+            workload="clustered",
+            **SPREAD,
+            way="delay100",
+        )
+        for predicates in ("shared", "independent")
+    }
+    shared, independent = found["shared"], found["independent"]
+    if shared is None or independent is None:
+        return undecided()
+    evidence = f"delay100's message rate above load100's: {shared} shared, {independent} independent"
+    return verdict(
+        shared.low > SPLIT_MIN and abs(independent.mean) <= VIRTUALLY,
+        shared.high < SPLIT_MIN or abs(independent.mean) > VIRTUALLY,
+        evidence,
+    )
+
+
+def judge_same_choice(measured: Measured) -> Judgement:
+    """The linear selection chooses what the paper's does, and how much sooner."""
+    sizes = measured.steps("identical_choices", "brokers")
+    if not sizes:
+        return undecided()
+    shares = [measured.value("identical_choices", brokers=round(size)) for size in sizes]
+    times = []
+    for size in sizes:
+        paper, linear = (
+            measured.value("grape_ms_p50", brokers=round(size), selection=name) for name in ("paper", "linear")
+        )
+        times.append(f"{size:.0f} brokers {paper:.1f} -> {linear:.1f} ms")
+    alike = all(share == 1.0 for share in shares)
+    return verdict(alike, not alike, ", ".join(times))
+
+
+OUR_CLAIMS = (
+    Claim(
+        "4.2",
+        "in the one cost Regraft's placement is never dearer than POP's or GRAPE's",
+        "every draw, every X, workload and testbed, on the traffic that was decided on",
+        judge_never_dearer,
+    ),
+    Claim(
+        "5.1",
+        "load100 and delay100 differ only where low-rated subscriptions share their predicates",
+        f"clustered, exact count, X > 1: message rates more than {SPLIT_MIN:g} apart, and within {VIRTUALLY:g}",
+        judge_split,
+    ),
+    Claim(
+        "4.2",
+        "a selection in O(brokers) chooses the same broker as the paper's in O(brokers^2)",
+        "every instance; median times",
+        judge_same_choice,
+    ),
+    Claim(
+        "3.3",
+        "a publisher waits less in Regraft's transition than in the paper's migration",
+        "PlanetLab, mean at every number of hops from 1 to 10",
+        judge_shorter_wait,
+    ),
+)

@@ -1,0 +1,104 @@
+"""Let a placement of publishers carry the workload on the virtual clock, and see it as the controller would.
+
+In: a testbed, a workload, homes. Out: the windows that decisions rest on, the measures of those after them. Brokers,
+telemetry, aggregates and windows are those of the running system; only the clock is virtual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from controller.assemble_state import AssemblyLimits, WindowAssembler
+from controller.closed_window import ClosedWindow
+from experiments.pop_grape.placement_measures import Measures, measured
+from experiments.pop_grape.quote_workload import QuoteTraffic, QuoteWorkload
+from overlay.inventory import Inventory
+from producers.emulate_overlay import inventory_timing
+from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
+from streaming.reference_aggregator import ReferenceAggregator
+
+# A minute of the paper takes 5 s here: events are what costs time. A publisher of 8 quotes a second then stands for one
+# of 40 a minute.
+WINDOW_MS = 5_000
+PAPER_WINDOW_S = 60.0
+SET_UP_WINDOWS = 2  # Until all brokers know all clients: some 12 hops there and back, behind thousands of messages.
+WARM_UP_WINDOWS = 1
+DECIDE_WINDOWS = 5  # POP needs 100 traces, at most 50 in a window and mostly fewer; GRAPE needs 100 publications.
+MEASURE_WINDOWS = 3
+FLUSH_MS = 1_000.0
+GRACE_MS = 2_000
+DRAIN_MS_MAX = 600_000.0
+
+
+class LostError(RuntimeError):
+    """Notifications were lost or came twice, so that nothing measured is worth anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a placement looked like: the windows to decide on, and the measures of the later ones."""
+
+    windows: tuple[ClosedWindow, ...]
+    measures: Measures
+
+
+def observe_placement(
+    inventory: Inventory, workload: QuoteWorkload, homes: Mapping[str, str], bytes_per_ms_max: float | None = None
+) -> Observation:
+    """Run the workload with publishers at ``homes``: windows to decide on, then windows to measure.
+
+    Nothing is measured on the traffic it was chosen for. The delay is that of all hand-overs from the begin of the
+    windows measured until nothing is under way. Deterministic. Raises LostError unless all that was owed came once.
+    """
+    virtual = VirtualOverlay(
+        inventory,
+        settings=VirtualSettings(
+            start_ms=1_000.0 * WINDOW_MS,  # The first window begins with the clock.
+            flush_ms=FLUSH_MS,
+            settle_ms=DRAIN_MS_MAX,
+            timing=inventory_timing(inventory, CONTROL_SERVICE_MS, bytes_per_ms_max),
+        ),
+    )
+    publish_ms = virtual.now_ms + SET_UP_WINDOWS * WINDOW_MS
+    decide_ms = publish_ms + WARM_UP_WINDOWS * WINDOW_MS
+    measure_ms = decide_ms + DECIDE_WINDOWS * WINDOW_MS
+    end_ms = measure_ms + MEASURE_WINDOWS * WINDOW_MS
+    traffic = QuoteTraffic(virtual.overlay, workload.at_homes(homes), publish_ms)
+    traffic.start()
+    virtual.run_until(measure_ms)
+    before = virtual.ledger.snapshot()
+    virtual.run_until(end_ms)
+    traffic.stop()
+    account = virtual.finish(DRAIN_MS_MAX)
+    if not account.is_clean:
+        raise LostError(f"not all that was owed came once, so there is nothing to measure: {account}")
+    delivered = account.delivered - before.delivered
+    delay_ms_sum = account.delivery_ms_mean * account.delivered - before.delivery_ms_mean * before.delivered
+    windows = _closed_windows(virtual, inventory)
+    return Observation(
+        tuple(window for window in windows if decide_ms <= window.start_ms < measure_ms),
+        measured(
+            [window for window in windows if measure_ms <= window.start_ms < end_ms],
+            inventory.bootstrap,
+            inventory,
+            delay_ms_sum / max(delivered, 1),
+            workload.homes,
+        ),
+    )
+
+
+def _closed_windows(virtual: VirtualOverlay, inventory: Inventory) -> list[ClosedWindow]:
+    """Return what the stream makes of the brokers' telemetry."""
+    aggregator = ReferenceAggregator(WINDOW_MS, GRACE_MS)
+    for batch in virtual.telemetry.batches:
+        aggregator.take(msgspec.to_builtins(batch))
+    assembler = WindowAssembler(inventory.brokers, AssemblyLimits())
+    now_ms = int(virtual.now_ms)
+    for window in aggregator.finish():
+        for row in window.rows:
+            assembler.add(row, now_ms)
+        assembler.add(window.marker, now_ms)
+    return assembler.closed(now_ms)

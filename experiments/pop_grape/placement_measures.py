@@ -1,0 +1,153 @@
+"""What a placement of publishers is measured by, on closed windows in which they were there.
+
+In: windows, the overlay's tree and costs. Out: Measures, from brokers' telemetry or by exact count. Which placements
+there are does not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.closed_window import ClosedWindow
+from overlay.configuration import Configuration
+from overlay.delivery_sets import DeliverySets
+from overlay.inventory import Inventory
+from overlay.publisher_costs import PublisherCosts
+
+Floats = NDArray[np.float64]
+Homes = Mapping[str, str]
+
+SECOND_MS = 1_000.0
+
+
+class Measures(msgspec.Struct, frozen=True):
+    """What section 5.2 plots, but for memory and message overhead, and the one cost.
+
+    ``message_rate_per_s``: notifications that a broker serves, mean over brokers. ``input_utilisation``: arrivals per
+    second over the greatest number that can be matched in a second, mean over brokers; ``utilisations`` of each.
+    ``output_utilisation``: share of the time in which a broker's links send, times bytes queued over bytes sent, added
+    up over its links, mean over brokers; 0 where bandwidth is not limited. Both utilisations are defined in another
+    paper ([11] of the text) and read as the README says. ``delay_ms`` from the publisher's broker to the
+    subscriber's, both included, and ``hops`` between them: mean over deliveries. ``client_delay_ms`` is the delay that
+    the paper measures, between clients that do not move: a publisher and its subscribers are all on one machine, here
+    that of the publisher's first home, whatever broker they connect to. ``cost_per_s``: the one cost
+    (:mod:`overlay.cost`).
+    """
+
+    message_rate_per_s: float
+    input_utilisation: float
+    output_utilisation: float
+    delay_ms: float
+    client_delay_ms: float
+    hops: float
+    cost_per_s: float
+    utilisations: list[float]
+
+
+def measured(
+    windows: Sequence[ClosedWindow],
+    tree: Configuration,
+    inventory: Inventory,
+    delay_ms: float,
+    machines: Homes | None = None,
+) -> Measures:
+    """Return what the brokers' telemetry says of windows of equal length.
+
+    ``delay_ms`` is what the ledger found, ``machines`` the broker at whose machine each publisher runs, None for its
+    home of the moment.
+    """
+    rates, utilisations, output = (np.zeros(len(inventory.brokers)) for _ in range(3))
+    for queue in (queue for window in windows for queue in window.queues):
+        place = inventory.index[queue.broker]
+        if not queue.peer:
+            rates[place] += queue.notifications_out_per_s / len(windows)
+            utilisations[place] += queue.messages_in_per_s / len(windows) * inventory.processing_cost[place] / SECOND_MS
+        elif queue.bytes_out_per_s > 0:
+            output[place] += queue.busy_share * queue.bytes_in_per_s / queue.bytes_out_per_s / len(windows)
+    return Measures(
+        message_rate_per_s=float(rates.mean()),
+        input_utilisation=float(utilisations.mean()),
+        output_utilisation=float(output.mean()),
+        delay_ms=delay_ms,
+        client_delay_ms=delay_ms + _client_links_ms(windows, inventory, machines),
+        hops=_hops(windows, tree),
+        cost_per_s=_cost_and_rates(windows, tree, inventory)[0],
+        utilisations=[float(each) for each in utilisations],
+    )
+
+
+def counted(
+    windows: Sequence[ClosedWindow], tree: Configuration, inventory: Inventory, machines: Homes | None = None
+) -> Measures:
+    """Return the same by exact count, as if no message ever waited for another."""
+    cost_per_s, rates = _cost_and_rates(windows, tree, inventory)
+    utilisations = rates * inventory.processing_cost / SECOND_MS
+    delay_ms = _over_deliveries(windows, tree, inventory.processing_cost, inventory.link_cost)
+    return Measures(
+        message_rate_per_s=float(rates.mean()),
+        input_utilisation=float(utilisations.mean()),
+        output_utilisation=0.0,
+        delay_ms=delay_ms,
+        client_delay_ms=delay_ms + _client_links_ms(windows, inventory, machines),
+        hops=_hops(windows, tree),
+        cost_per_s=cost_per_s,
+        utilisations=[float(each) for each in utilisations],
+    )
+
+
+def _cost_and_rates(windows: Sequence[ClosedWindow], tree: Configuration, inventory: Inventory) -> tuple[float, Floats]:
+    """Return the one cost and how many notifications pass each broker, per second, each window at its homes."""
+    by_homes: dict[tuple[tuple[str, str], ...], list[DeliverySets]] = {}
+    for window in windows:
+        by_homes.setdefault(tuple(sorted(window.homes.items())), []).append(window.sets)
+    cost, rates, span_s = 0.0, np.zeros(len(tree.brokers)), 0.0
+    for homes, sets in by_homes.items():
+        costs, length_s = PublisherCosts(tree, inventory, sets), sum(each.span_s for each in sets)
+        cost += costs.cost_at_per_s(dict(homes)) * length_s
+        rates += costs.loads_at_per_s(dict(homes)) * length_s
+        span_s += length_s
+    return cost / span_s, rates / span_s
+
+
+def _client_links_ms(windows: Sequence[ClosedWindow], inventory: Inventory, machines: Homes | None) -> float:
+    """Return how long the links are from a publisher to its home and from a subscriber's broker to it: mean."""
+    total_ms, count = 0.0, 0
+    for window in windows:
+        for (publisher, broker), deliveries in window.local_deliveries.items():
+            home = window.homes[publisher]
+            machine = home if machines is None else machines[publisher]
+            total_ms += deliveries * (inventory.cost_of_link(machine, home) + inventory.cost_of_link(broker, machine))
+            count += deliveries
+    return total_ms / max(count, 1)
+
+
+def _hops(windows: Sequence[ClosedWindow], tree: Configuration) -> float:
+    count = len(tree.brokers)
+    return _over_deliveries(windows, tree, np.zeros(count), np.ones((count, count)))
+
+
+def _over_deliveries(windows: Sequence[ClosedWindow], tree: Configuration, at_broker: Floats, on_link: Floats) -> float:
+    """Return what lies on the way from home to subscriber, both brokers included: mean over deliveries."""
+    ways: dict[str, Mapping[str, float]] = {}
+    total, count = 0.0, 0
+    for window in windows:
+        for (publisher, broker), deliveries in window.local_deliveries.items():
+            home = window.homes[publisher]
+            if home not in ways:
+                ways[home] = way_from(home, tree, at_broker, on_link)
+            total += deliveries * ways[home][broker]
+            count += deliveries
+    return total / max(count, 1)
+
+
+def way_from(home: str, tree: Configuration, at_broker: Floats, on_link: Floats) -> Mapping[str, float]:
+    """Return, for each broker, the sum over the links and brokers from ``home`` to it, both ends included."""
+    place = {broker: position for position, broker in enumerate(tree.brokers)}
+    ways = {home: float(at_broker[place[home]])}
+    for broker, parent in tree.parents_from(home).items():
+        ways[broker] = ways[parent] + float(on_link[place[parent], place[broker]] + at_broker[place[broker]])
+    return ways

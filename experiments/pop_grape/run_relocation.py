@@ -1,0 +1,200 @@
+"""Run one task of the evaluation: draw its testbed and workload, place publishers in each way, measure.
+
+In: a task. Out: what each way came to; the same task gives the same. Processes, files and means over draws do not
+belong here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from controller.closed_window import ClosedWindow
+from controller.planner_interface import PlannerSettings
+from experiments.pop_grape.choose_homes import WAYS, decide_homes, settle_homes
+from experiments.pop_grape.compare_relocation import Comparison, distributed_figures
+from experiments.pop_grape.count_window import WorkloadCounter
+from experiments.pop_grape.distributed_runs import STATIC, TRIGGERS, VARIANTS
+from experiments.pop_grape.observe_placement import WINDOW_MS, observe_placement
+from experiments.pop_grape.placement_measures import Measures, counted
+from experiments.pop_grape.quote_workload import QuoteSettings, QuoteWorkload, draw_workload
+from experiments.pop_grape.relocation_outcome import Draw, Outcome, TaskResult
+from experiments.pop_grape.relocation_tasks import BROKERS_WORK, RUN_WORK, Task
+from experiments.pop_grape.run_sessions import session_outcome
+from experiments.pop_grape.testbeds import DEGREE_MAX, PLANETLAB_BROKERS, TESTBEDS, balanced_tree, hops_between
+from experiments.pop_grape.time_migration import migration_figures
+from infra.measured_figures import Figure
+from overlay.inventory import Inventory
+from overlay.publisher_costs import PublisherCosts
+
+SECOND_MS = 1_000.0
+# What a PlanetLab slice was allowed to send: 10 Mbit/s. The cluster's 1 Gbit/s are idle to four decimals.
+PLANETLAB_BYTES_PER_MS = 1_250.0
+COUNTED_WINDOWS = 5  # To decide on, and as many to measure; each as long as one on the virtual clock.
+
+TellWork = Callable[[int], None]
+Homes = Mapping[str, str]
+Seen = tuple[Sequence[ClosedWindow], Measures]  # Windows to decide on, measures of later ones.
+
+
+def run_task(task: Task, tell_work: TellWork = lambda count: None) -> TaskResult:
+    """Return what each way of a task came to; ``tell_work`` is told of work as it is done."""
+    if task.kind in ("distributed", "triggers", "migrations"):
+        return TaskResult([], _brokers(task, tell_work))
+    if task.kind == "sessions":
+        return TaskResult([_sessions(task, tell_work)])
+    if task.kind == "counted":
+        draws = []
+        for draw in range(task.draws):
+            draws.append(_place(task, _equal_brokers(), draw, _count, lambda _: None))
+            tell_work(1)
+        return TaskResult(draws)
+    inventory = TESTBEDS[task.testbed](_random(task, "testbed", task.draw))
+    return TaskResult([_place(task, inventory, task.draw, _observe, tell_work)])
+
+
+def planner_settings(task: Task) -> PlannerSettings:
+    """Return the paper's settings, W of POP as long as the window that stands for it."""
+    return PlannerSettings(proposals_max=task.publisher_count, pop_window_s=WINDOW_MS / SECOND_MS)
+
+
+def _place(
+    task: Task,
+    inventory: Inventory,
+    draw: int,
+    watch: Callable[[Task, Inventory, QuoteWorkload], Callable[[Homes], Seen]],
+    tell_work: TellWork,
+) -> Draw:
+    """Place the publishers of one workload in each way; placements that several ways come to are watched once."""
+    workload = _workload(task, inventory, draw)
+    look, seen = watch(task, inventory, workload), dict[tuple[tuple[str, str], ...], Seen]()
+
+    def see(homes: Homes) -> Seen:
+        key = tuple(sorted(homes.items()))
+        if key not in seen:
+            seen[key] = look(homes)
+        return seen[key]
+
+    windows = see(workload.homes)[0]
+    costs = PublisherCosts(inventory.bootstrap, inventory, [window.sets for window in windows])
+    outcomes = []
+    for name in task.ways:
+        way, rng, settings = WAYS[name], _random(task, name, draw), planner_settings(task)
+
+        def decide(homes: Homes) -> Homes:
+            return decide_homes(way, settings, inventory, see(homes)[0], rng)  # noqa: B023  (called in this round only)
+
+        homes, rounds = settle_homes(workload.homes, decide)
+        outcomes.append(
+            Outcome(
+                name,
+                see(homes)[1],
+                homes,
+                rounds,
+                *_moved(inventory, workload.homes, homes),
+                costs.cost_at_per_s(homes),
+            )
+        )
+        tell_work(RUN_WORK)
+    return Draw(outcomes, _subscribers_at(workload))
+
+
+def _observe(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callable[[Homes], Seen]:
+    bytes_per_ms_max = PLANETLAB_BYTES_PER_MS if task.testbed == "planetlab" else None
+
+    def look(homes: Homes) -> Seen:
+        observation = observe_placement(inventory, workload, homes, bytes_per_ms_max)
+        return observation.windows, observation.measures
+
+    return look
+
+
+def _count(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callable[[Homes], Seen]:
+    length = round(task.notifications_per_s * WINDOW_MS / SECOND_MS)
+    counter = WorkloadCounter(inventory, workload, 2 * COUNTED_WINDOWS * length)
+
+    def look(homes: Homes) -> Seen:
+        windows = [counter.window(homes, place * length, length) for place in range(2 * COUNTED_WINDOWS)]
+        decided, later = windows[:COUNTED_WINDOWS], windows[COUNTED_WINDOWS:]
+        return decided, counted(later, inventory.bootstrap, inventory, workload.homes)
+
+    return look
+
+
+def _brokers(task: Task, tell_work: TellWork) -> list[Figure]:
+    """Return what brokers did by themselves."""
+    if task.kind == "migrations":
+        figures = migration_figures(task.interested_brokers, task.seed, task.draws)
+        tell_work(task.work_count)
+        return figures
+    variants = VARIANTS if task.kind == "distributed" else {STATIC: None, **TRIGGERS}
+    wanted = Comparison(
+        task.testbed,
+        (task.distribution,),
+        (task.interested_brokers,),
+        {name: variants[name] for name in task.ways},
+        task.simulated_s,
+    )
+    told = 0
+
+    def advance(_: str, done: int) -> None:
+        nonlocal told
+        tell_work(BROKERS_WORK * (done - told))
+        told = done
+
+    return distributed_figures(wanted, task.seed, advance)
+
+
+def _sessions(task: Task, tell_work: TellWork) -> Draw:
+    inventory = TESTBEDS[task.testbed](_random(task, "testbed", task.draw))
+    workload = _workload(task, inventory, task.draw)
+    outcomes = []
+    for length in task.steps:
+        for name in task.ways:
+            rng = _random(task, f"{name} {length}", task.draw)
+            outcomes.append(session_outcome(name, length, task, inventory, workload, rng))
+        tell_work(1)
+    return Draw(outcomes, _subscribers_at(workload))
+
+
+def _workload(task: Task, inventory: Inventory, draw: int) -> QuoteWorkload:
+    settings = QuoteSettings(
+        task.distribution,
+        task.sampling,
+        task.interested_brokers,
+        task.publisher_count,
+        task.subscribers_per_publisher,
+        task.notifications_per_s,
+    )
+    return draw_workload(inventory.brokers, settings, _random(task, "workload", draw))
+
+
+def _random(task: Task, purpose: str, draw: int) -> random.Random:
+    """Return a generator of its own for each purpose, so that one more draw for one changes no other."""
+    return random.Random(f"{purpose} {task.seed} {draw}")
+
+
+def _equal_brokers() -> Inventory:
+    """Return a tree in which all that counts is how many brokers there are on a way."""
+    tree = balanced_tree(PLANETLAB_BROKERS)
+    count = len(tree.brokers)
+    return Inventory(tree.brokers, np.ones(count), np.zeros((count, count)), DEGREE_MAX, tree)
+
+
+def _moved(inventory: Inventory, before: Homes, after: Homes) -> tuple[int, int]:
+    """Return how many publishers are elsewhere, and how many links from where they were, added up."""
+    hops = [
+        hops_between(inventory.bootstrap, home)[after[publisher]]
+        for publisher, home in before.items()
+        if after[publisher] != home
+    ]
+    return len(hops), sum(hops)
+
+
+def _subscribers_at(workload: QuoteWorkload) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = {}
+    for subscription in workload.subscriptions:
+        found.setdefault(subscription.publisher, set()).add(subscription.home)
+    return {publisher: sorted(brokers) for publisher, brokers in sorted(found.items())}

@@ -1,0 +1,76 @@
+"""GRAPE with other lengths of a trace session: it decides after each session on that session alone.
+
+In: a workload counted exactly, a length. Out: what a way came to over all publications, with the messages that it sent
+itself. Section 5.2 varies G_threshold so ("Impact of POP and GRAPE's Sampling Trigger").
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+
+from controller.closed_window import ClosedWindow
+from controller.planner_interface import PlannerSettings
+from experiments.pop_grape.choose_homes import WAYS, decide_homes
+from experiments.pop_grape.count_window import WorkloadCounter
+from experiments.pop_grape.placement_measures import counted
+from experiments.pop_grape.quote_workload import QuoteWorkload
+from experiments.pop_grape.relocation_outcome import Outcome
+from experiments.pop_grape.relocation_tasks import Task
+from experiments.pop_grape.testbeds import hops_between
+from overlay.inventory import Inventory
+from overlay.publisher_costs import PublisherCosts
+
+# Messages through brokers besides one each way over the path: the migration advertisement, "resume" and "disconnect"
+# (section 3.3). Subscriptions that move along the path are left out: how many depends on covering.
+MIGRATION_MESSAGES = 3
+
+
+def session_outcome(
+    way_name: str, length: int, task: Task, inventory: Inventory, workload: QuoteWorkload, rng: random.Random
+) -> Outcome:
+    """Return the measures when a way decides after every ``length`` publications, and the messages of its own.
+
+    Those are a TIR and a TIA over each link that carried the session, and for a move a MUM and an MCM over each link of
+    the path (sections 3.3 and 4.1). What happens before the longest session of the task has ended is left out, since it
+    shows the start.
+    """
+    way, counter = WAYS[way_name], WorkloadCounter(inventory, workload, task.publications)
+    settings = replace(PlannerSettings(), grape_notifications_min=length, proposals_max=len(workload.publishers))
+    homes, windows = workload.homes, list[ClosedWindow]()
+    overhead, moved, hops_moved = 0, 0, 0
+    for first in range(0, task.publications - length + 1, length):
+        window = counter.window(homes, first, length)
+        wanted = decide_homes(way, settings, inventory, [window], rng)
+        if first >= max(task.steps):
+            hops = [
+                hops_between(inventory.bootstrap, homes[publisher])[home]
+                for publisher, home in wanted.items()
+                if home != homes[publisher]
+            ]
+            windows.append(window)
+            moved, hops_moved = moved + len(hops), hops_moved + sum(hops)
+            overhead += 2 * sum(hops) + MIGRATION_MESSAGES * len(hops)
+            overhead += 2 * _links_of_session(window, inventory) if way.planner else 0
+        homes = wanted
+    span_s = sum(window.sets.span_s for window in windows)
+    return Outcome(
+        way_name,
+        counted(windows, inventory.bootstrap, inventory, workload.homes),
+        homes,
+        rounds=len(windows),
+        moved=moved,
+        hops_moved=hops_moved,
+        cost_decided_per_s=0.0,
+        step=length,
+        overhead_per_s=overhead / span_s / len(inventory.brokers),
+    )
+
+
+def _links_of_session(window: ClosedWindow, inventory: Inventory) -> int:
+    """Return over how many links notifications of the session went, those of each publisher for itself."""
+    costs = PublisherCosts(inventory.bootstrap, inventory, [window.sets])
+    passed = [costs.loads_per_s(publisher, window.homes[publisher]) > 0 for publisher in costs.publishers]
+    return sum(int(np.count_nonzero(brokers)) - 1 for brokers in passed)

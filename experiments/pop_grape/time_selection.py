@@ -1,0 +1,72 @@
+"""How long GRAPE's selection of a broker takes: word by word as in the paper, and as the controller does it.
+
+In: sizes of overlay, a seed. Out: ``grape_ms_p50`` and ``grape_ms_max`` by brokers and way, and ``identical_choices``.
+An instance is one publisher whose subscribers are at all brokers of a balanced tree, so that all are candidates.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from experiments.pop_grape.quadratic_selection import reports_of, select_quadratic
+from experiments.pop_grape.random_sessions import Instance, random_hops, random_sessions, select_linear
+from experiments.pop_grape.testbeds import balanced_tree
+from infra.measured_figures import Figure
+from overlay.link_sides import HungTree
+
+SESSION_LENGTH = 100  # G_threshold.
+PAPER_MS_MAX = 70.0  # "took less than 70 ms" with 63 brokers (section 4.2).
+INSTANCES = 20
+LARGE_BROKERS = 500  # From here on the paper's selection takes seconds.
+LARGE_INSTANCES = 3
+
+
+def selection_figures(
+    sizes: Sequence[int], seed: int, on_progress: Callable[[str, int], None] | None = None
+) -> list[Figure]:
+    """Return times and whether both selections chose alike; ``on_progress`` is told which size is next."""
+    figures: list[Figure] = []
+    for done, brokers in enumerate(sizes):
+        if on_progress is not None:
+            on_progress(f"{brokers} brokers", done)
+        figures += _figures_of(brokers, random.Random(f"selection {seed} {brokers}"))
+    return figures
+
+
+def _figures_of(brokers: int, rng: random.Random) -> list[Figure]:
+    count = INSTANCES if brokers < LARGE_BROKERS else LARGE_INSTANCES
+    times_ms: dict[str, list[float]] = {"paper": [], "linear": []}
+    alike = 0
+    for _ in range(count):
+        instance = _everywhere(brokers, rng)
+        tree = HungTree.of(instance.configuration)
+        parents = [int(parent) for parent in tree.parents]
+        reports = reports_of(instance.configuration, instance.sessions, 0, instance.delays, parents)
+        present = instance.configuration.brokers[instance.present]
+        begin = time.perf_counter()
+        by_paper = select_quadratic(reports, present, "delay", 1)
+        middle = time.perf_counter()
+        linear = select_linear(instance, "delay", 1)
+        times_ms["paper"].append((middle - begin) * 1000)
+        times_ms["linear"].append((time.perf_counter() - middle) * 1000)
+        alike += by_paper == linear
+    figures = [Figure("identical_choices", {"brokers": brokers, "instances": count}, alike / count, "1")]
+    for way, spent_ms in times_ms.items():
+        where: dict[str, str | int | float] = {"brokers": brokers, "selection": way, "instances": count}
+        figures.append(Figure("grape_ms_p50", where, statistics.median(spent_ms), "ms"))
+        figures.append(Figure("grape_ms_max", where, max(spent_ms), "ms"))
+    return figures
+
+
+def _everywhere(brokers: int, rng: random.Random) -> Instance:
+    """Return a session that every broker delivered something of."""
+    sessions = random_sessions(brokers, SESSION_LENGTH, rng)
+    rows = np.arange(brokers)
+    sessions.words[rows, 0] |= np.uint64(1) << (rows % 64).astype(np.uint64)
+    np.maximum(sessions.deliveries, 1.0, out=sessions.deliveries)
+    return Instance(balanced_tree(brokers), sessions, random_hops(brokers, rng), rng.randrange(brokers))

@@ -1,0 +1,20 @@
+"""What is timed chooses alike; times themselves are not asserted."""
+
+from experiments.claim_evidence import Measured
+from experiments.pop_grape.time_selection import selection_figures
+
+
+def test_both_selections_choose_the_same_broker() -> None:
+    """In all instances of a small overlay, and every size has both times."""
+    told: list[str] = []
+    found = Measured(selection_figures((7, 15), 1, lambda what, done: told.append(f"{done} {what}")))
+    assert told == ["0 7 brokers", "1 15 brokers"]
+    for brokers in (7, 15):
+        assert found.value("identical_choices", brokers=brokers) == 1.0
+        for selection in ("paper", "linear"):
+            middle, most = (
+                found.value(f"grape_ms_{name}", brokers=brokers, selection=selection) for name in ("p50", "max")
+            )
+            assert middle is not None
+            assert most is not None
+            assert 0 < middle <= most

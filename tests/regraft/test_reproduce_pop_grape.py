@@ -1,0 +1,59 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import regraft.reproduce_pop_grape
+from regraft.cli import app
+from tests.experiments.pop_grape.small_relocation import SMALL_SIZE
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run in a tiny size: the folder that it wrote."""
+    out = tmp_path_factory.mktemp("pop-grape")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(regraft.reproduce_pop_grape, "QUICK", SMALL_SIZE)
+        answer = RUNNER.invoke(
+            app,
+            ["reproduce", "pop-grape", "--quick", "--out", str(out), "--json", str(out / "copy.json"), "--seed", "2"],
+        )
+    assert answer.exit_code == 0, answer.output
+    assert "clustered: load100 yields the lowest message rate" in " ".join(answer.stdout.split())
+    return out
+
+
+def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
+    """The copy is the same file, and every drawing is an SVG."""
+    document = json.loads((small_run / "figures.json").read_text(encoding="utf-8"))
+    assert document == json.loads((small_run / "copy.json").read_text(encoding="utf-8"))
+    assert document["run"]["seed"] == 2
+    assert document["run"]["settings"]["size"] == "small"
+    names = {figure["name"] for figure in document["figures"]}
+    assert {
+        "load_cut",
+        "message_rate_cut",
+        "delay_cut",
+        "client_delay_cut",
+        "hops_cut",
+        "cost_cut",
+        "moved_share",
+        "message_rate_with_own_vs_baseline",
+        "grape_ms_p50",
+        "identical_choices",
+    } <= names
+    assert "| 5.2, Fig. 5a |" in (small_run / "claims.md").read_text(encoding="utf-8")
+    drawings = {path.name: path.read_text(encoding="utf-8") for path in small_run.glob("*.svg")}
+    assert set(drawings) == {"planetlab-message-rate.svg", "planetlab-client-delay.svg"}
+    assert all("<svg" in drawing and "Regraft" in drawing for drawing in drawings.values())
+
+
+def test_a_wrong_call_is_told_before_anything_runs(tmp_path: Path) -> None:
+    """Exit code 2, and nothing is written."""
+    answer = RUNNER.invoke(app, ["reproduce", "pop-grape", "--out", str(tmp_path / "out"), "--seed", "-1"])
+    assert answer.exit_code == 2
+    assert "--seed is -1: at least 0" in answer.stderr
+    assert not (tmp_path / "out").exists()
