@@ -89,6 +89,16 @@ class OverlayState:
         """
         return PublisherCosts(self.configuration, self.inventory, [window.sets for window in self.windows])
 
+    @cached_property
+    def local_deliveries(self) -> dict[str, dict[str, int]]:
+        """How often something of a publisher was handed to a subscriber at a broker, by publisher and broker."""
+        found: dict[str, dict[str, int]] = {}
+        for window in self.windows:
+            for (publisher, broker), count in window.local_deliveries.items():
+                at_broker = found.setdefault(publisher, {})
+                at_broker[broker] = at_broker.get(broker, 0) + count
+        return found
+
     def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
         """Return what the brokers remember of the horizon and tell each other; found once for each pair of arguments.
 
@@ -112,6 +122,8 @@ class OverlayState:
             for name in ("window_sets", "sets", "weighted", "interest", "_caches"):
                 if name in self.__dict__:
                     seen.__dict__[name] = self.__dict__[name]
+        if "local_deliveries" in self.__dict__:
+            seen.__dict__["local_deliveries"] = self.local_deliveries
         if configuration.links == self.configuration.links and "publisher_costs" in self.__dict__:
             seen.__dict__["publisher_costs"] = self.publisher_costs
         return seen

@@ -76,17 +76,17 @@ class HomeSearch:
     def _chain(self, placement: PublisherPlacement, fits: NDArray[np.bool_]) -> list[Move] | None:
         """Return moves that help together and keep the limits, None when none are found in the budget.
 
-        Each opening is a move that helps but breaks limits. Then the publisher and home are taken that take the most
-        off the excess without using up the gain, until there is none: an ejection chain.
+        Each opening is a move that helps but breaks limits. Then the publisher and home are taken that leave the least
+        excess without using up the gain, until there is none: an ejection chain.
         """
         gains = self.gains(placement)
         least = self.least_gain(placement)
         for opening in self._openings(np.where(fits, -np.inf, gains), least):
+            if self.homes_left <= 0:
+                return None
             chain = self._closed(placement.copy(), opening, gains, least)
             if chain is not None:
                 return chain
-            if self.homes_left <= 0:
-                return None
         return None
 
     def _openings(self, gains: Floats, least: float) -> Iterator[Move]:
@@ -112,12 +112,13 @@ class HomeSearch:
                 return None
             after = self._look(trial)
             total = float(sum(gains[move] for move in chain)) + gains
-            usable = (total > least) & (after < trial.excess_per_s - rounding)
+            usable = total > least
             usable[[place for place, _ in chain]] = False
+            usable[self._places, trial.homes] = False
             if not usable.any():
                 return None
-            closing = usable & (after <= rounding)
-            score = np.where(closing, total, -np.inf) if closing.any() else np.where(usable, -after, -np.inf)
+            least_after = float(after[usable].min())
+            score = np.where(usable & (after <= max(least_after, 0.0) + rounding), total, -np.inf)
             place, home = divmod(int(score.argmax()), gains.shape[1])
             chain.append((place, home))
 

@@ -29,6 +29,7 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
     window, so each counts the mean of its window; where that is not known, 1. Raises ValueError when what was delivered
     is not known apart from what was published.
     """
+    bound = 1 << 62 if length_max is None else length_max
     left: dict[str, int] = {}
     parts: dict[str, list[Words]] = {}
     sums: dict[str, Floats] = {}
@@ -37,7 +38,7 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
         if sets.delivered is None:
             raise ValueError(f"window ending {window.end_ms} does not tell what was delivered from what was published")
         for publisher, columns in columns_by_publisher(window.sets).items():
-            room = left.setdefault(publisher, length_max if length_max is not None else 1 << 62)
+            room = left.setdefault(publisher, bound)
             if room <= 0:
                 continue
             masks = _newest_bits(sets.published[columns], room)
@@ -47,9 +48,8 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
             traced = np.bitwise_count(delivered & masks).sum(axis=1)
             handed = traced * subscribers_mean(window, publisher, delivered)
             sums[publisher] = sums[publisher] + handed if publisher in sums else handed
-    whole = length_max if length_max is not None else 1 << 62
-    chosen = [name for name in sorted(parts) if whole - left[name] >= max(length_min, 1)]
-    return _joined(chosen, parts, sums, [whole - left[name] for name in chosen], len(windows[0].sets.brokers))
+    chosen = [name for name in sorted(parts) if bound - left[name] >= max(length_min, 1)]
+    return _joined(chosen, parts, sums, [bound - left[name] for name in chosen], len(windows[0].sets.brokers))
 
 
 def hop_delays(

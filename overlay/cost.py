@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration, Link
+from overlay.configuration import Configuration, Link, link
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
+from overlay.link_sides import HungTree, link_sides
 
 
 @dataclass(frozen=True)
@@ -59,41 +60,12 @@ def overlay_cost(configuration: Configuration, inventory: Inventory, sets: Deliv
 def link_crossings(configuration: Configuration, sets: DeliverySets) -> dict[Link, NDArray[np.uint64]]:
     """Return, for each link, the bits of the notifications whose delivery tree has it, shape (columns,).
 
-    A link is crossed by the notifications that both of its sides want: below[v] & above[v] when the tree hangs from
-    any broker.
+    A link is crossed by the notifications that both of its sides want.
     """
-    root = configuration.brokers[0]
-    row = {broker: position for position, broker in enumerate(configuration.brokers)}
-    parents = configuration.parents_from(root)
-    top_down = list(parents)
-    below = sets.words.copy()
-    for broker in reversed(top_down):
-        below[row[parents[broker]]] |= below[row[broker]]
-    children: dict[str, list[str]] = {}
-    for broker in top_down:
-        children.setdefault(parents[broker], []).append(broker)
-    above = np.zeros_like(sets.words)
-    for parent in [root, *top_down]:
-        _spread_above(row[parent], [row[child] for child in children.get(parent, [])], sets.words, below, above)
+    tree, names = HungTree.of(configuration), configuration.brokers
+    below, above = link_sides(tree, sets.words)
     return {
-        (min(broker, parent), max(broker, parent)): below[row[broker]] & above[row[broker]]
-        for broker, parent in parents.items()
+        link(names[child], names[parent]): below[child] & above[child]
+        for child, parent in enumerate(tree.parents)
+        if child != parent
     }
-
-
-def _spread_above(
-    parent: int,
-    children: list[int],
-    words: NDArray[np.uint64],
-    below: NDArray[np.uint64],
-    above: NDArray[np.uint64],
-) -> None:
-    """Give each child the bits wanted anywhere outside its own subtree, by prefix and suffix ORs of its siblings."""
-    prefix = words[parent] | above[parent]
-    for child in children:
-        above[child] |= prefix
-        prefix = prefix | below[child]
-    suffix = np.zeros_like(words[parent])
-    for child in reversed(children):
-        above[child] |= suffix
-        suffix = suffix | below[child]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from overlay.configuration import Configuration, Link, NotATreeError, link
 from overlay.distinct_sets import Words
 from overlay.inventory import Inventory
+from overlay.link_sides import HungTree, link_sides
 from overlay.weighted_sets import WeightedSets, weighed
 
 Floats = NDArray[np.float64]
@@ -78,7 +79,7 @@ class TreeCosts:
             self._peers[a][b] = 2 * number
             self._peers[b][a] = 2 * number + 1
         shape = (len(inventory.brokers), sets.words.shape[1])
-        self.side = self._sides()  # What is wanted at the far end of a directed link and behind it.
+        self.side = self._sides(configuration)  # What is wanted at the far end of a directed link and behind it.
         self.only = np.zeros_like(self.side)  # Of that, what no third direction of the near end wants, nor itself.
         self._thrice = np.zeros(shape, dtype=np.uint64)
         self._loads = np.zeros((shape[0], len(sets.spans_s)))
@@ -213,30 +214,14 @@ class TreeCosts:
         names = self.inventory.brokers
         return link(names[self.ends[number, 0]], names[self.ends[number, 1]])
 
-    def _sides(self) -> Words:
+    def _sides(self, configuration: Configuration) -> Words:
         """Return what is wanted behind each directed link."""
-        words = self.sets.words
-        side = np.zeros((2 * len(self.ends), words.shape[1]), dtype=np.uint64)
-        order, parents = [0], {0: -1}
-        for broker in order:
-            for peer in self._peers[broker]:
-                if peer != parents[broker]:
-                    parents[peer] = broker
-                    order.append(peer)
-        below = words.copy()
-        for broker in reversed(order[1:]):
-            below[parents[broker]] |= below[broker]
-            side[self._peers[parents[broker]][broker]] = below[broker]
-        above = np.zeros_like(words)
-        for broker in order:
-            children = [peer for peer in self._peers[broker] if peer != parents[broker]]
-            for others in (children, children[::-1]):
-                outside = words[broker] | above[broker]
-                for child in others:
-                    above[child] |= outside
-                    outside = outside | below[child]
-            for child in children:
-                side[self._peers[child][broker]] = above[child]
+        side = np.zeros((2 * len(self.ends), self.sets.words.shape[1]), dtype=np.uint64)
+        tree = HungTree.of(configuration)
+        below, above = link_sides(tree, self.sets.words)
+        for child, parent in enumerate(tree.parents):
+            if child != parent:
+                side[self._peers[parent][child]], side[self._peers[child][parent]] = below[child], above[child]
         return side
 
     def _count_directions(self, broker: int) -> None:

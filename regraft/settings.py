@@ -116,8 +116,9 @@ class DemoSettings:
     that time, the interests shift. ``drain_s_max``: how long the end may wait for the last windows and for a plan under
     way. ``kill_every_s``: with --chaos, the least pause between two kills; a window must close before the next, too.
     ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
-    and ours without moves of publishers, to show beside the acting one what these add. ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than
-    there, as the demo's interests shift after four lifetimes and a half: looking back over all of them saves less.
+    and ours without moves of publishers, to show beside the acting one what these add.
+    ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than there, as the demo's interests shift
+    after four lifetimes and a half: looking back over all of them saves less.
     """
 
     brokers: int = 40

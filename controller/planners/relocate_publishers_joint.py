@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.describe_moves import effect_text
 from controller.order_moves import steps_to
 from controller.planner_interface import OverlayState, PlannerSettings
 from controller.rank_moves import move_gain_per_s, moving_proposal, present_cost_per_s
@@ -23,7 +24,7 @@ from overlay.trace_sessions import SessionMetrics
 from schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publishers_joint"
-HOMES_LOOKED_AT_MAX = 10_000_000  # Of publishers, by all descents of one call: half a second, when caps bind hard.
+HOMES_LOOKED_AT_MAX = 20_000_000  # Of publishers, by all descents of one call: half a second, when caps bind hard.
 STARTS_MAX = 4  # From which a descent is made, the best ones.
 GRAPE_WEIGHTS = (100, 75, 50, 25, 1)
 
@@ -39,9 +40,10 @@ def relocate_publishers_joint(state: OverlayState, settings: PlannerSettings, rn
     ``delay_weight`` lets the mean delivery delay count beside the cost, both as shares of the present ones.
     Source: the cost is Eq. 1-2 of paper 000, the problem that of paper 001. Cost O(brokers * publishers) for a look at
     all moves, one look for each few moves or step of a chain. Guarantee: without caps the optimum; with caps none of
-    the optimum, but all proposals together lead to no more cost than GRAPE's of these settings or with any of the
-    weights, one at a time under the caps; the caps are kept after every proposal, where a broker above its cap may stay
-    so but not get more. Deterministic: the budget is counted in homes looked at, and nothing is drawn from ``rng``.
+    the optimum, but with ``delay_weight`` 0 all proposals together lead to no more cost than GRAPE's of these settings
+    or with any of ``GRAPE_WEIGHTS``, one at a time under the caps. The caps are kept after every proposal, where a
+    broker above its cap may stay so but not get more. Deterministic: the budget is counted in homes looked at,
+    and nothing is drawn from ``rng``.
     """
     costs, homes = state.publisher_costs, state.configuration.home_of
     index, names = state.inventory.index, state.inventory.brokers
@@ -66,7 +68,9 @@ def relocate_publishers_joint(state: OverlayState, settings: PlannerSettings, rn
         )
         after_per_s = cost_per_s - sum(move_gain_per_s(state, move) for move in moves)
         reason = _reason(moves, settings, is_capped=caps_per_s is not None)
-        proposals.append(moving_proposal(PLANNER, moves, cost_per_s, after_per_s, reason))
+        proposals.append(
+            moving_proposal(PLANNER, moves, cost_per_s, after_per_s, f"{reason}; {effect_text(state, moves)}")
+        )
         cost_per_s = after_per_s
     return proposals
 
@@ -79,11 +83,11 @@ def _values(state: OverlayState, settings: PlannerSettings, rows: Sequence[int],
     tree = state.publisher_costs.tree
     sessions = trace_sessions(state.windows, 1, None)
     delays = hop_delays(state.configuration, state.inventory, state.windows, tree, link_delays=settings.link_delays)
-    means_ms = SessionMetrics(tree, sessions).delays_ms(delays)[rows]
-    # Every publisher of the windows has a session when one notification is enough for it.
-    sums_ms = means_ms * sessions.deliveries[rows].sum(axis=1, keepdims=True)
+    sums_ms = np.zeros_like(state.publisher_costs.costs_per_s)
+    traced = [state.publisher_costs.place_of(publisher) for publisher in sessions.publishers]
+    sums_ms[traced] = SessionMetrics(tree, sessions).delays_ms(delays) * sessions.deliveries.sum(axis=1, keepdims=True)
     shares = []
-    for values in (costs, sums_ms):
+    for values in (costs, sums_ms[rows]):
         whole = float(values[np.arange(len(rows)), present.homes].sum())
         shares.append(values / whole if whole > 0 else np.zeros_like(values))
     return np.asarray((1 - settings.delay_weight) * shares[0] + settings.delay_weight * shares[1])

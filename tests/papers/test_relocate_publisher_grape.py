@@ -175,13 +175,26 @@ def test_a_publisher_whose_home_is_not_known_stays() -> None:
     assert relocate_publisher_grape(homeless, SHORT_SESSION, random.Random(0)) == []
 
 
-def test_proposals_max_bounds_one_call() -> None:
-    """Of two publishers that want to move only the better one does when one proposal is asked for."""
+def two_publishers() -> OverlayState:
+    """Both at b00 for subscribers at b02; q publishes three times as much as p."""
     homes = {"p": "b00", "q": "b00"}
     tree = Configuration.of(0, LINE.brokers, LINE.links, homes)
     notifications = [Published("p", 0, frozenset({"b02"}))] * 3 + [Published("q", 0, frozenset({"b02"}))] * 9
     (sets,) = spans_of(tree.brokers, notifications, homes, [1.0])
-    state = OverlayState(tree, inventory_of(tree, {}), (window_of(0, sets, homes),))
-    settings_of_one = replace(SHORT_SESSION, grape_notifications_min=3, proposals_max=1)
-    (proposal,) = relocate_publisher_grape(state, settings_of_one, random.Random(0))
+    return OverlayState(tree, inventory_of(tree, {}), (window_of(0, sets, homes),))
+
+
+def test_proposals_max_bounds_one_call() -> None:
+    """Of two publishers that want to move only the better one does when one proposal is asked for."""
+    (proposal,) = relocate_publisher_grape(two_publishers(), replace(SHORT_SESSION, proposals_max=1), random.Random(0))
     assert proposal.moves == (ClientMove("q", "b00", "b02"),)
+
+
+@pytest.mark.parametrize(("order", "orders"), [("gain", {"qp"}), ("arrival", {"pq", "qp"})])
+def test_order_is_by_gain_or_as_they_happen_to_come(order: Literal["gain", "arrival"], orders: set[str]) -> None:
+    """The best goes first, or any, as messages of the paper's brokers arrive."""
+    seen = set()
+    for seed in range(20):
+        proposals = relocate_publisher_grape(two_publishers(), replace(SHORT_SESSION, order=order), random.Random(seed))
+        seen.add("".join(proposal.moves[0].client for proposal in proposals))
+    assert seen == orders

@@ -156,9 +156,53 @@ def test_two_publishers_that_need_each_others_place_exchange() -> None:
     state = exchange_state()
     (proposal,) = planned(state)
     assert proposal.moves == (ClientMove("p", "b03", "b00"), ClientMove("q", "b00", "b03"))
-    assert proposal.reason == "only together do these 2 moves lower cost and keep the caps of load"
+    assert proposal.reason == "only together do these 2 moves lower cost and keep the caps of load; messages 32 -> 8/s"
     # 4 notifications each cross three links at 10 and three more brokers at 1 no more.
     assert proposal.gain_per_s == pytest.approx(2 * 4 * (3 * 10 + 3))
+
+
+def test_three_publishers_move_round_in_a_circle() -> None:
+    """Where no two of them can exchange, each takes the home that the next one leaves: one proposal of three moves."""
+    homes = {"p": "b01", "q": "b02", "r": "b03"}
+    targets = {"p": "b02", "q": "b03", "r": "b01"}
+    star = Configuration.of(0, line_of(4).brokers, [("b00", leaf) for leaf in homes.values()], homes)
+    notifications = []
+    for name, home in homes.items():
+        for count, where in ((8, {targets[name]}), (7, {home}), (5, set[str]())):
+            notifications += [Published(name, 0, frozenset(where))] * count
+    (sets,) = spans_of(star.brokers, notifications, homes, [1.0])
+    processing = np.array([5.0, 1.0, 1.0, 1.0])  # In the middle it is dear.
+    inventory = replace(inventory_of(star, {}), processing_cost=processing, load_max_per_s=np.full(4, 30.0))
+    (proposal,) = planned(OverlayState(star, inventory, (window_of(0, sets, homes),)))
+    assert proposal.moves == tuple(ClientMove(name, homes[name], targets[name]) for name in homes)
+
+
+@pytest.mark.parametrize("homes_looked_at_max", [0, 10_000_000])
+def test_no_less_is_saved_than_by_grape_where_the_best_single_move_is_in_the_way(
+    homes_looked_at_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """b00 has room for p, which saves most and of which GRAPE knows nothing, or for q and r, which save more together.
+
+    Without a budget for chains the homes of GRAPE are where it ends; with one, chains give up p for the other two.
+    """
+    monkeypatch.setattr("controller.planners.relocate_publishers_joint.HOMES_LOOKED_AT_MAX", homes_looked_at_max)
+    homes = {"p": "b01", "q": "b03", "r": "b03"}
+    tree = Configuration.of(0, line_of(4).brokers, [("b00", "b01"), ("b01", "b02"), ("b00", "b03")], homes)
+    notifications = []
+    for name, wanted in (("p", {"b00": 5, "b02": 5, "": 10}), ("q", {"b00": 3, "": 7}), ("r", {"b00": 3, "": 7})):
+        for broker, count in wanted.items():
+            notifications += [Published(name, 0, frozenset({broker} if broker else ()))] * count
+    (sets,) = spans_of(tree.brokers, notifications, homes, [1.0])
+    inventory = inventory_of(tree, {("b00", "b01"): 3.0, ("b01", "b02"): 3.0, ("b00", "b03"): 3.0})
+    caps, processing = np.array([30.0, 50.0, 50.0, 50.0]), np.array([0.1, 2.0, 2.0, 1.0])
+    inventory = replace(inventory, processing_cost=processing, load_max_per_s=caps)
+    state = OverlayState(tree, inventory, (window_of(0, sets, homes),))
+    whole = replace(ALL, grape_notifications_min=10)
+    of_grape = relocate_publisher_grape(state, whole, random.Random(0))
+    assert homes_along(state, of_grape)[-1] == {"p": "b01", "q": "b00", "r": "b00"}
+    assert homes_along(state, planned(state, whole))[-1] == {"p": "b01", "q": "b00", "r": "b00"}
+    free = OverlayState(tree, replace(inventory, load_max_per_s=None), state.windows)
+    assert planned(free, whole)[0].moves == (ClientMove("p", "b01", "b00"),)
 
 
 def test_a_broker_above_its_cap_may_stay_so_but_not_get_more() -> None:
