@@ -23,7 +23,7 @@ from controller.find_homes import with_homes
 from controller.judge_proposals import Situation, transition_price_per_s
 from controller.loop_metrics import LoopMetrics
 from controller.measure_lifetimes import LifetimeMeter, horizon_window_count
-from controller.plan_log import PlanLog
+from controller.plan_log import PASSED_PHASES, PlanLog
 from controller.planner_interface import OverlayState, Planner
 from controller.planner_table import planners_of
 from controller.shadow_planners import ShadowPlanner
@@ -337,6 +337,9 @@ class ControlLoop:
         self._metrics.epoch.set(plan_log.present.epoch)
         for phase in PlanPhase:
             self._metrics.plans.labels(phase).set(sum(plan.phase is phase for plan in plan_log.plans))
+        carried_out = [plan for plan in plan_log.plans if plan.phase in PASSED_PHASES]
+        self._metrics.changes.labels("links").set(sum(len(plan.links_added) for plan in carried_out))
+        self._metrics.changes.labels("publishers").set(sum(len(plan.moves) for plan in carried_out))
         for what, count in faults.items():
             self._metrics.faults.labels(what).set(count)
         if self.status.newest is not None:

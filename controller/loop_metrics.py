@@ -25,6 +25,12 @@ class LoopMetrics:
             "regraft_controller_window_age_ms", "Time since the end of the newest window.", registry=self.registry
         )
         self.plans = Gauge("regraft_controller_plans", "Plans by phase.", ["phase"], registry=self.registry)
+        self.changes = Gauge(
+            "regraft_controller_changes",
+            "Links exchanged and publishers moved by the plans kept that were carried out.",
+            ["what"],
+            registry=self.registry,
+        )
         self.faults = Gauge(
             "regraft_controller_faults",
             "What went wrong on the borders since the start.",

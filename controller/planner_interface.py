@@ -81,6 +81,14 @@ class OverlayState:
         """The same with each window a span of its own; the spread over windows is the noise of a gain."""
         return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(self.window_sets))
 
+    @property
+    def can_move_publishers(self) -> bool:
+        """Tell whether homes are known, and in every window what was delivered apart from what was published.
+
+        Windows from telemetry of version 1 do not tell; until they have left the horizon, publishers stay.
+        """
+        return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
+
     @cached_property
     def publisher_costs(self) -> PublisherCosts:
         """What each publisher costs at each home, over the horizon and in each window, on the configuration's tree.

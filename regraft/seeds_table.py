@@ -21,6 +21,8 @@ COLUMNS = (
     ("out of order", "out_of_order", "{:d}"),
     ("windows (incomplete)", "windows_closed", "{:d}"),
     ("plans (after the shift)", "plans_completed", "{:d}"),
+    ("links exchanged", "links_exchanged", "{:d}"),
+    ("publishers moved", "publishers_moved", "{:d}"),
     ("cost/s, bootstrap", "cost_initial", "{:,.0f}"),
     ("cost/s, final", "cost_final", "{:,.0f}"),
     ("saved", "cost_reduction_share", "{:.1%}"),

@@ -27,6 +27,8 @@ def relocate_publisher_grape(state: OverlayState, settings: PlannerSettings, rng
     asked for; the present broker is a candidate, too; delays of links count when ``link_delays`` is set; the ping from
     the publisher is left out, since where a publisher is is not known. Caps of load are not kept, as in the paper.
     """
+    if not state.can_move_publishers:
+        return []
     reasons = {}
     for choice in GrapeSelection(state, settings).choices(settings.grape_priority, settings.grape_weight):
         if choice.home_to != choice.home_from:

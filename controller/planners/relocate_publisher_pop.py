@@ -38,6 +38,8 @@ def relocate_publisher_pop(state: OverlayState, settings: PlannerSettings, rng: 
     tagged; how many subscribers of a broker got it is the mean of its window; a traced notification counts 0 where it
     did not go, so that all counts are averages over the same notifications, which the paper leaves open.
     """
+    if not state.can_move_publishers:
+        return []
     tree = state.publisher_costs.tree
     index, homes = state.inventory.index, state.configuration.home_of
     columns = [columns_by_publisher(window.sets) for window in state.windows]

@@ -45,6 +45,8 @@ def relocate_publishers_joint(state: OverlayState, settings: PlannerSettings, rn
     broker above its cap may stay so but not get more. Deterministic: the budget is counted in homes looked at,
     and nothing is drawn from ``rng``.
     """
+    if not state.can_move_publishers:
+        return []
     costs, homes = state.publisher_costs, state.configuration.home_of
     index, names = state.inventory.index, state.inventory.brokers
     rows = [place for place, publisher in enumerate(costs.publishers) if publisher in homes]

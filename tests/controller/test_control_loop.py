@@ -257,6 +257,8 @@ def test_metrics_say_what_the_status_says() -> None:
     value = metrics.registry.get_sample_value
     assert value("regraft_controller_windows_total", {"complete": "true"}) == 12
     assert value("regraft_controller_plans", {"phase": "completed"}) == 1
+    assert value("regraft_controller_changes", {"what": "links"}) == len(overlay.plans[0].links_added)
+    assert value("regraft_controller_changes", {"what": "publishers"}) == 0
     assert value("regraft_controller_epoch") == 1
     assert value("regraft_controller_commands_total", {"phase": "prepare"}) == 5
     assert value("regraft_controller_window_close_to_command_ms_count") == 1

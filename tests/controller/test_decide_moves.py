@@ -13,6 +13,7 @@ from controller.decide_plan import decide_plan
 from controller.judge_proposals import Situation
 from controller.plan_log import PlanLog
 from controller.planner_interface import OverlayState, PlannerSettings
+from controller.planner_table import HOME_PLANNERS
 from controller.shadow_planners import ShadowPlanner
 from controller.verify_gain import observed_gains_per_s, overlay_before, plan_undoing, verify_gain
 from overlay.configuration import Configuration, Link, link
@@ -158,6 +159,19 @@ def test_the_gain_of_a_move_is_checked_on_the_windows_after_it() -> None:
     undo = plan_undoing(plan, before, 2, worse, 6000)
     assert undo.moves == (ClientMove("p", "b04", "b00"),)
     assert undo.links_target == TREE.links
+
+
+@pytest.mark.parametrize("planner", sorted(HOME_PLANNERS))
+def test_publishers_stay_while_a_window_does_not_tell_what_was_delivered(planner: str) -> None:
+    """One window of telemetry of version 1 in the horizon is enough; without it the same state has a move."""
+    told = PlannerSettings(grape_notifications_min=1, pop_traces_min=1, pop_window_s=0.5)
+    state = situation_of().state
+    assert [one.moves for one in HOME_PLANNERS[planner](state, told, random.Random(1))] != []
+    old = replace(state.windows[0], sets=replace(state.windows[0].sets, delivered=None), homes={})
+    mixed = replace(state, windows=(old, *state.windows[1:]))
+    assert HOME_PLANNERS[planner](mixed, told, random.Random(1)) == []
+    unknown = replace(state, configuration=TREE)
+    assert HOME_PLANNERS[planner](unknown, told, random.Random(1)) == []
 
 
 def test_the_log_knows_where_plans_have_put_publishers_and_where_they_were() -> None:

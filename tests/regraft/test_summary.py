@@ -84,7 +84,7 @@ def test_seeds_table_is_sorted_by_seed_and_shows_missing_figures_as_dashes() -> 
     assert lines[2].startswith("| 1 |")
     assert "–" in lines[2]
     assert lines[3].startswith(
-        "| 7 | 16 | 34 | 0 | 0 | 0 | 14 (1) | 1 (1) | 165 | 43 | 73.7% | 2,300 / 2,300 | 1,500 |"
+        "| 7 | 16 | 34 | 0 | 0 | 0 | 14 (1) | 1 (1) | 1 | 0 | 165 | 43 | 73.7% | 2,300 / 2,300 | 1,500 |"
     )
 
 
