@@ -78,6 +78,8 @@ def test_ctrl_c_ends_the_run_and_its_processes(paper: str, tmp_path: Path) -> No
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Who runs the tests in the background of a shell ignores Ctrl-C, and a child would, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     workers: list[psutil.Process] = []
     while len(workers) < 2:  # The first is multiprocessing's own.
