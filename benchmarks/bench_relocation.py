@@ -24,12 +24,12 @@ from controller.planners.relocate_publishers_joint import relocate_publishers_jo
 from experiments.pop_grape.random_sessions import (
     Instance,
     random_hops,
-    random_instance,
     random_sessions,
     select_by_paper,
     select_linear,
 )
 from experiments.pop_grape.testbeds import balanced_tree
+from experiments.pop_grape.time_selection import RANDOM_INSTANCES, count_identical
 from infra.measured_figures import Figure, run_facts, write_figures
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
@@ -44,7 +44,6 @@ GRAPE_BROKERS = (63, 255, 1023)
 GRAPE_LIMITS_MS = {63: 1.0, 1023: 20.0}
 GRAPE_REPEATS = 50
 QUADRATIC_REPEATS = {63: 20, 255: 5, 1023: 3}
-INSTANCES = 1_000
 JOINT_BROKERS = (100, 1000)
 JOINT_LIMITS_MS = {100: 1000.0, 1000: 3000.0}
 JOINT_REPEATS = 5
@@ -73,18 +72,6 @@ def measure_grape(brokers: int, seed: int) -> list[Figure]:
         Figure("grape_ms_p50", where, linear_ms, "ms"),
         Figure("grape_quadratic_ms_p50", where, quadratic_ms, "ms"),
     ]
-
-
-def count_identical(seed: int) -> Figure:
-    """Return on how many random instances both selections choose the same; raise AssertionError when not on all."""
-    same = 0
-    for number in range(INSTANCES):
-        rng = random.Random(seed * INSTANCES + number)
-        instance = random_instance(rng)
-        priority, weight = rng.choice(("load", "delay")), rng.choice((1, 25, 50, 75, 100))
-        same += select_linear(instance, priority, weight) == select_by_paper(instance, priority, weight)
-    assert same == INSTANCES, f"{INSTANCES - same} of {INSTANCES} random instances are selected otherwise"
-    return Figure("identical_choices", {"instances": INSTANCES}, same, "1")
 
 
 def measure_joint(brokers: int, is_capped: bool, seed: int) -> list[Figure]:
@@ -196,6 +183,7 @@ def main() -> None:
     chosen = parser.parse_args()
     figures = [figure for brokers in GRAPE_BROKERS for figure in measure_grape(brokers, chosen.seed)]
     figures.append(count_identical(chosen.seed))
+    assert figures[-1].value == RANDOM_INSTANCES, f"{figures[-1].value:g} of {RANDOM_INSTANCES} choices are the same"
     for brokers in JOINT_BROKERS:
         for is_capped in (False, True):
             figures += measure_joint(brokers, is_capped, chosen.seed)

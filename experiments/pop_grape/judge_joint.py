@@ -68,15 +68,13 @@ def judge_split(measured: Measured) -> Judgement:
 
 def judge_same_choice(measured: Measured) -> Judgement:
     """The linear selection chooses what the paper's does, and how much sooner."""
-    sizes = measured.steps("identical_choices", "brokers")
+    sizes = measured.steps("identical_share", "brokers")
     if not sizes:
         return undecided()
-    shares = [measured.value("identical_choices", brokers=round(size)) for size in sizes]
+    shares = [measured.value("identical_share", brokers=round(size)) for size in sizes]
     times = []
     for size in sizes:
-        paper, linear = (
-            measured.value("grape_ms_p50", brokers=round(size), selection=name) for name in ("paper", "linear")
-        )
+        paper, linear = (measured.value(f"{way}_ms_p50", brokers=round(size)) for way in ("grape_quadratic", "grape"))
         times.append(f"{size:.0f} brokers {paper:.1f} -> {linear:.1f} ms")
     alike = all(share == 1.0 for share in shares)
     return verdict(alike, not alike, ", ".join(times))

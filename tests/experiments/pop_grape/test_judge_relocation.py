@@ -151,8 +151,8 @@ def test_short_sessions_of_either_priority_are_enough(delay100: float, expected:
 @pytest.mark.parametrize(("most_ms", "expected"), [(69.0, Verdict.REPRODUCED), (71.0, Verdict.REFUTED)])
 def test_the_slowest_selection_counts(most_ms: float, expected: Verdict) -> None:
     """The paper's bound is 70 ms with 63 brokers."""
-    at: Where = {"brokers": 63, "selection": "paper"}
-    figures = [figure("grape_ms_p50", 5.0, **at), figure("grape_ms_max", most_ms, **at)]
+    at: Where = {"brokers": 63}
+    figures = [figure("grape_quadratic_ms_p50", 5.0, **at), figure("grape_quadratic_ms_max", most_ms, **at)]
     assert judge_selection_time(Measured(figures)).verdict is expected
 
 
@@ -179,14 +179,12 @@ def test_the_split_needs_both_halves() -> None:
 
 def test_choices_must_all_be_the_same() -> None:
     """At every size."""
-    figures = [figure("identical_choices", 1.0, brokers=brokers) for brokers in (63, 255)]
+    figures = [figure("identical_share", 1.0, brokers=brokers) for brokers in (63, 255)]
     figures += [
-        figure("grape_ms_p50", 1.0, brokers=brokers, selection=name)
-        for brokers in (63, 255)
-        for name in ("paper", "linear")
+        figure(f"{way}_ms_p50", 1.0, brokers=brokers) for brokers in (63, 255) for way in ("grape", "grape_quadratic")
     ]
     assert judge_same_choice(Measured(figures)).verdict is Verdict.REPRODUCED
-    figures[1] = figure("identical_choices", 0.9, brokers=255)
+    figures[1] = figure("identical_share", 0.9, brokers=255)
     assert judge_same_choice(Measured(figures)).verdict is Verdict.REFUTED
 
 

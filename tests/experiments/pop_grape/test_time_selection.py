@@ -10,11 +10,10 @@ def test_both_selections_choose_the_same_broker() -> None:
     found = Measured(selection_figures((7, 15), 1, lambda what, done: told.append(f"{done} {what}")))
     assert told == ["0 7 brokers", "1 15 brokers"]
     for brokers in (7, 15):
-        assert found.value("identical_choices", brokers=brokers) == 1.0
-        for selection in ("paper", "linear"):
-            middle, most = (
-                found.value(f"grape_ms_{name}", brokers=brokers, selection=selection) for name in ("p50", "max")
-            )
+        assert found.value("identical_share", brokers=brokers) == 1.0
+        for way in ("grape", "grape_quadratic"):
+            middle, most = (found.value(f"{way}_ms_{name}", brokers=brokers) for name in ("p50", "max"))
             assert middle is not None
             assert most is not None
             assert 0 < middle <= most
+    assert found.value("identical_choices", instances=1_000) == 1_000
