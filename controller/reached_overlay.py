@@ -77,7 +77,11 @@ class ReachedOverlay:
         if proposal.links_added:
             return self.cost_per_s
         priced = self.state.publisher_costs
-        return sum(priced.cost_per_s(move.client, move.home_from) for move in proposal.moves)
+        return sum(
+            priced.cost_per_s(move.client, move.home_from)
+            for move in proposal.moves
+            if move.client in priced.publishers
+        )
 
     def _linked(self, proposal: Proposal) -> ReachedOverlay:
         base = self._tree if not self._has_moved else self.state.window_tree_costs
@@ -91,7 +95,7 @@ class ReachedOverlay:
         )
 
     def _moved(self, proposal: Proposal) -> ReachedOverlay:
-        state, present = self.state, self.configuration
+        state, present, priced = self.state, self.configuration, self.state.publisher_costs
         saved, loads = self._saved_per_s.copy(), self._loads_moved_per_s.copy()
         homes = dict(present.home_of)
         for move in proposal.moves:
@@ -99,10 +103,10 @@ class ReachedOverlay:
                 known = homes.get(move.client, "not known")
                 raise HomeError(f"publisher {move.client} is to leave {move.home_from}, but its home is {known}")
             before, after = state.inventory.index[move.home_from], state.inventory.index[move.home_to]
-            costs = state.publisher_costs.costs_by_span_per_s(move.client)
-            saved += costs[:, before] - costs[:, after]
-            loads += state.publisher_costs.loads_per_s(move.client, move.home_to)
-            loads -= state.publisher_costs.loads_per_s(move.client, move.home_from)
+            if move.client in priced.publishers:  # Else it was silent in all windows: wherever it is costs nothing.
+                costs = priced.costs_by_span_per_s(move.client)
+                saved += costs[:, before] - costs[:, after]
+                loads += priced.loads_per_s(move.client, move.home_to) - priced.loads_per_s(move.client, move.home_from)
             homes[move.client] = move.home_to
         target = Configuration.of(present.epoch, present.brokers, present.links, homes)
         reached = ReachedOverlay(state.with_configuration(target), self._tree)

@@ -15,6 +15,7 @@ import msgspec
 
 from controller.closed_window import ClosedWindow
 from controller.controller_settings import DecisionSettings
+from controller.find_homes import homes_before
 from controller.judge_proposals import gain_noise_per_s
 from controller.planner_interface import OverlayState
 from controller.reached_overlay import ReachedOverlay
@@ -156,16 +157,21 @@ def _reversed(moves: tuple[ClientMove, ...]) -> tuple[ClientMove, ...]:
 def overlay_before(plan: Plan, after: Configuration) -> Configuration:
     """Return the configuration that the plan began from, with the homes of the publishers that it moved."""
     links = (set(after.links) - set(plan.links_added)) | set(plan.links_removed)
-    homes = after.home_of | {move.client: move.home_from for move in plan.moves}
+    homes = after.home_of | homes_before([plan])
     return Configuration.of(plan.epoch_from, after.brokers, links, homes)
 
 
 def observed_gains_per_s(
     plan: Plan, before: Configuration, windows: Sequence[ClosedWindow], inventory: Inventory
-) -> list[float]:
-    """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``."""
+) -> list[float | None]:
+    """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``.
+
+    None for all where publishers moved and a window does not tell what was delivered apart from what was published.
+    """
+    if plan.moves and any(window.sets.delivered is None for window in windows):
+        return [None] * len(plan.proposals)
     reached = ReachedOverlay(OverlayState(before, inventory, tuple(windows)))
-    gains = []
+    gains: list[float | None] = []
     for proposal in plan.proposals:
         after = reached.after(proposal)
         gains.append(reached.cost_per_s - after.cost_per_s)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.choose_proposals import choose_proposals, moves_between
+from controller.choose_proposals import moves_between
 from controller.closed_window import ClosedWindow
 from controller.controller_settings import ControllerSettings, DecisionSettings
 from controller.decide_plan import decide_plan
@@ -19,6 +19,7 @@ from controller.verify_gain import observed_gains_per_s, overlay_before, plan_un
 from overlay.configuration import Configuration, Link, link
 from overlay.inventory import Inventory
 from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal, Verdict
+from tests.controller.choose_all import choose_proposals
 from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, publishers_of
 
 TREE = line_of(5)
@@ -159,6 +160,19 @@ def test_the_gain_of_a_move_is_checked_on_the_windows_after_it() -> None:
     undo = plan_undoing(plan, before, 2, worse, 6000)
     assert undo.moves == (ClientMove("p", "b04", "b00"),)
     assert undo.links_target == TREE.links
+
+
+def test_a_publisher_that_falls_silent_after_its_move_is_verified_all_the_same() -> None:
+    """Without traffic the move saves nothing; where a window does not tell what was delivered, nothing is said."""
+    plan = carried_out_plan()
+    after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
+    others = {"q": "b00", "r": "b02"}
+    windows = [window_of(4000 + 1000 * at, others, epoch=1) for at in range(2)]
+    before = overlay_before(plan, after)
+    assert verify_gain(plan, before, after, windows, INVENTORY).gain_per_s == 0
+    assert observed_gains_per_s(plan, before, windows, INVENTORY) == [0.0]
+    old = [replace(window, sets=replace(window.sets, delivered=None), homes={}) for window in windows]
+    assert observed_gains_per_s(plan, before, old, INVENTORY) == [None]
 
 
 @pytest.mark.parametrize("planner", sorted(HOME_PLANNERS))
