@@ -125,15 +125,6 @@ class PlanDraft:
         return None
 
 
-def choose_proposals(
-    proposals: Sequence[Proposal], situation: Situation, epoch_next: int, settings: DecisionSettings
-) -> Choice:
-    """Return which of the proposals of one planner make a plan, in their order, and why the others do not."""
-    draft = PlanDraft(situation, settings)
-    draft.consider(proposals)
-    return draft.choice(epoch_next)
-
-
 def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
     """Return the plan that leads from the state's configuration to the target of the choice, not yet begun.
 

@@ -16,6 +16,7 @@ import structlog
 from controller.closed_window import ClosedWindow
 from controller.controller_settings import ControllerSettings
 from controller.decide_plan import decide_plan
+from controller.find_homes import homes_after, homes_before
 from controller.judge_proposals import Situation
 from controller.planner_interface import Planner
 from controller.verify_gain import verify_gain
@@ -142,7 +143,7 @@ class ShadowPlanner:
         self.publishers_moved += len(plan.moves)
         self._moved.update(move.client for move in plan.moves)
         self._before = self.tree
-        homes = self.tree.home_of | {move.client: move.home_to for move in plan.moves}
+        homes = self.tree.home_of | homes_after([plan])
         self.tree = Configuration.of(plan.epoch_to, self.tree.brokers, plan.links_target, homes)
         self._verify_on = []
         self._planned_ms, self._windows_since_plan = now_ms, 0
@@ -162,7 +163,7 @@ class ShadowPlanner:
         self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=found.cost_observed_per_s)
         if found.made_worse(self._settings.decision):
             self.plans_taken_back += 1
-            homes = self.tree.home_of | {move.client: move.home_from for move in plan.moves}
+            homes = self.tree.home_of | homes_before([plan])
             self.tree = Configuration.of(self.tree.epoch + 1, before.brokers, before.links, homes)
             self._planned_ms, self._windows_since_plan = now_ms, 0
             for proposal in plan.proposals:

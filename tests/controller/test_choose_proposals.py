@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.choose_proposals import Choice, choose_proposals, plan_of
+from controller.choose_proposals import Choice, plan_of
 from controller.controller_settings import DecisionSettings
 from controller.judge_proposals import Situation
 from controller.planner_interface import OverlayState
@@ -16,6 +16,7 @@ from overlay.cost import overlay_cost
 from overlay.tree import random_tree
 from overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
 from schemas.plan import PlanPhase, Proposal, Verdict
+from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_windows import closed_window
 from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of, line_of
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.choose_proposals import choose_proposals
 from controller.controller_settings import DecisionSettings
 from controller.judge_proposals import Situation, gain_noise_per_s, judge_gain, transition_price_per_s
 from controller.planner_interface import OverlayState
 from overlay.configuration import Link
 from overlay.tree_costs import LinkSwap
 from schemas.plan import Proposal, Verdict
+from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_windows import closed_window
 from tests.overlay.small_overlays import inventory_of, line_of
 
