@@ -30,8 +30,8 @@ class PlanLog:
     def __init__(self, inventory: Inventory, plans: Iterable[Plan] = ()) -> None:
         self._inventory = inventory
         self._plans: dict[str, Plan] = {}
-        self._epoch_max = inventory.bootstrap.epoch
-        self._configurations = {inventory.bootstrap.epoch: inventory.bootstrap}
+        self._epoch_max = inventory.bootstrap_tree.epoch
+        self._configurations = {inventory.bootstrap_tree.epoch: inventory.bootstrap_tree}
         for plan in plans:
             self.record(plan)
 
@@ -65,7 +65,7 @@ class PlanLog:
         Its homes are those that plans have set; where the other publishers are, telemetry tells.
         """
         passed = [plan.epoch_to for plan in self._plans.values() if plan.phase in PASSED_PHASES]
-        return self._configurations[max(passed, default=self._inventory.bootstrap.epoch)]
+        return self._configurations[max(passed, default=self._inventory.bootstrap_tree.epoch)]
 
     @property
     def homes_origin(self) -> dict[str, str]:

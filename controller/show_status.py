@@ -130,7 +130,7 @@ class LoopStatus:
         point = CostPoint(
             window.end_ms,
             overlay_cost(in_force, self._inventory, window.sets).total_per_s,
-            overlay_cost(self._inventory.bootstrap, self._inventory, at_first_homes).total_per_s,
+            overlay_cost(self._inventory.bootstrap_tree, self._inventory, at_first_homes).total_per_s,
             counted_cost_per_s(window, self._inventory),
             window.epoch_max,
             window.epoch is not None,

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.configuration import Configuration, NotATreeError
 from schemas.status_file import replace_file
 
@@ -25,7 +27,8 @@ class Inventory:
 
     ``brokers`` is sorted; ``processing_cost`` (n,) and ``link_cost`` (n, n, symmetric, diagonal 0) follow its order.
     Costs are per notification in one common unit; the demo takes milliseconds of one-way delay and of service.
-    ``degree_max`` caps the links of a broker. ``bootstrap`` is the overlay of epoch 0. ``load_max_per_s`` (n,) is how
+    ``degree_max`` caps the links of a broker; on a ring the fingers are what they are. ``bootstrap`` is the overlay of
+    epoch 0, a tree or a ring. ``load_max_per_s`` (n,) is how
     many notifications a second may pass each broker, None for no cap.
     """
 
@@ -33,7 +36,7 @@ class Inventory:
     processing_cost: NDArray[np.float64]
     link_cost: NDArray[np.float64]
     degree_max: int
-    bootstrap: Configuration
+    bootstrap: AnyConfiguration
     load_max_per_s: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
@@ -57,6 +60,13 @@ class Inventory:
         if self.bootstrap.brokers != self.brokers:
             raise InventoryError("the bootstrap overlay is over other brokers than the inventory")
 
+    @property
+    def bootstrap_tree(self) -> Configuration:
+        """The overlay of epoch 0 where only a tree will do. Raises InventoryError when it is a ring."""
+        if not isinstance(self.bootstrap, Configuration):
+            raise InventoryError(f"the overlay of {len(self.brokers)} brokers is a ring, a tree is needed here")
+        return self.bootstrap
+
     @cached_property
     def index(self) -> dict[str, int]:
         """Each broker's position in ``brokers``."""
@@ -68,13 +78,16 @@ class Inventory:
 
     def save(self, path: Path) -> None:
         """Write the inventory as JSON, whole: another process may be looking at this moment."""
-        document = {
+        document: dict[str, Any] = {
             "brokers": self.brokers,
             "processing_cost": self.processing_cost.tolist(),
             "link_cost": self.link_cost.tolist(),
             "degree_max": self.degree_max,
-            "links": self.bootstrap.links,
         }
+        if isinstance(self.bootstrap, ChordConfiguration):
+            document["ring"] = {"bits": self.bootstrap.bits, "ids": self.bootstrap.ids}
+        else:
+            document["links"] = self.bootstrap.links
         if self.load_max_per_s is not None:
             document["load_max_per_s"] = self.load_max_per_s.tolist()
         replace_file(path, json.dumps(document))
@@ -91,8 +104,17 @@ class Inventory:
                 np.asarray(document["processing_cost"], dtype=np.float64),
                 np.asarray(document["link_cost"], dtype=np.float64),
                 int(document["degree_max"]),
-                Configuration.of(0, brokers, [(a, b) for a, b in document["links"]]),
+                _bootstrap(brokers, document),
                 None if loads is None else np.asarray(loads, dtype=np.float64),
             )
         except (OSError, KeyError, TypeError, ValueError, NotATreeError) as error:
             raise InventoryError(f"{path} is not an inventory: {error}") from error
+
+
+def _bootstrap(brokers: Sequence[str], document: dict[str, Any]) -> AnyConfiguration:
+    """Return the overlay of epoch 0; raise KeyError, TypeError or ValueError when it is neither tree nor ring."""
+    if "ring" not in document:
+        return Configuration.of(0, brokers, [(a, b) for a, b in document["links"]])
+    ring = document["ring"]
+    ids = [int(number) for number in ring["ids"]]
+    return ChordConfiguration.of(0, int(ring["bits"]), dict(zip(brokers, ids, strict=True)))

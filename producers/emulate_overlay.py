@@ -186,7 +186,9 @@ class EmulatedOverlay:
         self.ledger = ledger
         self.boot_ms = int(env.now)
         self.brokers = {
-            broker: EmulatedBroker(BrokerCore(broker, inventory.bootstrap, self.boot_ms), DeliveryCells(cells_kept_s))
+            broker: EmulatedBroker(
+                BrokerCore(broker, inventory.bootstrap_tree, self.boot_ms), DeliveryCells(cells_kept_s)
+            )
             for broker in inventory.brokers
         }
         self.link_ends: dict[tuple[str, str], LinkEnd] = {}

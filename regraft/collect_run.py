@@ -77,7 +77,7 @@ def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, 
     Its homes are those of the publishers that were ever moved.
     """
     carried_out = [plan for plan in plans if plan.phase in IN_FORCE_PHASES]
-    bootstrap = inventory.bootstrap
+    bootstrap = inventory.bootstrap_tree
     homes = homes_before(carried_out)
     found = {bootstrap.epoch: Configuration.of(bootstrap.epoch, bootstrap.brokers, bootstrap.links, homes)}
     for plan in carried_out:
@@ -94,7 +94,7 @@ def window_costs(
     On the latter publishers are where they were before any plan moved them.
     ``shadows_per_s`` are the costs on the trees of shadow planners by the window's end, which only the controller knew.
     """
-    first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
+    first = configuration_at(stored, inventory.bootstrap_tree.epoch, inventory)
     return tuple(
         WindowCost(
             window.end_ms,
@@ -119,7 +119,7 @@ def first_full_window_cost(stored: StoredRun, inventory: Inventory, traffic_star
 def configuration_at(stored: StoredRun, epoch: int, inventory: Inventory) -> Configuration:
     """Return the newest configuration in force up to an epoch."""
     known = [number for number in stored.configurations if number <= epoch]
-    return stored.configurations[max(known)] if known else inventory.bootstrap
+    return stored.configurations[max(known)] if known else inventory.bootstrap_tree
 
 
 def last_windows(stored: StoredRun, traffic_end_ms: int) -> Sequence[ClosedWindow]:
@@ -135,7 +135,7 @@ def cost_shadows(
     last = last_windows(stored, traffic_end_ms)
     if not last:
         return tuple(shadows)
-    first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
+    first = configuration_at(stored, inventory.bootstrap_tree.epoch, inventory)
     costed = []
     for shadow in shadows:
         tree = Configuration.of(0, inventory.brokers, shadow.links, first.home_of | dict(shadow.homes))
@@ -152,7 +152,7 @@ def compare_overlays(stored: StoredRun, inventory: Inventory, traffic_end_ms: in
     last = last_windows(stored, traffic_end_ms)
     if not last:
         return None
-    first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
+    first = configuration_at(stored, inventory.bootstrap_tree.epoch, inventory)
     final = stored.configurations[max(stored.configurations)]
     before, after = _cost_on(first, last, inventory), _cost_on(final, last, inventory)
     return OverlayComparison(final, before, after, len(last))

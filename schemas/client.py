@@ -22,7 +22,11 @@ class PredicateRecord(Struct, frozen=True):
 
 
 class Client(Struct, frozen=True):
-    """A publisher (its advertisement in ``predicates``) or a subscriber (its subscription)."""
+    """A publisher (its advertisement in ``predicates``) or a subscriber.
+
+    A subscriber has one subscription in ``predicates``, or, on an overlay with topics, any number of ``topics``,
+    sorted; it is then a user, and each of its topics is one subscription.
+    """
 
     client: str
     role: Role
@@ -30,3 +34,4 @@ class Client(Struct, frozen=True):
     predicates: tuple[PredicateRecord, ...]
     rate_per_s: float
     time_ms: int
+    topics: tuple[str, ...] = ()

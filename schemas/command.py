@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from schemas.plan import ClientMove
+from schemas.plan import ClientMove, IdMove
 
 
 class CommandPhase(StrEnum):
@@ -30,8 +30,9 @@ class Outcome(StrEnum):
 class Command(Struct, frozen=True):
     """One step of one plan for one broker; idempotent by (plan, phase, broker).
 
-    A prepare carries the change as links removed and added and clients moved, and the digest of the target tree, so
-    that a broker that holds another epoch refuses instead of guessing.
+    A prepare carries the change as links removed and added, ring IDs reassigned and clients moved, and the digest of
+    the target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring it names only
+    the users that come to or leave this broker.
     """
 
     plan: str
@@ -43,6 +44,7 @@ class Command(Struct, frozen=True):
     links_added: tuple[tuple[str, str], ...] = ()
     digest: str = ""
     moves: tuple[ClientMove, ...] = ()
+    id_moves: tuple[IdMove, ...] = ()
 
 
 class CommandResult(Struct, frozen=True):

@@ -20,12 +20,33 @@ class ClientMove(Struct, frozen=True, order=True):
         return f"{self.client} {self.home_from} -> {self.home_to}"
 
 
+class IdMove(Struct, frozen=True, order=True):
+    """One broker that takes another ID on the ring."""
+
+    broker: str
+    id_from: int
+    id_to: int
+
+    @property
+    def text(self) -> str:
+        """Say who goes where, for people."""
+        return f"{self.broker} ID {self.id_from} -> {self.id_to}"
+
+
+class RingId(Struct, frozen=True, order=True):
+    """A broker and its ID on the ring."""
+
+    broker: str
+    ring_id: int
+
+
 class Verdict(StrEnum):
     """What the judge says of one proposal; only ``ACCEPTED`` proposals can enter a plan."""
 
     ACCEPTED = "accepted"
     NOT_A_TREE = "not_a_tree"
     WRONG_HOME = "wrong_home"
+    WRONG_ID = "wrong_id"
     DEGREE = "degree"
     CAPACITY = "capacity"
     STALE_STATE = "stale_state"
@@ -40,11 +61,12 @@ class Verdict(StrEnum):
 
 
 class Proposal(Struct, frozen=True):
-    """One change that a planner suggests: links exchanged for as many others, mostly one for one, or clients moved.
+    """One change that a planner suggests: links exchanged for others, clients moved, or the IDs of a ring reassigned.
 
-    ``moves`` names publishers with their homes before and after. Costs are per second (``overlay.cost``); ``price``
-    likewise, spread over the pay-back time of the settings. The proposals of one planner call are a sequence: each is
-    costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None until the plan is verified.
+    ``moves`` names publishers, on a ring users, with their homes before and after. Costs are per second
+    (``overlay.cost``); ``price`` likewise, spread over the pay-back time of the settings. The proposals of one planner
+    call are a sequence: each is costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None
+    until the plan is verified.
     """
 
     planner: str
@@ -58,6 +80,7 @@ class Proposal(Struct, frozen=True):
     verdict_reason: str = ""
     moves: tuple[ClientMove, ...] = ()
     gain_observed_per_s: float | None = None
+    id_moves: tuple[IdMove, ...] = ()
 
     @property
     def gain_per_s(self) -> float:
@@ -69,7 +92,7 @@ class Proposal(Struct, frozen=True):
         """Say which links go and which come, and who moves, for people: ``a-b for c-d, p x -> y``."""
         added, removed = (" ".join(f"{a}-{b}" for a, b in links) for links in (self.links_added, self.links_removed))
         links = [f"{added} for {removed}"] if self.links_added else []
-        return ", ".join([*links, *(move.text for move in self.moves)])
+        return ", ".join([*links, *(move.text for move in self.moves), *(move.text for move in self.id_moves)])
 
 
 class PlanPhase(StrEnum):
@@ -96,8 +119,9 @@ class PhaseChange(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """The proposals chosen together, the target configuration and how far the transition has come.
 
-    ``links_target`` is the whole target tree, so that a plan alone says what is intended; ``moves`` are the clients
-    that change their home. ``undoes`` names the plan
+    ``links_target`` is the whole target tree, ``ring_target`` the whole target ring, so that a plan alone says what is
+    intended; one of them is empty. ``moves`` are the clients that change their home, ``id_moves`` the brokers that
+    change their ID. ``undoes`` names the plan
     that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows.
     """
 
@@ -117,3 +141,5 @@ class Plan(Struct, frozen=True):
     cost_observed_per_s: float | None = None
     control_messages: int = 0
     moves: tuple[ClientMove, ...] = ()
+    id_moves: tuple[IdMove, ...] = ()
+    ring_target: tuple[RingId, ...] = ()

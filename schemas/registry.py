@@ -24,12 +24,15 @@ SCHEMAS: dict[int, str] = {
     301: "window_closed.v1",
     401: "command.v1",
     402: "command.v2",
+    403: "command.v3",
     501: "command_result.v1",
     601: "plan.v1",
     602: "plan.v2",
     603: "plan.v3",
+    604: "plan.v4",
     701: "adaptation_event.v1",
     801: "client.v1",
+    802: "client.v2",
     901: "dead_letter.v1",
 }
 

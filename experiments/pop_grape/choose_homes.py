@@ -58,7 +58,7 @@ def decide_homes(
     homes = dict(windows[-1].homes)
     if not way.planner:
         return homes
-    tree = Configuration.of(0, inventory.brokers, inventory.bootstrap.links, homes)
+    tree = Configuration.of(0, inventory.brokers, inventory.bootstrap_tree.links, homes)
     state = OverlayState(tree, inventory, tuple(windows))
     for proposal in PLANNERS[way.planner](state, replace(settings, **way.changes), rng):
         for move in proposal.moves:

@@ -161,7 +161,7 @@ class RelocatingOverlay:
                 tracer = GrapeBroker(name, settings.threshold, self._monitor(name, settings.link_delays))
             self.tracers[name] = tracer
             broker.core = TracingCore(
-                name, self.inventory.bootstrap, overlay.boot_ms, tracer, self._on_told, self._on_decided
+                name, self.inventory.bootstrap_tree, overlay.boot_ms, tracer, self._on_told, self._on_decided
             )
 
     def _monitor(self, name: str, link_delays: bool) -> Callable[[], BrokerMonitor]:
@@ -213,7 +213,7 @@ class RelocatingOverlay:
         def decide(_: object) -> None:
             self._pinging -= 1
             target = selection.target(round_trips_ms)
-            path = self.inventory.bootstrap.path(home, target)
+            path = self.inventory.bootstrap_tree.path(home, target)
             self._conclude(found.publisher, path, waited_ms)
 
         waited_ms = max(round_trips_ms.values(), default=0.0)  # All at once.

@@ -195,4 +195,4 @@ def _measures(scene: Scene, homes: Mapping[str, str], count: int) -> Measures:
     """Return what the second half of the first ``count`` publications costs with publishers at these homes."""
     first = count // 2
     window = WorkloadCounter(scene.inventory, scene.workload, count).window(homes, first, count - first)
-    return counted([window], scene.inventory.bootstrap, scene.inventory)
+    return counted([window], scene.inventory.bootstrap_tree, scene.inventory)

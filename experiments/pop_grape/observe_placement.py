@@ -82,7 +82,7 @@ def observe_placement(
         tuple(window for window in windows if decide_ms <= window.start_ms < measure_ms),
         measured(
             [window for window in windows if measure_ms <= window.start_ms < end_ms],
-            inventory.bootstrap,
+            inventory.bootstrap_tree,
             inventory,
             delay_ms_sum / max(delivered, 1),
             workload.homes,

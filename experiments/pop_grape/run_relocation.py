@@ -78,7 +78,7 @@ def _place(
         return seen[key]
 
     windows = see(workload.homes)[0]
-    costs = PublisherCosts(inventory.bootstrap, inventory, [window.sets for window in windows])
+    costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets for window in windows])
     outcomes = []
     for name in task.ways:
         way, rng, settings = WAYS[name], _random(task, name, draw), planner_settings(task)
@@ -118,7 +118,7 @@ def _count(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callabl
     def look(homes: Homes) -> Seen:
         windows = [counter.window(homes, place * length, length) for place in range(2 * COUNTED_WINDOWS)]
         decided, later = windows[:COUNTED_WINDOWS], windows[COUNTED_WINDOWS:]
-        return decided, counted(later, inventory.bootstrap, inventory, workload.homes)
+        return decided, counted(later, inventory.bootstrap_tree, inventory, workload.homes)
 
     return look
 
@@ -186,7 +186,7 @@ def _equal_brokers() -> Inventory:
 def _moved(inventory: Inventory, before: Homes, after: Homes) -> tuple[int, int]:
     """Return how many publishers are elsewhere, and how many links from where they were, added up."""
     hops = [
-        hops_between(inventory.bootstrap, home)[after[publisher]]
+        hops_between(inventory.bootstrap_tree, home)[after[publisher]]
         for publisher, home in before.items()
         if after[publisher] != home
     ]

@@ -46,7 +46,7 @@ def session_outcome(
         wanted = decide_homes(way, settings, inventory, [window], rng)
         if first >= max(task.steps):
             hops = [
-                hops_between(inventory.bootstrap, homes[publisher])[home]
+                hops_between(inventory.bootstrap_tree, homes[publisher])[home]
                 for publisher, home in wanted.items()
                 if home != homes[publisher]
             ]
@@ -58,7 +58,7 @@ def session_outcome(
     span_s = sum(window.sets.span_s for window in windows)
     return Outcome(
         way_name,
-        counted(windows, inventory.bootstrap, inventory, workload.homes),
+        counted(windows, inventory.bootstrap_tree, inventory, workload.homes),
         homes,
         rounds=len(windows),
         moved=moved,
@@ -71,6 +71,6 @@ def session_outcome(
 
 def _links_of_session(window: ClosedWindow, inventory: Inventory) -> int:
     """Return over how many links notifications of the session went, those of each publisher for itself."""
-    costs = PublisherCosts(inventory.bootstrap, inventory, [window.sets])
+    costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets])
     passed = [costs.loads_per_s(publisher, window.homes[publisher]) > 0 for publisher in costs.publishers]
     return sum(int(np.count_nonzero(brokers)) - 1 for brokers in passed)

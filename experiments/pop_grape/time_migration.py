@@ -34,7 +34,7 @@ def migration_figures(interested_brokers: int, seed: int, repeats: int) -> list[
     """
     rng = random.Random(f"migrations {seed}")
     inventory = planetlab_testbed(rng)
-    tree = inventory.bootstrap
+    tree = inventory.bootstrap_tree
     wanted = [hops for hops in range(1, HOPS_MAX + 1) for _ in range(repeats)]
     leaves = [broker for broker in tree.brokers if len(tree.neighbours[broker]) == 1]
     settings = QuoteSettings(

@@ -165,7 +165,7 @@ def run_variant(scene: Scene, variant: str, simulated_s: float) -> DistributedRu
         meter.stop()
     account = overlay.finish()
     sets = overlay.traffic.sets(overlay.ids)
-    bootstrap_per_s = overlay_cost(scene.inventory.bootstrap, scene.inventory, sets).total_per_s
+    bootstrap_per_s = overlay_cost(scene.inventory.bootstrap_tree, scene.inventory, sets).total_per_s
     notification_messages, notification_bytes = notifications_on_links(overlay.virtual.overlay)
     run = DistributedRun(
         variant=variant,

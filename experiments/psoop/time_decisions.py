@@ -104,7 +104,7 @@ class _Overlay:
 
     def follow(self, planner: str) -> Iterator[float]:
         """Yield what each decision took, in ms, on a tree that follows the traffic."""
-        state = OverlayState(self.inventory.bootstrap, self.inventory, tuple(self.windows[:HORIZON_WINDOWS]))
+        state = OverlayState(self.inventory.bootstrap_tree, self.inventory, tuple(self.windows[:HORIZON_WINDOWS]))
         costs = state.tree_costs.copy()
         for _ in descend(costs, Search(sys.maxsize, DEGREE_MAX, None)):
             pass

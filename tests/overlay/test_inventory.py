@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory, InventoryError
 from tests.overlay.small_overlays import inventory_of, line_of
 
@@ -55,3 +56,22 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
         Inventory.load(broken)
     with pytest.raises(InventoryError, match=r"absent\.json"):
         Inventory.load(tmp_path / "absent.json")
+
+
+def test_a_ring_is_saved_and_read_back(tmp_path: Path) -> None:
+    """Ring IDs take the place of links; what needs a tree says so."""
+    ring = ChordConfiguration.hashed(0, 32, ["b1", "b2", "b3"])
+    inventory = Inventory(ring.brokers, np.ones(3), np.ones((3, 3)) - np.eye(3), 2, ring)
+    inventory.save(tmp_path / "inventory.json")
+    assert Inventory.load(tmp_path / "inventory.json").bootstrap == ring
+    with pytest.raises(InventoryError, match="is a ring, a tree is needed"):
+        _ = inventory.bootstrap_tree
+
+
+def test_a_ring_with_one_id_twice_is_no_inventory(tmp_path: Path) -> None:
+    """The message names the ID."""
+    file = tmp_path / "inventory.json"
+    document = {"brokers": ["a", "b"], "processing_cost": [1, 1], "link_cost": [[0, 1], [1, 0]], "degree_max": 2}
+    file.write_text(json.dumps(document | {"ring": {"bits": 8, "ids": [7, 7]}}))
+    with pytest.raises(InventoryError, match="ring ID 7"):
+        Inventory.load(file)

@@ -1,0 +1,154 @@
+"""ChordConfiguration: which broker has which ring ID, and where users are, as a value with an epoch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from overlay.chord_ring import ChordRing, RingError, chord_ring, hashed_ids, ring_key
+from overlay.configuration import Configuration, Link, link
+from schemas.plan import IdMove
+
+
+@dataclass(frozen=True)
+class ChordConfiguration:
+    """Brokers on a Chord ring and the homes of users, numbered by its epoch.
+
+    ``ids[i]`` is the ring ID of ``brokers[i]``; ``brokers`` and ``homes`` are sorted, so that equal overlays are equal
+    values. ``homes`` names (user, home) where it is known. Raises RingError when two brokers have one ID, ValueError
+    when a home is no broker.
+    """
+
+    epoch: int
+    bits: int
+    brokers: tuple[str, ...]
+    ids: tuple[int, ...]
+    homes: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(
+        cls, epoch: int, bits: int, id_of: Mapping[str, int], homes: Mapping[str, str] | None = None
+    ) -> ChordConfiguration:
+        """Build a configuration from the ID of each broker, in any order."""
+        brokers = tuple(sorted(id_of))
+        placed = tuple(sorted((homes or {}).items()))
+        return cls(epoch, bits, brokers, tuple(id_of[broker] for broker in brokers), placed)
+
+    @classmethod
+    def hashed(cls, epoch: int, bits: int, brokers: Iterable[str]) -> ChordConfiguration:
+        """Build the configuration that consistent hashing of the brokers' names gives, as paper 002 starts from."""
+        ordered = sorted(brokers)
+        return cls(epoch, bits, tuple(ordered), hashed_ids(ordered, bits))
+
+    def __post_init__(self) -> None:
+        if self.brokers != tuple(sorted(set(self.brokers))) or len(self.ids) != len(self.brokers):
+            raise RingError(f"{len(self.brokers)} brokers, sorted and each once, need an ID each, got {len(self.ids)}")
+        if len(set(self.ids)) != len(self.ids):
+            twice = next(one for one in self.ids if self.ids.count(one) > 1)
+            raise RingError(f"ring ID {twice} is that of more than one broker")
+        chord_ring(self.bits, tuple(sorted(self.ids)))
+        strangers = sorted(set(self.home_of.values()) - set(self.brokers))
+        if strangers:
+            raise ValueError(f"users have homes that are not in the overlay: {', '.join(strangers)}")
+
+    @property
+    def ring(self) -> ChordRing:
+        """The positions that the brokers stand at."""
+        return chord_ring(self.bits, tuple(sorted(self.ids)))
+
+    @cached_property
+    def home_of(self) -> dict[str, str]:
+        """The home of each user of whom it is known."""
+        return dict(self.homes)
+
+    @cached_property
+    def id_of(self) -> dict[str, int]:
+        """The ring ID of each broker."""
+        return dict(zip(self.brokers, self.ids, strict=True))
+
+    @cached_property
+    def broker_at(self) -> tuple[str, ...]:
+        """The broker at each position of the ring."""
+        return tuple(broker for _, broker in sorted(zip(self.ids, self.brokers, strict=True)))
+
+    @cached_property
+    def position_of(self) -> dict[str, int]:
+        """The position of each broker on the ring."""
+        return {broker: position for position, broker in enumerate(self.broker_at)}
+
+    def rendezvous(self, topic: str) -> str:
+        """Return the broker responsible for a topic: root of its tree, and where its publications go first."""
+        return self.broker_at[self.ring.owner(ring_key(topic, self.bits))]
+
+    def next_hop(self, broker: str, target_broker: str) -> str:
+        """Return the next broker on the way to another one; the broker itself when it is the target."""
+        position = self.position_of
+        return self.broker_at[int(self.ring.next_hops[position[broker], position[target_broker]])]
+
+    def parent(self, root_broker: str, broker: str) -> str | None:
+        """Return the last broker before ``broker`` on the way from the root, None for the root itself."""
+        position = self.position_of
+        parent = int(self.ring.parents[position[root_broker], position[broker]])
+        return None if parent < 0 else self.broker_at[parent]
+
+    def route(self, broker: str, target_broker: str) -> tuple[str, ...]:
+        """Return the brokers on the way, both ends included."""
+        position = self.position_of
+        return tuple(self.broker_at[at] for at in self.ring.route(position[broker], position[target_broker]))
+
+    @cached_property
+    def neighbours(self) -> dict[str, tuple[str, ...]]:
+        """For each broker its fingers and those whose finger it is, sorted: messages go only between these."""
+        found: dict[str, set[str]] = {broker: set() for broker in self.brokers}
+        for position, fingers in enumerate(self.ring.fingers):
+            broker = self.broker_at[position]
+            for finger in set(fingers.tolist()) - {position}:
+                found[broker].add(self.broker_at[finger])
+                found[self.broker_at[finger]].add(broker)
+        return {broker: tuple(sorted(peers)) for broker, peers in found.items()}
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """The links between neighbours, sorted."""
+        return tuple(sorted({link(broker, peer) for broker, peers in self.neighbours.items() for peer in peers}))
+
+    @cached_property
+    def degree_max(self) -> int:
+        """The largest number of neighbours of a broker."""
+        return max((len(peers) for peers in self.neighbours.values()), default=0)
+
+    def replaced(
+        self, epoch: int, id_moves: Iterable[IdMove], homes: Mapping[str, str] | None = None
+    ) -> ChordConfiguration:
+        """Return the configuration with IDs reassigned and the users of ``homes`` moved, at a later epoch.
+
+        Raises ValueError when a broker does not have the ID it is to give up, when an ID would be that of two brokers
+        or when the epoch does not grow.
+        """
+        if epoch <= self.epoch:
+            raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
+        id_of = dict(self.id_of)
+        for move in id_moves:
+            if id_of.get(move.broker) != move.id_from:
+                known = id_of.get(move.broker, "none")
+                raise ValueError(f"{move.broker} is to give up ring ID {move.id_from}, but has {known}")
+            id_of[move.broker] = move.id_to
+        return ChordConfiguration.of(epoch, self.bits, id_of, self.home_of | dict(homes or {}))
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of epoch, brokers and ring IDs, for checking that two parties mean the same ring."""
+        pairs = (f"{broker} {number}" for broker, number in zip(self.brokers, self.ids, strict=True))
+        text = "\n".join([str(self.epoch), str(self.bits), *pairs])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+AnyConfiguration = Configuration | ChordConfiguration
+
+
+def id_moves_between(before: ChordConfiguration, after: ChordConfiguration) -> tuple[IdMove, ...]:
+    """Return what a reassignment changes, sorted by broker."""
+    known = before.id_of
+    return tuple(IdMove(name, known[name], number) for name, number in after.id_of.items() if known[name] != number)

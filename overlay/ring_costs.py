@@ -1,0 +1,100 @@
+"""What disseminating notifications over a Chord ring costs: messages to subscribers, through relays, and delay.
+
+In: a ring, the rendezvous of each topic, which positions want it and its rate. Out: a RingCost. Only the way from the
+rendezvous to the subscribers counts: paper 002 leaves out the way from a publisher to it, which depends on no
+configuration when anybody may publish.
+
+Source: paper 002, section 5, Eq. 1-5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.chord_ring import ChordRing, ring_key
+from overlay.user_interests import UserInterests
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class RingCost:
+    """Per second: messages that subscribed brokers get, messages that others relay, and delay over all deliveries.
+
+    Delay is in hops, or in the unit of the hop delays given. The root consumes no forwarded message: not subscribed,
+    it is no relay.
+    """
+
+    subscriber_per_s: float
+    relay_per_s: float
+    delay_per_s: float
+
+    def total_per_s(self, delay_weight: float = 1.0) -> float:
+        """Return all messages plus the weighted delay: the cost that users' homes and ring IDs share."""
+        return self.subscriber_per_s + self.notification_cost_per_s(delay_weight)
+
+    def notification_cost_per_s(self, delay_weight: float = 1.0) -> float:
+        """Return C of paper 002, Eq. 5: relayed messages plus the weighted delay."""
+        return self.relay_per_s + delay_weight * self.delay_per_s
+
+
+def ring_cost(
+    ring: ChordRing, roots: NDArray[np.integer], wanted: Flags, rates_per_s: Floats, hop_delays: Floats | None = None
+) -> RingCost:
+    """Return what the topics cost.
+
+    ``roots`` (topics,) are positions; ``wanted`` (nodes, topics) tells at which positions a broker subscribes;
+    ``rates_per_s`` (topics,). ``hop_delays`` (nodes, nodes) is the delay of a hop between two positions, 1 when not
+    given. Cost O(topics * nodes * depth).
+    """
+    parents, depths = ring.parents[roots], ring.depths[roots]  # (topics, nodes)
+    members = wanted.T
+    covered = members.copy()
+    topics = np.arange(len(roots))[:, None]
+    reached = np.where(members, np.arange(ring.node_count), -1)
+    delays = np.zeros(members.shape) if hop_delays is not None else depths
+    for _ in range(int(depths.max(initial=0))):
+        above = np.where(reached >= 0, parents[topics, reached], -1)
+        if hop_delays is not None:
+            delays = delays + np.where(above >= 0, hop_delays[above, reached], 0.0)
+        rows, columns = np.nonzero(above >= 0)
+        covered[rows, above[rows, columns]] = True
+        reached = above
+    is_root = parents < 0
+    subscribed = (members & ~is_root).sum(axis=1)
+    relays = (covered & ~members & ~is_root).sum(axis=1)
+    delay = np.where(members, delays, 0).sum(axis=1)
+    return RingCost(float(rates_per_s @ subscribed), float(rates_per_s @ relays), float(rates_per_s @ delay))
+
+
+def topic_roots(configuration: ChordConfiguration, topics: tuple[str, ...]) -> NDArray[np.int32]:
+    """Return the position of each topic's rendezvous, shape (topics,)."""
+    owner, bits = configuration.ring.owner, configuration.bits
+    return np.array([owner(ring_key(topic, bits)) for topic in topics], dtype=np.int32)
+
+
+def at_positions(configuration: ChordConfiguration, by_broker: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return rows in the order of ring positions instead of brokers."""
+    place = {broker: row for row, broker in enumerate(configuration.brokers)}
+    return by_broker[[place[broker] for broker in configuration.broker_at]]
+
+
+def overlay_ring_cost(
+    configuration: ChordConfiguration, interests: UserInterests, rates_per_s: Floats, link_cost: Floats | None = None
+) -> RingCost:
+    """Return what users with these interests cost on a configuration; ``rates_per_s`` follows ``interests.topics``.
+
+    ``link_cost`` (brokers, brokers) makes delay that of the links instead of hops.
+    """
+    wanted = at_positions(configuration, interests.user_counts > 0)
+    hop_delays = None
+    if link_cost is not None:
+        place = [configuration.brokers.index(broker) for broker in configuration.broker_at]
+        hop_delays = link_cost[np.ix_(place, place)]
+    roots = topic_roots(configuration, interests.topics)
+    return ring_cost(configuration.ring, roots, wanted.astype(np.bool_), rates_per_s, hop_delays)

@@ -1,0 +1,111 @@
+"""Who subscribes to which topics, and where: users, their homes and their topics at one moment, as arrays.
+
+In: users with home and topics. Out: how many users of each broker want each topic. Where users should be is not decided
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class UserInterests:
+    """Users at homes and the topics that each wants.
+
+    ``homes`` (users,) are positions in ``brokers``. User u wants the topics at positions
+    ``wanted[starts[u]:starts[u + 1]]``, rising, each once; ``starts`` has shape (users + 1,). ``brokers``, ``topics``
+    and ``users`` are sorted.
+    """
+
+    brokers: tuple[str, ...]
+    topics: tuple[str, ...]
+    users: tuple[str, ...]
+    homes: Positions
+    starts: NDArray[np.int64]
+    wanted: Positions
+
+    @classmethod
+    def of(
+        cls,
+        brokers: Sequence[str],
+        users: Mapping[str, tuple[str, Iterable[str]]],
+        topics: Iterable[str] = (),
+    ) -> UserInterests:
+        """Build from ``user -> (home, topics)``; ``topics`` names those that may be wanted by nobody.
+
+        Raises KeyError for a home that is no broker.
+        """
+        ordered = tuple(sorted(brokers))
+        place = {broker: position for position, broker in enumerate(ordered)}
+        names = sorted(users)
+        sets = [sorted(set(users[name][1])) for name in names]
+        known = tuple(sorted(set(topics).union(*sets)))
+        topic = {name: position for position, name in enumerate(known)}
+        return cls(
+            ordered,
+            known,
+            tuple(names),
+            np.array([place[users[name][0]] for name in names], dtype=np.int32),
+            np.cumsum([0, *(len(one) for one in sets)], dtype=np.int64),
+            np.array([topic[name] for one in sets for name in one], dtype=np.int32),
+        )
+
+    @property
+    def user_count(self) -> int:
+        """How many users there are."""
+        return len(self.users)
+
+    @property
+    def subscription_count(self) -> int:
+        """How many subscriptions all users have together."""
+        return len(self.wanted)
+
+    @cached_property
+    def position_of(self) -> dict[str, int]:
+        """Each user's position."""
+        return {user: position for position, user in enumerate(self.users)}
+
+    @cached_property
+    def owners(self) -> Positions:
+        """The user of each subscription, shape (subscriptions,)."""
+        return np.repeat(np.arange(len(self.users), dtype=np.int32), np.diff(self.starts))
+
+    @cached_property
+    def user_counts(self) -> NDArray[np.int32]:
+        """How many users of each broker want each topic, shape (brokers, topics); above 0 the broker subscribes."""
+        count = len(self.topics)
+        at = self.homes[self.owners].astype(np.int64) * count + self.wanted
+        found = np.bincount(at, minlength=len(self.brokers) * count).astype(np.int32)
+        return found.reshape(len(self.brokers), count)
+
+    @cached_property
+    def loads(self) -> NDArray[np.float64]:
+        """L_b of each broker: its users' share of all subscriptions (paper 002, section 4), shape (brokers,)."""
+        local = self.user_counts.sum(axis=1)
+        return np.asarray(local / max(self.subscription_count, 1))
+
+    def topics_of(self, user: str) -> tuple[str, ...]:
+        """Return the topics that a user wants, sorted."""
+        position = self.position_of[user]
+        return tuple(self.topics[one] for one in self.wanted[self.starts[position] : self.starts[position + 1]])
+
+    def at_homes(self, homes: Mapping[str, str]) -> UserInterests:
+        """Return the same users at these homes; those not named stay, names that are no user's are passed over.
+
+        Raises KeyError for a home that is no broker.
+        """
+        place = {broker: position for position, broker in enumerate(self.brokers)}
+        moved = self.homes.copy()
+        for user, home in homes.items():
+            position = self.position_of.get(user)
+            if position is not None:
+                moved[position] = place[home]
+        return replace(self, homes=moved)

@@ -1,0 +1,78 @@
+"""What topics cost on a ring: the worked example of paper 002, and every topic's tree walked by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.chord_ring import ChordRing
+from overlay.ring_costs import overlay_ring_cost, ring_cost
+from overlay.user_interests import UserInterests
+
+
+def fig_2(subscribed: set[int]) -> tuple[float, float, float]:
+    wanted = np.zeros((8, 1), dtype=bool)
+    wanted[list(subscribed)] = True
+    cost = ring_cost(ChordRing(3, tuple(range(8))), np.array([1]), wanted, np.array([1.0]))
+    return cost.subscriber_per_s, cost.relay_per_s, cost.delay_per_s
+
+
+@pytest.mark.parametrize("subscribed", [{0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4}])
+def test_figure_2_before_has_three_unrelated_relays_or_the_broker_on_id_0_three_hops_away(subscribed: set[int]) -> None:
+    """Paper 002, Fig. 2a: three relays, three hops at most (papers.md 3.2: any of these sets)."""
+    _, relays, _ = fig_2(subscribed)
+    assert relays == 3
+    assert ChordRing(3, tuple(range(8))).depths[1, list(subscribed)].max() == 3
+
+
+def test_figure_2_after_has_no_relay_and_one_hop() -> None:
+    """Paper 002, Fig. 2b: only {1, 2, 3, 5} can be meant."""
+    assert fig_2({1, 2, 3, 5}) == (3, 0, 3)
+
+
+def test_costs_are_those_of_the_trees_that_routes_form() -> None:
+    """Each topic's tree as the union of routes, edge by edge."""
+    rng = random.Random(5)
+    brokers = [f"b{number:02d}" for number in range(17)]
+    overlay = ChordConfiguration.hashed(0, 32, brokers)
+    users = {f"u{number}": (rng.choice(brokers), rng.sample("abcdefg", 3)) for number in range(12)}
+    interests = UserInterests.of(brokers, users)
+    rates = np.array([rng.random() for _ in interests.topics])
+    delays = np.array([[abs(a - b) + 0.5 * (a != b) for a in range(17)] for b in range(17)], dtype=float)
+    place = {broker: position for position, broker in enumerate(brokers)}
+    subscriber = relay = hops = delay = 0.0
+    for topic, rate in zip(interests.topics, rates, strict=True):
+        root = overlay.rendezvous(topic)
+        members = {home for home, topics in users.values() if topic in topics}
+        edges = set()
+        for broker in members:
+            route = overlay.route(root, broker)
+            links = list(itertools.pairwise(route))
+            edges |= set(links)
+            hops += rate * len(links)
+            delay += rate * sum(delays[place[a], place[b]] for a, b in links)
+        subscriber += rate * sum(target in members for _, target in edges)
+        relay += rate * sum(target not in members for _, target in edges)
+    in_hops = overlay_ring_cost(overlay, interests, rates)
+    assert (in_hops.subscriber_per_s, in_hops.relay_per_s, in_hops.delay_per_s) == pytest.approx(
+        (subscriber, relay, hops)
+    )
+    assert overlay_ring_cost(overlay, interests, rates, delays).delay_per_s == pytest.approx(delay)
+    assert in_hops.total_per_s(0.5) == pytest.approx(subscriber + relay + 0.5 * hops)
+    assert in_hops.notification_cost_per_s(2.0) == pytest.approx(relay + 2 * hops)
+
+
+def test_interests_as_arrays_say_what_the_users_said() -> None:
+    """Counts, loads, and what moving one user changes."""
+    interests = UserInterests.of(["b", "a"], {"u2": ("b", ["y", "x"]), "u1": ("a", ["x"]), "u3": ("a", [])}, ["z"])
+    assert interests.topics == ("x", "y", "z")
+    assert interests.user_counts.tolist() == [[1, 0, 0], [1, 1, 0]]
+    assert interests.loads.tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert interests.topics_of("u2") == ("x", "y")
+    assert interests.at_homes({"u2": "a", "gone": "b"}).user_counts.tolist() == [[2, 1, 0], [0, 0, 0]]
+    with pytest.raises(KeyError):
+        interests.at_homes({"u2": "nowhere"})
