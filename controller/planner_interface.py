@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.closed_window import ClosedWindow
+from controller.ring_state import RingState
 from overlay.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
 from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets
@@ -34,12 +35,13 @@ class OverlayState:
 
     The newest window must lie in the configuration's epoch (the judge checks it). The older ones may be of earlier
     epochs: what a broker delivered depends neither on the links it came over nor on the publisher's home. Raises
-    ValueError without a window.
+    ValueError without a window. ``ring`` is what planners of a ring look at, None on a tree.
     """
 
     configuration: Configuration
     inventory: Inventory
     windows: tuple[ClosedWindow, ...]
+    ring: RingState | None = None
 
     def __post_init__(self) -> None:
         if not self.windows:
@@ -158,6 +160,13 @@ class PlannerSettings:
     traced, at most ``pop_traces_max`` (N, the paper's: 50) in ``pop_window_s`` (W, the paper's: 60 s).
     ``link_delays`` lets the delay of links count in delivery delays, which the paper's does not. ``delay_weight`` is
     the share of the mean delivery delay, 0 to 1, in what relocate_publishers_joint minimises; the rest is the one cost.
+    Planners of a ring (paper 002). ``ring_delay_weight`` is w_d, what a hop of delay weighs against a message;
+    ``ring_free_s`` is T_free, the time over which a reassignment of IDs must pay; ``ring_demand_share_min`` is beta
+    (the paper's: 0.1), the share of the dearest reassignment that the notifications of that time must cost before one
+    is computed. ``user_load_weight`` is w_l, what a broker's load weighs against likeness of interests;
+    ``user_cluster_brokers`` is c, the brokers that tell each other what their users want; ``user_load_max`` caps what
+    a broker may serve, as a multiple of the mean. ``user_utility_min`` is by how much a move must better a user's
+    utility; ``users_moved_max`` bounds one call.
     """
 
     horizon_hops: int = 4
@@ -178,6 +187,14 @@ class PlannerSettings:
     pop_window_s: float = 60.0
     link_delays: bool = False
     delay_weight: float = 0.0
+    ring_delay_weight: float = 1.0
+    ring_free_s: float = 600.0
+    ring_demand_share_min: float = 0.1
+    user_load_weight: float = 1.0
+    user_cluster_brokers: int = 10
+    user_load_max: float = 2.0
+    user_utility_min: float = 0.0
+    users_moved_max: int = 1_000
 
     @property
     def filter_shape(self) -> FilterShape | None:
@@ -186,7 +203,7 @@ class PlannerSettings:
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = self._interest_faults() + self._home_faults()
+        found = self._interest_faults() + self._home_faults() + self._ring_faults()
         if self.horizon_hops < 2:
             found.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is joined already")
         if self.degree_max is not None and self.degree_max < 2:
@@ -211,6 +228,21 @@ class PlannerSettings:
             found.append(f"bloom_hashes is {self.bloom_hashes}: from 1 to {HASHES_MAX}")
         if self.path_interest not in ("estimate", "conjunction"):
             found.append(f"path_interest is {self.path_interest!r}: estimate or conjunction")
+        return found
+
+    def _ring_faults(self) -> list[str]:
+        found = []
+        for name in ("ring_delay_weight", "ring_demand_share_min", "user_load_weight", "user_utility_min"):
+            if not 0 <= getattr(self, name) < math.inf:
+                found.append(f"{name} is {getattr(self, name)}: at least 0")
+        if not 0 < self.ring_free_s < math.inf:
+            found.append(f"ring_free_s is {self.ring_free_s}: above 0, or no reassignment could ever pay")
+        if self.user_cluster_brokers < 1:
+            found.append(f"user_cluster_brokers is {self.user_cluster_brokers}: at least 1, a broker by itself")
+        if self.user_load_max < 1:
+            found.append(f"user_load_max is {self.user_load_max}: at least 1, the mean, or no placement could hold it")
+        if self.users_moved_max < 1:
+            found.append(f"users_moved_max is {self.users_moved_max}: at least 1, or nobody could move")
         return found
 
     def _home_faults(self) -> list[str]:
