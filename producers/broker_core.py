@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from typing import Any
 
 from overlay.configuration import Configuration
 from producers.broker_messages import (
@@ -36,9 +37,9 @@ from producers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from producers.broker_routing import ProtocolError
-from producers.broker_transition import EARLY_MESSAGES_MAX, BrokerTransition
+from producers.broker_transition import BrokerTransition
 from producers.routing_tables import LOCAL
+from producers.two_epochs import ProtocolError
 from schemas.command import Command
 
 
@@ -48,10 +49,7 @@ class BrokerCore(BrokerTransition):
     def __init__(self, broker: str, configuration: Configuration, boot_ms: int) -> None:
         super().__init__(broker, configuration)
         self.boot_ms = boot_ms
-        self.held_count_max = 0
-        self.control_messages_sent = 0
         self._postponed: deque[AdvertiseRequest] = deque()
-        self._early: deque[tuple[str, Message]] = deque()
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
@@ -63,8 +61,7 @@ class BrokerCore(BrokerTransition):
             effects = self._serve(message, now_ms)  # type: ignore[arg-type]
         else:
             effects = self._converse(source, message, now_ms)  # type: ignore[arg-type]
-        sent = [effect.message for effect in effects if isinstance(effect, Send)]
-        self._count_control(sent)
+        self._count_control(effects)
         return effects
 
     # --- notifications -----------------------------------------------------------------------------------------------
@@ -92,14 +89,6 @@ class BrokerCore(BrokerTransition):
             if subscriptions:
                 self._deliver_or_hold(Deliver(notification, subscriptions), effects)
         return effects
-
-    def _deliver_or_hold(self, delivery: Deliver, effects: list[Effect]) -> None:
-        """Deliver at once unless earlier notifications of the same publisher may still come in an older epoch."""
-        if self._must_hold(delivery.notification):
-            self.held.append(delivery)
-            self.held_count_max = max(self.held_count_max, len(self.held))
-        else:
-            effects.append(delivery)
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
@@ -156,46 +145,17 @@ class BrokerCore(BrokerTransition):
                 return self._settle((message.subscription,), now_ms)
             case End():
                 tables.ends_received.add(source)
-                return self._release_held() + self._pass_end_on(now_ms)
+                return self._release_held() + self._drain(now_ms)
         raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
 
-    # --- what comes too early ----------------------------------------------------------------------------------------
+    # --- what waited -------------------------------------------------------------------------------------------------
 
-    def _keep_early(self, source: str, message: Message) -> list[Effect]:
-        """Keep what belongs to an epoch that is still to be prepared; ignore what belongs to a finished one."""
-        epoch = message.epoch  # type: ignore[union-attr]
-        if epoch > max(self.tables) and epoch > self._epoch_aborted_max:
-            if len(self._early) >= EARLY_MESSAGES_MAX:
-                self._early_overflowed = True
-            else:
-                self._early.append((source, message))
-        return []
-
-    def _take_early(self, epoch: int, now_ms: float) -> list[Effect]:
-        early = [(source, kept) for source, kept in self._early if kept.epoch == epoch]  # type: ignore[union-attr]
-        self._early.clear()
-        effects: list[Effect] = []
-        for source, kept in early:
-            effects += self._converse(source, kept, now_ms)
-        return effects
-
-    def _drop_early(self) -> None:
-        self._early = deque(
-            (source, kept)
-            for source, kept in self._early
-            if kept.epoch > self._epoch_aborted_max  # type: ignore[union-attr]
-        )
+    def _take(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
+        assert source is not None
+        return self._converse(source, message, now_ms)
 
     def _take_postponed(self, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
         while self._postponed:
             effects += self._serve(self._postponed.popleft(), now_ms)
         return effects
-
-    def _count_control(self, sent: list[Message]) -> None:
-        self.control_messages_sent += len(sent)
-        if self.transition is not None:
-            mine = {self.transition.epoch_to}
-            self.transition.control_messages += sum(
-                isinstance(message, End) or getattr(message, "epoch", None) in mine for message in sent
-            )

@@ -28,12 +28,9 @@ from producers.broker_messages import (
 )
 from producers.match_content import Filter, intersects
 from producers.routing_tables import LOCAL, Entry, RoutingTables
+from producers.two_epochs import ProtocolError, TwoEpochBroker
 
 GONE_PUBLISHERS_MAX = 10_000  # Tombstones that keep a late advertisement from reviving its publisher.
-
-
-class ProtocolError(RuntimeError):
-    """A message that the protocol rules out: links lost or reordered something, or a broker is faulty."""
 
 
 @dataclass(slots=True)
@@ -64,12 +61,11 @@ class Advertisement:
     unsettled: set[str]
 
 
-class BrokerRouting:
+class BrokerRouting(TwoEpochBroker[RoutingTables]):
     """Tables of all live epochs and what is under way to build them. Deterministic."""
 
     def __init__(self, broker: str, configuration: Configuration) -> None:
-        self.broker = broker
-        self.tables: dict[int, RoutingTables] = {configuration.epoch: RoutingTables(broker, configuration)}
+        super().__init__(broker, RoutingTables(broker, configuration))
         self.locals: dict[str, LocalSubscription] = {}
         self.advertisements: dict[str, Advertisement] = {}
         self.lost_peers: set[str] = set()
@@ -81,10 +77,6 @@ class BrokerRouting:
     def live_neighbours(self) -> tuple[str, ...]:
         """The neighbours in any live epoch, sorted."""
         return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
-
-    def _on_settled(self, now_ms: float) -> list[Effect]:
-        """Return what follows from something having settled: nothing, unless a transition waits for it."""
-        return []
 
     # --- local clients -----------------------------------------------------------------------------------------------
 
@@ -228,7 +220,7 @@ class BrokerRouting:
                     effects.append(AdvertiseConfirmed(known.publisher))
                 else:
                     effects.append(Send(known.told_by, AdvertiseAck(known.publisher)))
-        return effects + self._on_settled(now_ms)
+        return effects + self._tell_prepared(now_ms)
 
     def _settle_subscription(self, name: str, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -318,6 +310,3 @@ class BrokerRouting:
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry meets."""
         return {tables.moved.get(name, self.advertisements[name].home) for name in entry.meets}
-
-    def _epochs(self) -> list[RoutingTables]:
-        return [self.tables[epoch] for epoch in sorted(self.tables)]

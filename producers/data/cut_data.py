@@ -1,8 +1,9 @@
 """Cut the shipped data from the original files; SOURCES.md says where those come from.
 
 Run as ``python producers/data/cut_data.py ORIGINALS``. ORIGINALS holds ``planetlab_rtt.npz`` (``rtt_ms``, slices x
-hosts x hosts), ``padres_stockquotes.csv.gz`` (symbol, date, open, high, low, close, volume; newest first) and
-``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value). The same originals give the same bytes.
+hosts x hosts), ``padres_stockquotes.csv.gz`` (symbol, date, open, high, low, close, volume; newest first),
+``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value) and ``gowalla_nyc.npz`` (``user``, ``time`` in
+seconds since 1970, ``lat``, ``lon`` in degrees; oldest first). The same originals give the same bytes.
 """
 
 import csv
@@ -11,6 +12,7 @@ import io
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,12 @@ import numpy as np
 RTT_SLICE = 17  # The last slice, and the one whose slowest pair (782 ms) is the least of an outlier.
 RTT_STEPS_PER_MS = 10  # Tenths of a millisecond fit 16 bits and halve the file.
 QUOTES_PER_SYMBOL_MAX = 400  # About 100 s of publishing at 4 per second before a symbol starts over.
+
+CHECKINS_FROM = datetime(2010, 8, 23, 4, tzinfo=UTC)  # A Monday, 0:00 in New York: the eight fullest whole weeks.
+CHECKIN_DAYS = 56
+CHECKIN_GAP_S_MIN = 15 * 60  # Many users record a whole day at once, seconds apart: nobody moves so fast.
+CHECKINS_PER_USER_MIN = 3
+CHECKIN_STEPS_PER_DEGREE = 1_000  # 111 m north, 84 m east: a street corner, not a door.
 
 
 def cut_rtt(original: Path, cut: Path) -> None:
@@ -51,6 +59,30 @@ def cut_quotes(original: Path, cut: Path, symbols: set[str]) -> None:
     write_rows(cut, names, kept)
 
 
+def cut_checkins(original: Path, cut: Path) -> None:
+    """Keep user, minute and rounded position of one span, thinned out, of the users who then have several.
+
+    Users are numbered from 0 in the order of their original numbers; minutes count from the start of the span.
+    """
+    with np.load(original) as rows:
+        seconds = rows["time"] - int(CHECKINS_FROM.timestamp())
+        user, lat, lon = rows["user"], rows["lat"], rows["lon"]
+    found: dict[int, list[int]] = defaultdict(list)
+    for row in np.flatnonzero((seconds >= 0) & (seconds < CHECKIN_DAYS * 86_400)).tolist():
+        rows_of_user = found[user[row]]
+        if not rows_of_user or seconds[row] - seconds[rows_of_user[-1]] >= CHECKIN_GAP_S_MIN:
+            rows_of_user.append(row)
+    kept = np.array(sorted(row for rows in found.values() if len(rows) >= CHECKINS_PER_USER_MIN for row in rows))
+    np.savez_compressed(
+        cut,
+        user=np.unique(user[kept], return_inverse=True)[1].astype(np.uint16),
+        minute=(seconds[kept] // 60).astype(np.uint32),
+        lat_thousandth=np.round(lat[kept] * CHECKIN_STEPS_PER_DEGREE).astype(np.int32),
+        lon_thousandth=np.round(lon[kept] * CHECKIN_STEPS_PER_DEGREE).astype(np.int32),
+        days=np.int64(CHECKIN_DAYS),
+    )
+
+
 def read_rows(path: Path) -> Iterable[dict[str, str]]:
     """Read the rows of a gzipped CSV file by column name."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as stream:
@@ -71,6 +103,7 @@ def main(originals: Path, cuts: Path) -> None:
     cut_rtt(originals / "planetlab_rtt.npz", cuts / "planetlab_rtt.npz")
     symbols = cut_subscriptions(originals / "padres_subscriptions.csv.gz", cuts / "stock_subscriptions.csv.gz")
     cut_quotes(originals / "padres_stockquotes.csv.gz", cuts / "stock_quotes.csv.gz", symbols)
+    cut_checkins(originals / "gowalla_nyc.npz", cuts / "nyc_checkins.npz")
 
 
 if __name__ == "__main__":

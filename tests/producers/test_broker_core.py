@@ -27,9 +27,8 @@ from producers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from producers.broker_routing import ProtocolError
-from producers.broker_transition import BrokerPhase
 from producers.match_content import Operator, Predicate
+from producers.two_epochs import BrokerPhase, ProtocolError
 from schemas.command import Command, CommandPhase, Outcome
 
 IBM = (Predicate("symbol", Operator("eq"), "IBM"),)
