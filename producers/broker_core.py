@@ -126,7 +126,7 @@ class BrokerCore(BrokerTransition):
             case Notification():
                 raise ProtocolError("notifications are routed, not conversed")
         if message.epoch not in self.tables:
-            return self._keep_early(source, message)
+            return self._keep_early(message.epoch, source, message)
         tables = self.tables[message.epoch]
         match message:
             case Subscribe():

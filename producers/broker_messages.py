@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from producers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, RingMessage
 from producers.match_content import Filter
 from schemas.command import CommandResult
 
@@ -17,7 +18,10 @@ UNSTAMPED_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH)."""
+    """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH).
+
+    On a ring ``from_rendezvous`` tells a copy on its way down the topic's tree from one on its way to the root.
+    """
 
     publisher: str
     sequence: int
@@ -26,6 +30,7 @@ class Notification:
     epoch: int
     content: Mapping[str, float | str]
     size_bytes: int
+    from_rendezvous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +102,22 @@ class End:
     epoch: int
 
 
-ControlMessage = Subscribe | SubscribeAck | Unsubscribe | UnsubscribeAck | Advertise | AdvertiseAck | Unadvertise | End
+TreeMessage = Subscribe | SubscribeAck | Unsubscribe | UnsubscribeAck | Advertise | AdvertiseAck | Unadvertise | End
+ControlMessage = TreeMessage | RingMessage
 Message = Notification | ControlMessage
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequest:
-    """A local client wants what the filter describes; ``subscription`` is never used again."""
+    """A local client wants what the filter describes; ``subscription`` is never used again.
+
+    ``connection`` tells one stay of a client from the next: it may leave and come again under its name.
+    """
 
     subscription: str
     client: str
     filter_: Filter
+    connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +153,8 @@ class LeaveRequest:
     publisher: str
 
 
-ClientRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest | LeaveRequest
+TreeRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest | LeaveRequest
+ClientRequest = TreeRequest | AttachRequest | DrainedRequest | GoneRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +223,40 @@ class PublisherTaken:
     publisher: str
 
 
-Effect = (
-    Send | Published | Deliver | Answer | Confirmed | Cancelled | AdvertiseConfirmed | PublisherLeaves | PublisherTaken
-)
+@dataclass(frozen=True, slots=True)
+class UserMoves:
+    """The user is to attach to ``home_to`` as well, for ``epoch``, and to change nothing until it is taken there."""
+
+    user: str
+    connection: int
+    home_to: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserStays:
+    """The move was called off: the user's home is this broker as before."""
+
+    user: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserTaken:
+    """This broker is the user's home from now on."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserDrained:
+    """Nothing more will come here for a subscription that moved: the user may say so at its new home."""
+
+    user: str
+    subscription: str
+    home_to: str
+
+
+ClientEffect = Confirmed | Cancelled | AdvertiseConfirmed | PublisherLeaves | PublisherTaken
+UserEffect = UserMoves | UserStays | UserTaken | UserDrained
+Effect = Send | Published | Deliver | Answer | ClientEffect | UserEffect

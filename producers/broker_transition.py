@@ -76,7 +76,7 @@ class BrokerTransition(BrokerRouting):
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    def _open_tables(self, command: Command, target: AnyConfiguration) -> list[Effect]:
+    def _open_tables(self, command: Command, target: AnyConfiguration, now_ms: float) -> list[Effect]:
         assert isinstance(target, Configuration)
         moves = {move.client: move for move in command.moves}
         moved = {name: move.home_to for name, move in moves.items()}

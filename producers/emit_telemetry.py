@@ -123,6 +123,13 @@ class ReportForwarder:
         rate_per_s = self._rates_per_s.get(role, 0.0)
         self._clients.put_client(Client(client, role, home, predicates, rate_per_s, int(self._overlay.env.now)))
 
+    def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
+        """Register a user with its topics, or take it out of the register when it left."""
+        if topics is None:
+            self._clients.remove_client(user)
+            return
+        self._clients.put_client(Client(user, Role.SUBSCRIBER, home, (), 0.0, int(self._overlay.env.now), topics))
+
     def on_may_publish(self, publisher: str) -> None:
         """Nothing: the register does not tell advertised from connected."""
 

@@ -11,12 +11,13 @@ its service; both are plain timeouts with a callback, since a SimPy process for 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
 import simpy
 
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.inventory import Inventory
 from producers.broker_core import BrokerCore
 from producers.broker_messages import (
@@ -35,11 +36,17 @@ from producers.broker_messages import (
     PublisherTaken,
     Send,
     SubscribeRequest,
+    UserDrained,
+    UserMoves,
+    UserStays,
+    UserTaken,
 )
+from producers.chord_core import ChordCore
 from producers.delivery_cells import DeliveryCells
 from producers.ledger import Ledger
 from producers.match_content import Content, Filter
 from producers.publisher_clients import PublisherClients
+from producers.user_clients import UserClients
 from schemas.client import Role
 from schemas.command import Command, CommandResult
 from schemas.telemetry import ClientChange
@@ -49,6 +56,14 @@ QUEUE_OVERFLOW = "queue_overflow"
 BROKER_DIED = "broker_died"
 
 Served = Message | ClientRequest | Command
+Core = BrokerCore | ChordCore
+
+
+def core_of(broker: str, configuration: AnyConfiguration, boot_ms: int) -> Core:
+    """Return the protocol core that the kind of overlay needs."""
+    if isinstance(configuration, ChordConfiguration):
+        return ChordCore(broker, configuration, boot_ms)
+    return BrokerCore(broker, configuration, boot_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +108,17 @@ class OverlayListener(Protocol):
         """A client has come or moved to another home, with its filter, or left, with None."""
 
     def on_may_publish(self, publisher: str) -> None:
-        """All brokers know the publisher."""
+        """All brokers that must know the publisher do."""
 
     def on_result(self, result: CommandResult) -> None:
         """A broker has answered a command."""
+
+
+class UserListener(Protocol):
+    """Who is told what happens to the users of a ring."""
+
+    def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
+        """A user has come, moved to another home or wants other topics, or has left, with None."""
 
 
 class QueueCounters:
@@ -154,7 +176,7 @@ class EmulatedBroker:
         "service_began_ms",
     )
 
-    def __init__(self, core: BrokerCore, cells: DeliveryCells) -> None:
+    def __init__(self, core: Core, cells: DeliveryCells) -> None:
         self.name = core.broker
         self.core = core
         self.cells = cells
@@ -186,13 +208,12 @@ class EmulatedOverlay:
         self.ledger = ledger
         self.boot_ms = int(env.now)
         self.brokers = {
-            broker: EmulatedBroker(
-                BrokerCore(broker, inventory.bootstrap_tree, self.boot_ms), DeliveryCells(cells_kept_s)
-            )
+            broker: EmulatedBroker(core_of(broker, inventory.bootstrap, self.boot_ms), DeliveryCells(cells_kept_s))
             for broker in inventory.brokers
         }
         self.link_ends: dict[tuple[str, str], LinkEnd] = {}
         self.listeners: list[OverlayListener] = []
+        self.user_listeners: list[UserListener] = []
         self.hop_count = 0  # Notifications handled by brokers: the benchmark's unit.
         self.control_count = 0
         self._queue_length_max = queue_length_max
@@ -202,6 +223,13 @@ class EmulatedOverlay:
             lambda home, message: self._enqueue(self.brokers[home], None, message),
             lambda publisher, home, filter_: self._change(publisher, Role.PUBLISHER, home, filter_),
             lambda publisher, home, filter_: self._tell(publisher, Role.PUBLISHER, home, filter_),
+        )
+        self.users = UserClients(
+            env,
+            ledger,
+            lambda home, request: self._enqueue(self.brokers[home], None, request),
+            self._change_user,
+            self._tell_user,
         )
         self._subscriptions: dict[str, tuple[str, Filter]] = {}  # subscription -> home, filter; until cancelled
         self._under_way = 0  # Messages in queues and on links.
@@ -235,6 +263,22 @@ class EmulatedOverlay:
             self._change(subscription, Role.SUBSCRIBER, home, None)
             self._enqueue(self.brokers[home], None, CancelRequest(subscription, self.env.now))
 
+    def connect_user(self, user: str, home: str, topics: Iterable[str]) -> None:
+        """Connect a user of a ring to its home; it may come again after it has left."""
+        self.users.connect(user, home, topics)
+
+    def change_topics(self, user: str, topics: Iterable[str]) -> None:
+        """Let a user want these topics and no others from now on."""
+        self.users.change_topics(user, topics)
+
+    def disconnect_user(self, user: str) -> None:
+        """Disconnect a user; what was published before is still delivered."""
+        self.users.disconnect(user)
+
+    def user_home(self, user: str) -> str | None:
+        """Return where a user is, None when it is not connected."""
+        return self.users.home_of(user)
+
     def kill(self, name: str, notice_ms: float) -> None:
         """Let a broker die: what it holds and what reaches it is lost, its subscribers end, its publishers go on
         wherever a broker takes them. Its neighbours notice after ``notice_ms`` and all that it had sent them.
@@ -250,6 +294,7 @@ class EmulatedOverlay:
         for subscription in [one for one, (home, _) in self._subscriptions.items() if home == name]:
             self.cancel(subscription)
         self.publishers.lose_home(name)
+        self.users.lose_home(name)
         for peer in dead.core.live_neighbours:
             end = self.link_ends.get((name, peer))
             last_ms = self.env.now if end is None else end.last_arrival_ms
@@ -286,6 +331,15 @@ class EmulatedOverlay:
         change = ClientChange(client, 1, "left") if filter_ is None else ClientChange(client, 0, f"came as {role}")
         self.brokers[home].changes.append(change)
         self._tell(client, role, home, filter_)
+
+    def _change_user(self, user: str, home: str, topics: tuple[str, ...] | None, changes: int) -> None:
+        what = "left" if topics is None else "came as user" if changes == 1 else "wants other topics"
+        self.brokers[home].changes.append(ClientChange(user, changes, what))
+        self._tell_user(user, home, topics)
+
+    def _tell_user(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
+        for listener in self.user_listeners:
+            listener.on_user_change(user, home, topics)
 
     def _tell(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         for listener in self.listeners:
@@ -360,6 +414,8 @@ class EmulatedOverlay:
             case Confirmed(subscription):
                 if subscription in self._subscriptions:  # Else its client has cancelled it meanwhile.
                     self.ledger.confirm(subscription, self._subscriptions[subscription][1], self.env.now)
+                else:
+                    self.users.confirm(subscription)
             case AdvertiseConfirmed(publisher):
                 if self.publishers.allow(publisher):
                     for listener in self.listeners:
@@ -368,6 +424,14 @@ class EmulatedOverlay:
                 self.publishers.leave(publisher, home_to)
             case PublisherTaken(publisher):
                 self.publishers.take(publisher, broker.name)
+            case UserMoves(user, connection, home_to, epoch):
+                self.users.move(user, connection, home_to, epoch)
+            case UserStays(user, connection):
+                self.users.stay(user, connection)
+            case UserTaken(user):
+                self.users.take(user, broker.name)
+            case UserDrained(user, subscription, home_to):
+                self.users.drain(user, subscription, home_to)
             case Answer(result):
                 for listener in self.listeners:
                     listener.on_result(result)

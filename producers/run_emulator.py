@@ -103,7 +103,9 @@ class WallClockEmulator:
             cells_kept_s=CELLS_KEPT_S,
         )
         rates_per_s = {Role.PUBLISHER: settings.workload.notifications_per_s}
-        self.overlay.listeners.append(ReportForwarder(self.overlay, ports, ports, rates_per_s))
+        forwarder = ReportForwarder(self.overlay, ports, ports, rates_per_s)
+        self.overlay.listeners.append(forwarder)
+        self.overlay.user_listeners.append(forwarder)
         self._emitter = TelemetryEmitter(self.overlay, ports, settings.flush_ms, rng)
         self._workload = StockWorkload(self.overlay, settings.workload, rng)
         self._phase = "running"

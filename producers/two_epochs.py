@@ -79,7 +79,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         self.held: deque[Deliver] = deque()
         self.held_count_max = 0
         self.control_messages_sent = 0
-        self._early: deque[tuple[str | None, Any]] = deque()
+        self._early: deque[tuple[int, str | None, Any]] = deque()  # With the epoch it waits for.
         self._early_overflowed = False
         self._epoch_aborted_max = -1
 
@@ -94,7 +94,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         """Return why this broker cannot take part, empty when it can."""
 
     @abstractmethod
-    def _open_tables(self, command: Command, target: AnyConfiguration) -> list[Effect]:
+    def _open_tables(self, command: Command, target: AnyConfiguration, now_ms: float) -> list[Effect]:
         """Set up tables of the target epoch and the transition, and begin to fill them."""
 
     @abstractmethod
@@ -167,7 +167,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
                 reason = str(error)
         if reason:
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
-        effects = self._open_tables(command, target)
+        effects = self._open_tables(command, target, now_ms)
         return effects + self._tell_prepared(now_ms) + self._take_early(command.epoch_to, now_ms)
 
     def _reason_to_refuse(self, command: Command) -> str:
@@ -238,7 +238,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
             reason = f"epoch {command.epoch_to} is active already"
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
         self._epoch_aborted_max = max(self._epoch_aborted_max, command.epoch_to)
-        self._early = deque(one for one in self._early if one[1].epoch > self._epoch_aborted_max)
+        self._early = deque(one for one in self._early if one[0] > self._epoch_aborted_max)
         answer = self._answer(command, Outcome.ABORTED, now_ms)
         if command.epoch_to not in self.tables:
             return [answer]
@@ -270,17 +270,17 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         self.held = kept
         return released
 
-    def _keep_early(self, source: str | None, message: Any) -> list[Effect]:
+    def _keep_early(self, epoch: int, source: str | None, message: Any) -> list[Effect]:
         """Keep what belongs to an epoch that is still to be prepared; ignore what belongs to a finished one."""
-        if message.epoch > max(self.tables) and message.epoch > self._epoch_aborted_max:
+        if epoch > max(self.tables) and epoch > self._epoch_aborted_max:
             if len(self._early) >= EARLY_MESSAGES_MAX:
                 self._early_overflowed = True
             else:
-                self._early.append((source, message))
+                self._early.append((epoch, source, message))
         return []
 
     def _take_early(self, epoch: int, now_ms: float) -> list[Effect]:
-        early = [(source, kept) for source, kept in self._early if kept.epoch == epoch]
+        early = [(source, kept) for known, source, kept in self._early if known == epoch]
         self._early.clear()
         effects: list[Effect] = []
         for source, kept in early:

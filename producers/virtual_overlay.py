@@ -14,6 +14,7 @@ import simpy
 
 from overlay.inventory import Inventory
 from producers.broker_core import BrokerCore
+from producers.chord_core import ChordCore
 from producers.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from producers.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink
@@ -78,7 +79,9 @@ class VirtualOverlay:
         self._results = MemoryResults()
         self._clients = MemoryClients()
         rates_per_s = {Role.PUBLISHER: workload.notifications_per_s if workload else 0.0}
-        self.overlay.listeners.append(ReportForwarder(self.overlay, self._results, self._clients, rates_per_s))
+        forwarder = ReportForwarder(self.overlay, self._results, self._clients, rates_per_s)
+        self.overlay.listeners.append(forwarder)
+        self.overlay.user_listeners.append(forwarder)
         self.workload = StockWorkload(self.overlay, workload, rng) if workload else None
         flush_ms = self.settings.flush_ms
         self.emitter = TelemetryEmitter(self.overlay, telemetry_sink or self.telemetry, flush_ms or 1.0, rng)
@@ -94,8 +97,15 @@ class VirtualOverlay:
 
     @property
     def cores(self) -> Mapping[str, BrokerCore]:
-        """The brokers' cores by name."""
-        return {name: broker.core for name, broker in self.overlay.brokers.items()}
+        """The cores of a tree's brokers by name."""
+        cores = {name: broker.core for name, broker in self.overlay.brokers.items()}
+        return {name: core for name, core in cores.items() if isinstance(core, BrokerCore)}
+
+    @property
+    def ring_cores(self) -> Mapping[str, ChordCore]:
+        """The cores of a ring's brokers by name."""
+        cores = {name: broker.core for name, broker in self.overlay.brokers.items()}
+        return {name: core for name, core in cores.items() if isinstance(core, ChordCore)}
 
     @property
     def results(self) -> MemoryResults:

@@ -307,7 +307,7 @@ class AnyOrderOverlay:
                 self.results.append(result)
             case Confirmed(name):
                 self.subscriptions[name].confirmed_ms = self.now_ms
-            case Cancelled(name):
+            case Cancelled(name) if name in self.subscriptions:
                 self.subscriptions[name].is_gone = True
             case AdvertiseConfirmed(name):
                 self.publishers[name].may_publish = True

@@ -73,7 +73,7 @@ class ClosedLoop:
         while results:
             self.ports.results.records.append(results.popleft())
         if self.virtual.workload is not None:
-            self.ports.subscriptions.subscription_count = self.virtual.workload.subscription_count
+            self.ports.clients.subscription_count = self.virtual.workload.subscription_count
         while self.loop.step(int(self.virtual.now_ms)):
             pass
         while self.ports.commands.sent:

@@ -1,0 +1,200 @@
+"""One broker's protocol core on a Chord ring: what it does with each message that comes to it.
+
+In: one message at a time (from a neighbour, a local client or the controller) and the time. Out: effects. Like
+:mod:`producers.broker_core` it owns no queue, no link and no clock, and asks of its surroundings that messages of one
+link arrive in the order they were sent, and that nothing is lost.
+
+A notification goes by greedy lookup from its publisher's home to the rendezvous of its topic, and from there down the
+topic's tree.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+from overlay.chord_configuration import ChordConfiguration
+from producers.broker_messages import (
+    AdvertiseRequest,
+    CancelRequest,
+    ClientRequest,
+    Deliver,
+    Effect,
+    Message,
+    Notification,
+    Published,
+    Send,
+    SubscribeRequest,
+    UnadvertiseRequest,
+)
+from producers.chord_messages import (
+    AskFlush,
+    AttachRequest,
+    DrainedRequest,
+    EndPublisher,
+    EndTopic,
+    GoneRequest,
+    GrantFlush,
+    Join,
+    JoinAck,
+    Leave,
+    NotComing,
+    Probe,
+    ProbeBack,
+    Register,
+    RegisterAck,
+    RoutedMessage,
+    Unregister,
+)
+from producers.chord_tables import ChordTables
+from producers.chord_transition import ChordTransitions
+from producers.chord_trees import TOPIC
+from producers.two_epochs import ProtocolError
+from schemas.command import Command
+
+
+class ChordCore(ChordTransitions):
+    """The protocol state of one broker of a ring. Deterministic: equal inputs give equal effects in equal order."""
+
+    covered_forwards = 0  # Topics do not cover each other.
+
+    def __init__(self, broker: str, configuration: ChordConfiguration, boot_ms: int) -> None:
+        super().__init__(broker, configuration)
+        self.boot_ms = boot_ms
+        self._now_ms = 0.0
+        self._postponed: deque[AdvertiseRequest] = deque()
+
+    def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
+        """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
+        self._now_ms = now_ms
+        if isinstance(message, Notification):
+            return self._route(source, message)
+        if isinstance(message, Command):
+            effects = self._obey(message, now_ms)
+        else:
+            effects = self._take(source, message, now_ms)
+        # Whatever it was, it may have been the last thing that being prepared or drained still waited for.
+        effects += self._tell_prepared(now_ms) + self._drain(now_ms)
+        self._count_control(effects)
+        return effects
+
+    # --- notifications -----------------------------------------------------------------------------------------------
+
+    def _route(self, source: str | None, notification: Notification) -> list[Effect]:
+        effects: list[Effect] = []
+        if source is None:
+            notification = replace(notification, epoch=self.epoch)
+            effects.append(Published(notification))
+        tables = self.tables.get(notification.epoch)
+        if tables is None and notification.from_rendezvous and notification.epoch < min(self.tables):
+            return []  # From a parent that has not heard yet that we have left the tree: nobody here wants it.
+        if tables is None:
+            raise ProtocolError(
+                f"{self.broker} got notification {notification.publisher}/{notification.sequence} of epoch "
+                f"{notification.epoch} but holds tables of {sorted(self.tables)}"
+            )
+        topic = str(notification.content[TOPIC])
+        if not notification.from_rendezvous:
+            root = tables.rendezvous(topic)
+            if root != self.broker:
+                effects.append(Send(tables.next_hop(root), notification))
+                return effects
+            notification = replace(notification, from_rendezvous=True)
+        entry = tables.topics.get(topic)
+        if entry is not None:
+            effects += [Send(peer, notification) for peer in entry.children]
+            if entry.subscriptions:
+                self._hand_over(notification, tuple(entry.subscriptions), effects)
+        return effects
+
+    def _hand_over(self, notification: Notification, names: tuple[str, ...], effects: list[Effect]) -> None:
+        publish_ms, known = notification.publish_ms, self.locals
+        wanted = tuple(name for name in names if known[name].wants(publish_ms))
+        if len(self.tables) == 1:
+            if wanted:
+                effects.append(Deliver(notification, wanted))
+            return
+        at_once = []
+        for name in wanted:  # Those who moved here and those who were here wait for different things.
+            if self._may_come_older(notification, name):
+                self._deliver_or_hold(Deliver(notification, (name,)), effects)
+            else:
+                at_once.append(name)
+        if at_once:
+            effects.append(Deliver(notification, tuple(at_once)))
+
+    # --- clients and neighbours --------------------------------------------------------------------------------------
+
+    def _take(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
+        return self._serve(message, now_ms) if source is None else self._converse(source, message, now_ms)
+
+    def _serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
+        match request:
+            case SubscribeRequest():
+                return self._subscribe(request, now_ms)
+            case CancelRequest() | DrainedRequest() if (
+                epoch := self._epoch_awaited_by(request.subscription)
+            ) is not None:
+                return self._keep_early(epoch, None, request)  # Behind the user's coming, which is kept, too.
+            case CancelRequest():
+                return self._cancel(request, now_ms)
+            case AdvertiseRequest():
+                if self.transition is not None:
+                    # Whoever drains an epoch must know all who publish in it.
+                    self._postponed.append(request)
+                    return []
+                return self._advertise(request, now_ms)
+            case UnadvertiseRequest():
+                self._postponed = deque(one for one in self._postponed if one.publisher != request.publisher)
+                return self._unadvertise(request.publisher)
+            case AttachRequest():
+                return self._attach(request, now_ms)
+            case DrainedRequest():
+                return self._see_drained(request)
+            case GoneRequest():
+                return self._see_gone(request)
+        raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
+
+    def _take_postponed(self, now_ms: float) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._postponed:
+            effects += self._serve(self._postponed.popleft(), now_ms)
+        return effects
+
+    def _converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
+        tables = self.tables.get(message.epoch)
+        if tables is None:
+            return self._keep_early(message.epoch, source, message)
+        match message:
+            case Join():
+                return self._accept_join(tables, source, message, now_ms)
+            case JoinAck():
+                return self._accept_join_ack(tables, message, now_ms)
+            case Leave():
+                return self._accept_leave(tables, source, message)
+            case EndTopic():
+                return self._see_topic_over(tables, message.topic)
+        return self._route_on(tables, message)
+
+    def _arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+        match message:
+            case Register():
+                return self._accept_registration(tables, message)
+            case RegisterAck():
+                return self._confirm_publisher(message.publisher, tables.epoch, self._now_ms)
+            case Unregister():
+                return self._accept_unregistration(tables, message)
+            case EndPublisher():
+                tables.publishers_over.setdefault(message.topic, set()).add(message.publisher)
+                return []
+            case AskFlush():
+                return self._begin_flush(tables, message)
+            case Probe():
+                return self._answer_probe(tables, message)
+            case ProbeBack():
+                return self._take_probe_back(tables, message)
+            case GrantFlush():
+                return self._end_flush(tables, message) + self._release_held()
+            case NotComing():
+                return self._await_no_longer(message.user)

@@ -1,0 +1,172 @@
+"""What brokers of a Chord ring send each other, and what users ask of their homes there.
+
+Plain frozen values; nothing here travels over Kafka. All belong to an epoch. Messages with a ``target`` are routed to
+that broker by greedy lookup; the others go to a neighbour in a topic's tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Child to parent: forward the topic's notifications to me."""
+
+    epoch: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAck:
+    """Parent to child: the way from the rendezvous to you stands."""
+
+    epoch: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Child to parent: forward the topic's notifications to me no longer."""
+
+    epoch: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndTopic:
+    """Down the tree: no notification of the topic follows in this epoch."""
+
+    epoch: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """To the rendezvous: a publisher at ``home`` publishes on the topic."""
+
+    epoch: int
+    target: str
+    topic: str
+    publisher: str
+    home: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterAck:
+    """To a publisher's home: its rendezvous knows it."""
+
+    epoch: int
+    target: str
+    publisher: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unregister:
+    """To the rendezvous, behind the publisher's last notification: it has left."""
+
+    epoch: int
+    target: str
+    topic: str
+    publisher: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndPublisher:
+    """To the rendezvous, behind the publisher's last notification of this epoch."""
+
+    epoch: int
+    target: str
+    topic: str
+    publisher: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskFlush:
+    """To the rendezvous: tell me when all that was published on the topic before now has come to me."""
+
+    epoch: int
+    target: str
+    topic: str
+    asker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """From the rendezvous to a publisher's home: answer behind all that the publisher has published."""
+
+    epoch: int
+    target: str
+    topic: str
+    publisher: str
+    asker: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeBack:
+    """Back to the rendezvous, behind the publisher's notifications."""
+
+    epoch: int
+    target: str
+    topic: str
+    publisher: str
+    asker: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantFlush:
+    """From the rendezvous down to who asked, behind the topic's notifications: all of them have come."""
+
+    epoch: int
+    target: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotComing:
+    """From the old home of a user that was to move: it is not here (any more), do not wait for it."""
+
+    epoch: int
+    target: str
+    user: str
+
+
+TopicMessage = Join | JoinAck | Leave | EndTopic
+RoutedMessage = (
+    Register | RegisterAck | Unregister | EndPublisher | AskFlush | Probe | ProbeBack | GrantFlush | NotComing
+)
+RingMessage = TopicMessage | RoutedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class MovedSubscription:
+    """One subscription that a user brings along: it is owed what was published after ``confirmed_ms``."""
+
+    subscription: str
+    topic: str
+    confirmed_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttachRequest:
+    """A user that is to move comes to its next home, for ``epoch``, with its subscriptions."""
+
+    epoch: int
+    user: str
+    connection: int
+    subscriptions: tuple[MovedSubscription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedRequest:
+    """A user that has moved: its old home has handed over all of this subscription."""
+
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoneRequest:
+    """A user has disconnected; its subscriptions have been cancelled one by one."""
+
+    user: str
+    connection: int

@@ -1,0 +1,97 @@
+"""What one broker of a Chord ring knows for one epoch: the topic trees it is part of, and who publishes on its topics.
+
+Pure data with the questions that routing asks; what is sent and when is decided in :mod:`producers.chord_trees`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from overlay.chord_configuration import ChordConfiguration
+
+
+@dataclass(slots=True)
+class TopicEntry:
+    """One topic's tree as this broker sees it.
+
+    ``parent`` is the neighbour towards the rendezvous, None at the rendezvous itself. ``children`` get what comes.
+    ``subscriptions`` are the local ones, with those that have ended but may still be owed something (``ended_here``);
+    ``fresh`` are not confirmed yet. ``is_joined``: the way from the rendezvous stands; ``waiting`` are children to be
+    told when it does. ``flushing`` are the subscriptions that the flush under way lets go, None when none is.
+    ``is_over``: nothing of this epoch will come any more.
+    """
+
+    topic: str
+    parent: str | None
+    is_joined: bool
+    children: tuple[str, ...] = ()
+    subscriptions: dict[str, None] = field(default_factory=dict)  # In order of coming.
+    fresh: set[str] = field(default_factory=set)
+    ended_here: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+    flushing: frozenset[str] | None = None
+    is_over: bool = False
+
+    def add_child(self, peer: str) -> None:
+        """Forward to a neighbour from now on."""
+        if peer not in self.children:
+            self.children = tuple(sorted((*self.children, peer)))
+
+    def drop_child(self, peer: str) -> None:
+        """Forward to it no longer."""
+        self.children = tuple(child for child in self.children if child != peer)
+        self.waiting.discard(peer)
+
+
+class ChordTables:
+    """All that one broker knows for one epoch.
+
+    ``registered`` are the publishers, by topic, with their homes, of the topics whose rendezvous this broker is;
+    ``publishers_over`` those of them from which nothing of this epoch will come any more. ``awaited`` are
+    subscriptions that have moved here and whose old home may still hand over something of this epoch.
+    """
+
+    def __init__(self, broker: str, configuration: ChordConfiguration) -> None:
+        self.broker = broker
+        self.configuration = configuration
+        self.epoch = configuration.epoch
+        self.neighbours = configuration.neighbours[broker]
+        self.topics: dict[str, TopicEntry] = {}
+        self.registered: dict[str, dict[str, str]] = {}
+        self.publishers_over: dict[str, set[str]] = {}
+        self.flushes: dict[tuple[str, str], set[str]] = {}  # (topic, asker) -> publishers not heard from yet.
+        self.awaited: set[str] = set()
+        ring, position = configuration.ring, configuration.position_of[broker]
+        names = configuration.broker_at
+        self._next_hop: dict[str, str] = {
+            names[to]: names[hop] for to, hop in enumerate(ring.next_hops[position].tolist())
+        }
+        above = ring.parents[:, position].tolist()
+        self._parent: dict[str, str | None] = {
+            names[root]: names[at] if at >= 0 else None for root, at in enumerate(above)
+        }
+        self._rendezvous: dict[str, str] = {}
+
+    def rendezvous(self, topic: str) -> str:
+        """Return the root of a topic's tree."""
+        found = self._rendezvous.get(topic)
+        if found is None:
+            found = self._rendezvous[topic] = self.configuration.rendezvous(topic)
+        return found
+
+    def next_hop(self, target: str) -> str:
+        """Return the neighbour on the way to another broker."""
+        return self._next_hop[target]
+
+    def parent(self, topic: str) -> str | None:
+        """Return the neighbour towards a topic's rendezvous in its tree, None when this broker is it."""
+        return self._parent[self.rendezvous(topic)]
+
+    def knows_publisher(self, topic: str, publisher: str) -> bool:
+        """Tell whether a publisher is registered here."""
+        return publisher in self.registered.get(topic, {})
+
+    @property
+    def is_drained(self) -> bool:
+        """Tell whether nothing of this epoch can come here any more."""
+        return not self.awaited and all(entry.is_over for entry in self.topics.values())

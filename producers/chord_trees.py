@@ -1,0 +1,337 @@
+"""Topic trees of one broker of a Chord ring: joining, leaving, flushing, and publishers at their rendezvous.
+
+In: requests of local users and publishers and control messages of neighbours. Out: effects. Every tree belongs to an
+epoch; while two are live, both are kept. Notifications and the transition between epochs belong to
+:mod:`producers.chord_core` and :mod:`producers.chord_transition`.
+
+A topic's tree is the union of the greedy routes from its rendezvous to the brokers with a local subscription (paper
+002, section 3). A broker joins at its parent, which joins at its own until one is reached that is part of the tree.
+
+A subscription that ends is still owed what was published before. So a broker leaves a tree only after a flush: the
+rendezvous sends a probe to each publisher of the topic, which comes back behind what the publisher had published, and
+then tells the broker, behind the topic's notifications. A broker that stays in the tree anyway lets subscriptions that
+ended wait for the next flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from overlay.chord_configuration import ChordConfiguration
+from producers.broker_messages import (
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    Cancelled,
+    CancelRequest,
+    Confirmed,
+    Effect,
+    Send,
+    SubscribeRequest,
+)
+from producers.chord_messages import (
+    AskFlush,
+    EndTopic,
+    GrantFlush,
+    Join,
+    JoinAck,
+    Leave,
+    Probe,
+    ProbeBack,
+    Register,
+    RegisterAck,
+    RoutedMessage,
+    Unregister,
+)
+from producers.chord_tables import ChordTables, TopicEntry
+from producers.match_content import Filter, Operator
+from producers.two_epochs import ProtocolError, TwoEpochBroker
+
+TOPIC = "topic"  # The attribute that subscriptions and publishers name their topic by.
+ENDED_MAX = 64  # Subscriptions of a topic that have ended and wait for a flush; then one is made.
+
+
+def topic_of(filter_: Filter) -> str:
+    """Return the topic that a filter names. Raises ProtocolError when it names none: a ring routes by topics alone."""
+    for predicate in filter_:
+        if predicate.attribute == TOPIC and predicate.operator is Operator.EQ:
+            return str(predicate.value)
+    raise ProtocolError(f"a ring routes by topic: the filter {filter_} has no predicate `{TOPIC} eq ...`")
+
+
+@dataclass(slots=True)
+class TopicSubscription:
+    """A subscription of a local user: when it became owed, when it ended, which epochs are still to confirm."""
+
+    subscription: str
+    user: str
+    connection: int
+    topic: str
+    unconfirmed_epochs: set[int]
+    confirmed_ms: float | None = None
+    cancelled_ms: float | None = None
+    has_come: bool = False  # By the move under way: its old home has it in the older epoch.
+
+    def wants(self, publish_ms: float) -> bool:
+        """Tell whether a notification published then is owed: confirmed before it, not cancelled before it."""
+        if self.confirmed_ms is None or self.confirmed_ms >= publish_ms:
+            return False
+        return self.cancelled_ms is None or self.cancelled_ms >= publish_ms
+
+
+class ChordTrees(TwoEpochBroker[ChordTables]):
+    """Trees of all live epochs at one broker. Deterministic."""
+
+    def __init__(self, broker: str, configuration: ChordConfiguration) -> None:
+        super().__init__(broker, ChordTables(broker, configuration))
+        self.locals: dict[str, TopicSubscription] = {}
+        self.publishers: dict[str, str] = {}  # Local ones, with their topic.
+        self.lost_peers: set[str] = set()
+        self._unconfirmed_publishers: dict[str, set[int]] = {}
+        self._known_publishers: set[str] = set()  # Local ones that may publish.
+
+    @property
+    def live_neighbours(self) -> tuple[str, ...]:
+        """The neighbours in any live epoch, sorted."""
+        return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
+
+    def _flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
+        """Return what follows when all that an ended subscription was owed in an epoch has come; nothing here."""
+        return []
+
+    def _epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
+        """Return the epochs in which a new subscription is issued: all live ones."""
+        return self._epochs()
+
+    # --- subscriptions -----------------------------------------------------------------------------------------------
+
+    def _subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
+        name, topic = request.subscription, topic_of(request.filter_)
+        if name in self.locals:
+            raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
+        epochs = self._epochs_for(request)
+        unconfirmed = {tables.epoch for tables in epochs}
+        local = TopicSubscription(name, request.client, request.connection, topic, unconfirmed)
+        self.locals[name] = local
+        effects: list[Effect] = []
+        for tables in epochs:
+            effects += self._issue(tables, local, now_ms)
+        return effects
+
+    def _issue(self, tables: ChordTables, local: TopicSubscription, now_ms: float) -> list[Effect]:
+        """Enter a subscription into an epoch's tree."""
+        effects: list[Effect] = []
+        entry = self._entered(tables, local.topic, effects)
+        entry.subscriptions[local.subscription] = None
+        entry.fresh.add(local.subscription)
+        return effects + self._settle(tables, entry, now_ms)
+
+    def _cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
+        local = self.locals.get(request.subscription)
+        if local is None or local.cancelled_ms is not None:
+            return []
+        local.cancelled_ms = request.cancelled_ms
+        effects: list[Effect] = []
+        for tables in self._epochs():
+            entry = tables.topics.get(local.topic)
+            if entry is None or local.subscription not in entry.subscriptions:
+                continue
+            if local.confirmed_ms is None:  # It is owed nothing.
+                entry.fresh.discard(local.subscription)
+                del entry.subscriptions[local.subscription]
+            else:
+                entry.ended_here.add(local.subscription)
+            effects += self._consider_leaving(tables, entry)
+        return effects + self._forget_ended((local.subscription,))
+
+    def _forget_ended(self, names: Iterable[str]) -> list[Effect]:
+        """Forget subscriptions that have ended and are in no tree of a live epoch any more."""
+        effects: list[Effect] = []
+        for name in names:
+            local = self.locals.get(name)
+            if local is None or local.cancelled_ms is None:
+                continue
+            entries = (tables.topics.get(local.topic) for tables in self.tables.values())
+            if not any(entry is not None and name in entry.subscriptions for entry in entries):
+                del self.locals[name]
+                effects.append(Cancelled(name))
+        return effects
+
+    def _settle(self, tables: ChordTables, entry: TopicEntry, now_ms: float) -> list[Effect]:
+        """Tell children and local users that the way from the rendezvous stands, once it does."""
+        if not entry.is_joined:
+            return []
+        effects: list[Effect] = []
+        for peer in sorted(entry.waiting):
+            effects.append(Send(peer, JoinAck(tables.epoch, entry.topic)))
+            if entry.is_over:
+                effects.append(Send(peer, EndTopic(tables.epoch, entry.topic)))
+        entry.waiting.clear()
+        fresh, entry.fresh = sorted(entry.fresh), set()
+        return effects + self._confirm(fresh, tables.epoch, now_ms)
+
+    def _confirm(self, names: Iterable[str], epoch: int, now_ms: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for name in names:
+            local = self.locals.get(name)
+            if local is None:
+                continue
+            local.unconfirmed_epochs.discard(epoch)
+            if local.confirmed_ms is None and local.cancelled_ms is None and not local.unconfirmed_epochs:
+                local.confirmed_ms = now_ms
+                effects.append(Confirmed(name))
+        return effects
+
+    # --- trees -------------------------------------------------------------------------------------------------------
+
+    def _entered(self, tables: ChordTables, topic: str, effects: list[Effect]) -> TopicEntry:
+        """Return the topic's entry; join the tree when there is none yet."""
+        entry = tables.topics.get(topic)
+        if entry is None:
+            parent = tables.parent(topic)
+            is_cut = parent in self.lost_peers  # Nothing can come any more: what waits for it must not wait for ever.
+            entry = tables.topics[topic] = TopicEntry(topic, parent, is_joined=parent is None or is_cut, is_over=is_cut)
+            if parent is not None and not is_cut:
+                effects.append(Send(parent, Join(tables.epoch, topic)))
+        return entry
+
+    def _accept_join(self, tables: ChordTables, source: str, message: Join, now_ms: float) -> list[Effect]:
+        effects: list[Effect] = []
+        entry = self._entered(tables, message.topic, effects)
+        entry.add_child(source)
+        entry.waiting.add(source)
+        return effects + self._settle(tables, entry, now_ms)
+
+    def _accept_join_ack(self, tables: ChordTables, message: JoinAck, now_ms: float) -> list[Effect]:
+        entry = tables.topics.get(message.topic)
+        if entry is None:
+            return []
+        entry.is_joined = True
+        return self._settle(tables, entry, now_ms) + self._consider_leaving(tables, entry)
+
+    def _accept_leave(self, tables: ChordTables, source: str, message: Leave) -> list[Effect]:
+        entry = tables.topics.get(message.topic)
+        if entry is None:
+            return []
+        entry.drop_child(source)
+        return self._consider_leaving(tables, entry)
+
+    def _consider_leaving(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
+        """Leave a tree in which nobody is left; ask for a flush where that must come first."""
+        if not entry.is_joined or entry.flushing is not None:
+            return []  # It is considered again when that is over.
+        is_needed = len(entry.subscriptions) > len(entry.ended_here) or bool(entry.children)
+        if entry.ended_here and (not is_needed or len(entry.ended_here) >= ENDED_MAX):
+            entry.flushing = frozenset(entry.ended_here)
+            root = tables.rendezvous(entry.topic)
+            return self._route_on(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
+        if entry.subscriptions or entry.children or tables.registered.get(entry.topic):
+            return []
+        del tables.topics[entry.topic]
+        return [] if entry.parent is None else [Send(entry.parent, Leave(tables.epoch, entry.topic))]
+
+    # --- flushes -----------------------------------------------------------------------------------------------------
+
+    def _begin_flush(self, tables: ChordTables, message: AskFlush) -> list[Effect]:
+        publishers = tables.registered.get(message.topic, {})
+        if not publishers:
+            return self._route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
+        tables.flushes[message.topic, message.asker] = set(publishers)
+        effects: list[Effect] = []
+        for publisher, home in sorted(publishers.items()):
+            probe = Probe(tables.epoch, home, message.topic, publisher, message.asker)
+            effects += self._route_on(tables, probe)
+        return effects
+
+    def _answer_probe(self, tables: ChordTables, message: Probe) -> list[Effect]:
+        root = tables.rendezvous(message.topic)
+        back = ProbeBack(tables.epoch, root, message.topic, message.publisher, message.asker)
+        return self._route_on(tables, back)
+
+    def _take_probe_back(self, tables: ChordTables, message: ProbeBack) -> list[Effect]:
+        key = message.topic, message.asker
+        missing = tables.flushes.get(key)
+        if missing is None:
+            return []
+        missing.discard(message.publisher)
+        if missing:
+            return []
+        del tables.flushes[key]
+        return self._route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
+
+    def _end_flush(self, tables: ChordTables, message: GrantFlush) -> list[Effect]:
+        entry = tables.topics.get(message.topic)
+        if entry is None or entry.flushing is None:
+            return []
+        names, entry.flushing = sorted(entry.flushing), None
+        for name in names:
+            entry.subscriptions.pop(name, None)
+            entry.ended_here.discard(name)
+        effects = self._flushed(tables, names)
+        return effects + self._forget_ended(names) + self._consider_leaving(tables, entry)
+
+    # --- publishers --------------------------------------------------------------------------------------------------
+
+    def _advertise(self, request: AdvertiseRequest, now_ms: float) -> list[Effect]:
+        self.publishers[request.publisher] = topic_of(request.filter_)
+        effects: list[Effect] = []
+        for tables in self._epochs():
+            effects += self._register(tables, request.publisher)
+        return effects
+
+    def _register(self, tables: ChordTables, publisher: str) -> list[Effect]:
+        topic = self.publishers[publisher]
+        self._unconfirmed_publishers.setdefault(publisher, set()).add(tables.epoch)
+        root = tables.rendezvous(topic)
+        return self._route_on(tables, Register(tables.epoch, root, topic, publisher, self.broker))
+
+    def _accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
+        effects: list[Effect] = []
+        self._entered(tables, message.topic, effects)
+        tables.registered.setdefault(message.topic, {})[message.publisher] = message.home
+        return effects + self._route_on(tables, RegisterAck(tables.epoch, message.home, message.publisher))
+
+    def _confirm_publisher(self, publisher: str, epoch: int, now_ms: float) -> list[Effect]:
+        epochs = self._unconfirmed_publishers.get(publisher)
+        if epochs is None:
+            return []
+        epochs.discard(epoch)
+        effects: list[Effect] = []
+        if not epochs:
+            del self._unconfirmed_publishers[publisher]
+            if publisher in self.publishers and publisher not in self._known_publishers:
+                self._known_publishers.add(publisher)
+                effects.append(AdvertiseConfirmed(publisher))
+        return effects
+
+    def _unadvertise(self, publisher: str) -> list[Effect]:
+        topic = self.publishers.pop(publisher, None)
+        if topic is None:
+            return []
+        self._unconfirmed_publishers.pop(publisher, None)
+        self._known_publishers.discard(publisher)
+        effects: list[Effect] = []
+        for tables in self._epochs():
+            root = tables.rendezvous(topic)
+            effects += self._route_on(tables, Unregister(tables.epoch, root, topic, publisher))
+        return effects
+
+    def _accept_unregistration(self, tables: ChordTables, message: Unregister) -> list[Effect]:
+        publishers = tables.registered.get(message.topic, {})
+        publishers.pop(message.publisher, None)
+        if not publishers:
+            tables.registered.pop(message.topic, None)
+        entry = tables.topics.get(message.topic)
+        return [] if entry is None else self._consider_leaving(tables, entry)
+
+    # --- routing -----------------------------------------------------------------------------------------------------
+
+    def _route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+        """Send a message one hop towards its target, or take it when this broker is it."""
+        if message.target == self.broker:
+            return self._arrive(tables, message)
+        return [Send(tables.next_hop(message.target), message)]
+
+    def _arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+        """Take a message that has come to its target."""
+        raise NotImplementedError
