@@ -2,8 +2,8 @@
 
 Run as ``python producers/data/cut_data.py ORIGINALS``. ORIGINALS holds ``planetlab_rtt.npz`` (``rtt_ms``, slices x
 hosts x hosts), ``padres_stockquotes.csv.gz`` (symbol, date, open, high, low, close, volume; newest first),
-``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value) and ``gowalla_nyc.npz`` (``user``, ``time`` in
-seconds since 1970, ``lat``, ``lon`` in degrees; oldest first). The same originals give the same bytes.
+``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value) and ``gowalla_nyc.npz`` (``user``, ``time``
+in seconds since 1970, ``lat``, ``lon`` in degrees; oldest first). The same originals give the same bytes.
 """
 
 import csv
@@ -64,9 +64,9 @@ def cut_checkins(original: Path, cut: Path) -> None:
 
     Users are numbered from 0 in the order of their original numbers; minutes count from the start of the span.
     """
-    with np.load(original) as rows:
-        seconds = rows["time"] - int(CHECKINS_FROM.timestamp())
-        user, lat, lon = rows["user"], rows["lat"], rows["lon"]
+    with np.load(original) as columns:
+        seconds = columns["time"] - int(CHECKINS_FROM.timestamp())
+        user, lat, lon = columns["user"], columns["lat"], columns["lon"]
     found: dict[int, list[int]] = defaultdict(list)
     for row in np.flatnonzero((seconds >= 0) & (seconds < CHECKIN_DAYS * 86_400)).tolist():
         rows_of_user = found[user[row]]

@@ -1,11 +1,25 @@
-"""The cuts that are shipped can be made again from originals of the same form."""
+"""The cuts that are shipped can be made again from originals of the same form, and from the originals themselves."""
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from producers.data.cut_data import QUOTES_PER_SYMBOL_MAX, RTT_SLICE, main
+import producers.data.cut_data as cut_data
+from producers.data.cut_data import (
+    CHECKIN_DAYS,
+    CHECKIN_GAP_S_MIN,
+    CHECKINS_FROM,
+    QUOTES_PER_SYMBOL_MAX,
+    RTT_SLICE,
+    main,
+)
+
+ORIGINALS_VARIABLE = "CUT_ORIGINALS"  # A directory that holds the originals, itself or in directories below.
+ORIGINALS = ("planetlab_rtt.npz", "padres_stockquotes.csv.gz", "padres_subscriptions.csv.gz", "gowalla_nyc.npz")
+SHIPPED = Path(cut_data.__file__).parent
 
 
 def write_originals(directory: Path) -> None:
@@ -22,6 +36,24 @@ def write_originals(directory: Path) -> None:
         f"{symbol},{day},1.0,2.0,0.5,1.5,100\n" for symbol in ("A", "UNWANTED") for day in reversed(days)
     )
     (directory / "padres_stockquotes.csv.gz").write_bytes(gzip.compress(quotes.encode()))
+    write_checkins(directory / "gowalla_nyc.npz")
+
+
+def write_checkins(path: Path) -> None:
+    """User 70 has three check-ins far enough apart and two that are not, 80 has two, 90 has two in the span."""
+    gap, end = CHECKIN_GAP_S_MIN, CHECKIN_DAYS * 86_400
+    rows = [
+        (90, -1), (70, 0), (70, gap - 1), (90, gap), (70, gap), (70, gap + 10), (80, 5_000), (80, 9_000), (60, 9_100),
+        (60, 10_100), (60, 11_100), (70, end - 1), (90, end - 1), (90, end), (70, end),
+    ]  # fmt: skip
+    start = int(CHECKINS_FROM.timestamp())
+    np.savez(
+        path,
+        user=np.array([user for user, _ in rows], dtype=np.int32),
+        time=np.array([start + second for _, second in rows]),
+        lat=np.array([40.7 + row / 10_000 for row in range(len(rows))]),
+        lon=np.array([-74.0 - row / 10_000 for row in range(len(rows))]),
+    )
 
 
 def test_cuts_keep_what_they_say(tmp_path: Path) -> None:
@@ -39,6 +71,34 @@ def test_cuts_keep_what_they_say(tmp_path: Path) -> None:
     assert len(quotes) == QUOTES_PER_SYMBOL_MAX
     assert quotes == sorted(quotes)
     assert all(row.startswith("A,") for row in quotes)
+    with np.load(cuts / "nyc_checkins.npz") as cut:
+        assert cut["user"].tolist() == [1, 1, 0, 0, 0, 1]
+        assert cut["minute"].tolist() == [0, 15, 151, 168, 185, CHECKIN_DAYS * 24 * 60 - 1]
+        assert cut["lat_thousandth"].tolist() == [40_700, 40_700, 40_701, 40_701, 40_701, 40_701]
+        assert cut["lon_thousandth"].tolist() == [-74_000, -74_000, -74_001, -74_001, -74_001, -74_001]
     first_bytes = [path.read_bytes() for path in sorted(cuts.iterdir())]
     main(originals, cuts)
     assert [path.read_bytes() for path in sorted(cuts.iterdir())] == first_bytes
+
+
+@pytest.mark.skipif(ORIGINALS_VARIABLE not in os.environ, reason=f"{ORIGINALS_VARIABLE} names no directory")
+def test_shipped_cuts_are_those_of_the_originals(tmp_path: Path) -> None:
+    """From the files that SOURCES.md names come the same numbers as are shipped, in every cut."""
+    originals, cuts = tmp_path / "originals", tmp_path / "cuts"
+    for directory in (originals, cuts):
+        directory.mkdir()
+    for name in ORIGINALS:
+        (found,) = Path(os.environ[ORIGINALS_VARIABLE]).rglob(name)
+        (originals / name).symlink_to(found.resolve())
+    main(originals, cuts)
+    assert {cut.name for cut in cuts.iterdir()} == {
+        file.name for file in SHIPPED.iterdir() if ".gz" in file.name or file.suffix == ".npz"
+    }
+    for cut in cuts.iterdir():
+        shipped = SHIPPED / cut.name
+        if cut.suffix == ".npz":
+            with np.load(cut) as made, np.load(shipped) as kept:
+                assert set(made) == set(kept)
+                assert all(np.array_equal(made[name], kept[name]) for name in made)
+        else:
+            assert gzip.decompress(cut.read_bytes()) == gzip.decompress(shipped.read_bytes())

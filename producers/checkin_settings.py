@@ -1,0 +1,64 @@
+"""Settings of the check-in workload: one frozen value, checked as a whole before anything starts.
+
+Neither reads files nor the environment; ``regraft`` fills it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+USERS_SHIPPED = 1_225  # Users with shipped check-ins (data/SOURCES.md).
+DAYS_SHIPPED = 56
+CELLS_PER_SIDE_MAX = 99  # A topic names row and column with two digits.
+
+
+@dataclass(frozen=True, slots=True)
+class CheckinSettings:
+    """Who moves how fast over which grid, and how much is published there.
+
+    ``user_count``: mobile users, drawn from those with shipped check-ins. ``friend_count``: other users whose cells
+    each user follows, four as in paper 002. ``days_per_s``: days of check-ins in one second of the run; by default a
+    user stays in a cell for about 25 s, and the shipped days last six minutes, after which they come again.
+    ``grid_rows``, ``grid_columns``: cells of the city; each one with check-ins is a topic.
+    ``notifications_per_s``: what all feeds together publish on average, each in proportion to its cell's check-ins.
+    ``linger_days``: a user is connected this long before and after each of its check-ins, in days of check-ins; none
+    for always. By default three of four users are there at a time. ``connect_spread_s``: in how long those who are
+    there at the start connect.
+    """
+
+    user_count: int = USERS_SHIPPED
+    friend_count: int = 4
+    days_per_s: float = 0.15
+    grid_rows: int = 12
+    grid_columns: int = 10
+    notifications_per_s: float = 150.0
+    linger_days: float | None = 14.0
+    connect_spread_s: float = 5.0
+
+    def faults(self) -> list[str]:
+        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        found = [
+            f"{name} is {value}: from 1 to {CELLS_PER_SIDE_MAX}, since a topic names row and column with two digits"
+            for name, value in (("grid_rows", self.grid_rows), ("grid_columns", self.grid_columns))
+            if not 1 <= value <= CELLS_PER_SIDE_MAX
+        ]
+        if not 1 <= self.user_count <= USERS_SHIPPED:
+            found.append(
+                f"user_count is {self.user_count}: from 1 to {USERS_SHIPPED}, the users whose check-ins are shipped"
+            )
+        elif not 0 <= self.friend_count < self.user_count:
+            found.append(
+                f"friend_count is {self.friend_count}: from 0 to {self.user_count - 1}, since user_count is "
+                f"{self.user_count} and nobody is a friend twice or of its own"
+            )
+        if not 0 < self.days_per_s <= DAYS_SHIPPED:
+            found.append(f"days_per_s is {self.days_per_s:g}: above 0 and at most {DAYS_SHIPPED}, the days shipped")
+        if not 0 < self.notifications_per_s <= 10_000:
+            found.append(
+                f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 10000 for all feeds together"
+            )
+        if self.linger_days is not None and not self.linger_days > 0:
+            found.append(f"linger_days is {self.linger_days:g}: above 0, or none for users who never leave")
+        if not self.connect_spread_s >= 0:
+            found.append(f"connect_spread_s is {self.connect_spread_s:g}, at least 0 is needed: 0 connects all at once")
+        return found
