@@ -1,0 +1,162 @@
+"""Bayeux: topic trees along the prefix routes of a Tapestry mesh.
+
+In: how many brokers, a generator for their IDs, round-trip times for proximity neighbour selection. Out: routes as
+:class:`RootedTrees`, and roots of topics. Users' homes do not belong here: Bayeux has no say in them.
+
+Source: Zhuang et al., Bayeux, NOSSDAV 2001, on Zhao et al., Tapestry, 2001; paper 002, section 6.2: "brokers join the
+Tapestry Overlay with random Ids uniformly distributed over the Id space".
+
+What is verified, in public descriptions and in the code of a simulator by one of Tapestry's authors (p2psim):
+
+- IDs are digits, by default of base 16; each hop resolves at least one more digit of the target, so that a route takes
+  no more hops than there are digits;
+- entry (l, d) of a routing table is the nearest known node that shares l digits and has d as the next one;
+- surrogate routing: a node that finds no entry for the key's digit takes the next filled one, counting on and around;
+  where that is its own, it goes on with the next digit of the key. Where it ends depends on no starting point;
+- a topic's root is where its hashed name leads; the root sends along the routes to the members, and the message is
+  copied where these differ in the next digit.
+
+What is our reading:
+
+- digits are resolved from the first one on, not from the last as in the original text; with random IDs it is the same;
+- without proximity neighbour selection an entry is any of the nodes that fit, each as likely;
+- IDs have eight digits of base 16, since 32 bits tell any brokers apart that we have;
+- a join or leave travels to the root and is answered down the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.dynatops.dissemination import Floats, Positions, RootedTrees
+from overlay.chord_ring import ring_key
+
+BASE = 16
+DIGITS = 8
+BASES = (2, 4, 16)  # A digit has 1, 2 or 4 bits.
+
+
+@dataclass(frozen=True, eq=False)
+class TapestryMesh:
+    """Brokers with IDs of ``digit_count`` digits and the routes between them.
+
+    ``ids`` (brokers,) are all different; ``next_hops`` (brokers, brokers) is the next broker on the way to another one.
+    """
+
+    base: int
+    digit_count: int
+    ids: NDArray[np.int64]
+    next_hops: Positions
+
+    @property
+    def digit_bits(self) -> int:
+        """How many bits a digit has."""
+        return self.base.bit_length() - 1
+
+    @cached_property
+    def trees(self) -> RootedTrees:
+        """The tree of each root: routes from it share their beginnings, as they split at the next differing digit."""
+        return RootedTrees.of_routes(self.next_hops)
+
+    def digits(self, key: int) -> tuple[int, ...]:
+        """Return the digits of an ID or key, first digit first."""
+        bits = self.digit_bits
+        return tuple(
+            key >> (self.digit_count - 1 - place) * bits & (self.base - 1) for place in range(self.digit_count)
+        )
+
+    def surrogate(self, key: int) -> int:
+        """Return the broker where routing towards a key ends. Cost O(digits * base log brokers)."""
+        order, first, end = self._order, 0, len(self.ids)
+        ids, prefix = self.ids[order], 0
+        for place, digit in enumerate(self.digits(key)):
+            rest_bits = (self.digit_count - 1 - place) * self.digit_bits
+            for step in range(self.base):
+                wanted = prefix + ((digit + step) % self.base << rest_bits)
+                low, high = np.searchsorted(ids, [wanted, wanted + (1 << rest_bits)]).tolist()
+                if low < high:
+                    prefix, first, end = wanted, low, high
+                    break
+            if end - first == 1:
+                break
+        return int(order[first])
+
+    def topic_roots(self, topics: Sequence[str]) -> Positions:
+        """Return the root of each topic: the surrogate of its hashed name, shape (topics,)."""
+        bits = self.digit_count * self.digit_bits
+        return np.array([self.surrogate(ring_key(topic, bits)) for topic in topics], dtype=np.int32)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.argsort(self.ids)
+
+
+def draw_mesh(
+    broker_count: int,
+    rng: np.random.Generator,
+    base: int = BASE,
+    digit_count: int = DIGITS,
+    rtt_ms: Floats | None = None,
+) -> TapestryMesh:
+    """Return a mesh of brokers with random IDs; ``rtt_ms`` (brokers, brokers) turns proximity neighbour selection on.
+
+    Raises ValueError for another base than 2, 4 or 16, or when the digits do not tell the brokers apart.
+    """
+    if base not in BASES:
+        raise ValueError(f"base is {base}: digits have one of the bases {', '.join(map(str, BASES))}")
+    if base**digit_count < broker_count:
+        raise ValueError(
+            f"digit_count is {digit_count}: {base}^{digit_count} IDs do not tell {broker_count} brokers apart"
+        )
+    drawn: set[int] = set()
+    while len(drawn) < broker_count:
+        drawn.update(rng.integers(base**digit_count, size=broker_count - len(drawn)).tolist())
+    ids = rng.permutation(np.array(sorted(drawn), dtype=np.int64))
+    return TapestryMesh(base, digit_count, ids, _next_hops(ids, base, digit_count, rng, rtt_ms))
+
+
+def _next_hops(
+    ids: NDArray[np.int64], base: int, digit_count: int, rng: np.random.Generator, rtt_ms: Floats | None
+) -> Positions:
+    """Fill all routing tables, digit after digit.
+
+    Sorted by ID, the brokers with a common prefix are neighbours, a group. What a broker that shares l digits with
+    the target takes is its entry for the group of those that share l + 1 digits with it.
+    """
+    count = len(ids)
+    order = np.argsort(ids)
+    digit_bits = base.bit_length() - 1
+    hops = np.repeat(np.arange(count, dtype=np.int32)[:, None], count, axis=1)
+    shared = np.ones((count, count), dtype=np.bool_)
+    for place in range(digit_count):
+        prefixes = ids >> (digit_count - 1 - place) * digit_bits
+        starts = np.flatnonzero(np.diff(prefixes[order], prepend=-1))
+        sizes = np.diff(np.append(starts, count))
+        entries = _drawn_entries(starts, sizes, order, rng) if rtt_ms is None else _nearest(starts, order, rtt_ms)
+        group = np.searchsorted(prefixes[order][starts], prefixes)
+        same = prefixes[:, None] == prefixes[None, :]
+        leaving = shared & ~same
+        hops[leaving] = entries[:, group][leaving]
+        shared = same
+        if (sizes == 1).all():
+            break
+    return hops
+
+
+def _drawn_entries(
+    starts: NDArray[np.int64], sizes: NDArray[np.int64], order: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return a random member of each group for each broker, shape (brokers, groups)."""
+    return order[starts + (rng.random((len(order), len(starts))) * sizes).astype(np.int64)]
+
+
+def _nearest(starts: NDArray[np.int64], order: NDArray[np.int64], rtt_ms: Floats) -> NDArray[np.int64]:
+    """Return the nearest member of each group for each broker, shape (brokers, groups); the first ID among equals."""
+    ends = np.append(starts[1:], len(order))
+    members = (order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
+    return np.column_stack([group[np.argmin(rtt_ms[:, group], axis=1)] for group in members])

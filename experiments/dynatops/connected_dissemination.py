@@ -1,0 +1,84 @@
+"""What events cost on a topic-connected overlay: from one subscriber to all others, over subscribers only.
+
+In: the links, which brokers want what. Out: :class:`TopicMeasures`, to compare with rooted trees. How the overlay is
+built does not belong here (:mod:`experiments.dynatops.topic_connected`).
+
+An overlay of this kind has no root: an event spreads in the part of the overlay whose brokers want the topic. Reading:
+it enters there at a subscribed broker, each as likely, and goes along a tree of fewest hops from it. For rooted
+systems the way from the publisher to the root does not count, so that to the entry does not count here either.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.dynatops.connect_topics import unconnected_topics
+from experiments.dynatops.dissemination import Flags, Floats, TopicMeasures
+
+ENTRIES = 8
+
+
+def connected_measures(
+    adjacency: Flags,
+    wanted: Flags,
+    rng: np.random.Generator,
+    entries: int = ENTRIES,
+    hop_delays: Floats | None = None,
+    audience: NDArray[np.integer] | None = None,
+) -> TopicMeasures:
+    """Return what one event of each topic costs, its delay averaged over so many entries that ``rng`` draws.
+
+    ``adjacency`` (brokers, brokers), ``wanted`` (brokers, topics). ``hop_delays`` (brokers, brokers) is what one hop
+    takes, 1 when not given; of several ways of fewest hops the one over the broker with the lowest number counts.
+    ``audience`` as in :func:`topic_measures`. Raises ValueError when a topic does not hang together, or for no entry.
+    Cost O(entries * topics * brokers^2) for each hop of the longest way.
+    """
+    if entries < 1:
+        raise ValueError(f"entries is {entries}: an event enters at one broker at least")
+    apart = unconnected_topics(adjacency, wanted)
+    if len(apart):
+        raise ValueError(
+            f"{len(apart)} topics do not hang together on this overlay, the first is {apart[0]}: rebuild it first"
+        )
+    members = np.ascontiguousarray(wanted.T)
+    weights = (members if audience is None else audience.T).astype(np.float64)
+    delay = np.zeros(len(members))
+    for _ in range(entries):
+        delay += (weights * _ways(adjacency, members, _drawn_members(members, rng), hop_delays)).sum(axis=1)
+    subscribers = members.sum(axis=1)
+    return TopicMeasures(
+        subscriber=np.maximum(subscribers - 1, 0).astype(np.float64),
+        relay=np.zeros(len(members)),
+        delay=delay / entries,
+        deliveries=weights.sum(axis=1),
+    )
+
+
+def _drawn_members(members: Flags, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return a random member of each topic, any broker where there is none."""
+    drawn: NDArray[np.int64] = np.where(members, rng.random(members.shape), -1.0).argmax(axis=1)
+    return drawn
+
+
+def _ways(adjacency: Flags, members: Flags, entries: NDArray[np.int64], hop_delays: Floats | None) -> Floats:
+    """Return how far each member is from its topic's entry, shape (topics, brokers); 0 for others."""
+    links = adjacency.astype(np.float32)
+    found = np.zeros(members.shape)
+    frontier = np.zeros(members.shape, dtype=np.bool_)
+    frontier[np.arange(len(members)), entries] = True
+    frontier &= members
+    reached = frontier.copy()
+    hops = 0
+    while frontier.any():
+        hops += 1
+        new = (frontier.astype(np.float32) @ links > 0) & members & ~reached
+        topics, brokers = np.nonzero(new)
+        if hop_delays is None:
+            found[topics, brokers] = hops
+        else:
+            above = (frontier[topics] & adjacency[brokers]).argmax(axis=1)
+            found[topics, brokers] = found[topics, above] + hop_delays[above, brokers]
+        reached |= new
+        frontier = new
+    return found

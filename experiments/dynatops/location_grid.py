@@ -1,0 +1,91 @@
+"""A grid over a city: the cell of a position, where cells lie, and how long messages between them take.
+
+In: positions in degrees. Out: cells, distances in km, round-trip times. Who is where when does not belong here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.dynatops.user_changes import Floats, Ints
+
+KM_PER_DEGREE = 111.195  # Of latitude, on a sphere with a radius of 6371 km.
+# Light in fibre makes 200 km in a ms, and a round trip goes there and back. The paper gives no factor; figures that
+# compare systems do not depend on it.
+RTT_MS_PER_KM = 2 / 200
+RTT_SPREAD = 0.5  # A round-trip time lies between 0.5 and 1.5 of its mean; the paper names no distribution.
+SQUARE_MEAN_DISTANCE = 0.5214  # Of two random points in a square of side 1.
+
+
+@dataclass(frozen=True)
+class LocationGrid:
+    """``rows`` by ``columns`` cells of equal size in degrees; cell ``row * columns + column``, rows going north."""
+
+    south: float
+    north: float
+    west: float
+    east: float
+    rows: int = 20
+    columns: int = 60
+
+    def __post_init__(self) -> None:
+        if not (self.south < self.north and self.west < self.east and self.rows > 0 and self.columns > 0):
+            raise ValueError(
+                f"a grid needs an area and cells, got latitudes {self.south} to {self.north}, longitudes {self.west} "
+                f"to {self.east}, {self.rows} x {self.columns} cells"
+            )
+
+    @classmethod
+    def around(cls, lat: Floats, lon: Floats, rows: int = 20, columns: int = 60) -> LocationGrid:
+        """Return the smallest grid that has all positions in it."""
+        return cls(float(lat.min()), float(lat.max()), float(lon.min()), float(lon.max()), rows, columns)
+
+    @property
+    def cell_count(self) -> int:
+        """How many cells there are."""
+        return self.rows * self.columns
+
+    def cells(self, lat: Floats, lon: Floats) -> Ints:
+        """Return the cell of each position; what lies outside counts as in the nearest cell."""
+        row = (lat - self.south) / (self.north - self.south) * self.rows
+        column = (lon - self.west) / (self.east - self.west) * self.columns
+        inside = [np.clip(one.astype(np.int32), 0, end - 1) for one, end in ((row, self.rows), (column, self.columns))]
+        return np.asarray(inside[0] * self.columns + inside[1], dtype=np.int32)
+
+    def distances_km(self, cells: NDArray[np.integer]) -> Floats:
+        """Return the distances between the centres of cells, shape (cells, cells), on a plane that fits the city.
+
+        From a cell to itself 0: brokers stand in the centres.
+        """
+        height, width = self._cell_km
+        north, east = cells // self.columns * height, cells % self.columns * width
+        return np.hypot(north[:, None] - north[None, :], east[:, None] - east[None, :])
+
+    def access_distances_km(self, cells: NDArray[np.integer]) -> Floats:
+        """Return how far a user in one cell is from the broker of another one, shape (user cells, broker cells).
+
+        The distance of the centres, and inside a cell that of two random points in a square of the same area.
+        """
+        height, width = self._cell_km
+        found = self.distances_km(cells)
+        np.fill_diagonal(found, SQUARE_MEAN_DISTANCE * np.sqrt(height * width))
+        return found
+
+    @property
+    def _cell_km(self) -> tuple[float, float]:
+        height = (self.north - self.south) / self.rows * KM_PER_DEGREE
+        shrink = np.cos(np.radians((self.north + self.south) / 2))
+        return height, float((self.east - self.west) / self.columns * KM_PER_DEGREE * shrink)
+
+
+def draw_rtt_ms(distances_km: Floats, rng: np.random.Generator) -> Floats:
+    """Return a round-trip time for each pair, its mean proportional to the distance, the same both ways.
+
+    Source: paper 002, section 6.1.1. Reading: one draw for each pair, uniform around the mean, kept for the whole run.
+    """
+    upper = np.triu(rng.uniform(1 - RTT_SPREAD, 1 + RTT_SPREAD, distances_km.shape))
+    factors = upper + np.triu(upper, 1).T
+    return distances_km * RTT_MS_PER_KM * factors

@@ -1,0 +1,110 @@
+"""Users whose topics change: what each wants at the start, and its whole new set at each change, in order of time.
+
+In: arrays from a workload. Out: the same as values or one by one. Where users are at home does not belong here
+(:mod:`experiments.dynatops.broker_interests`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+AT_START = -1  # The change that gave a user its first set.
+
+
+@dataclass(frozen=True, eq=False)
+class UserChanges:
+    """Topics of users over time; a topic is a position from 0 up to ``topic_count``.
+
+    User u starts with ``wanted[starts[u]:starts[u + 1]]``. Change c, at ``times_h[c]``, gives user ``users[c]`` the
+    topics ``new_wanted[new_starts[c]:new_starts[c + 1]]`` instead of all it had. Times never fall; the topics of a set
+    rise, each once.
+    """
+
+    topic_count: int
+    starts: Offsets
+    wanted: Ints
+    times_h: Floats
+    users: Ints
+    new_starts: Offsets
+    new_wanted: Ints
+
+    @property
+    def user_count(self) -> int:
+        """How many users there are."""
+        return len(self.starts) - 1
+
+    @property
+    def change_count(self) -> int:
+        """How many changes there are."""
+        return len(self.times_h)
+
+    def initial_topics(self) -> list[Ints]:
+        """Return the topics that each user starts with."""
+        return np.split(self.wanted, self.starts[1:-1])
+
+    def changes(self, from_h: float = 0.0, until_h: float = np.inf) -> Iterator[tuple[float, int, Ints]]:
+        """Yield (time in h, user, all topics it wants from then on) of the changes in [from_h, until_h)."""
+        first, end = np.searchsorted(self.times_h, [from_h, until_h]).tolist()
+        bounds = self.new_starts[first : end + 1].tolist()
+        rows = zip(self.times_h[first:end].tolist(), self.users[first:end].tolist(), strict=True)
+        for place, (time_h, user) in enumerate(rows):
+            yield time_h, user, self.new_wanted[bounds[place] : bounds[place + 1]]
+
+    @cached_property
+    def previous(self) -> Offsets:
+        """The change of the same user before each one, AT_START for its first, shape (changes,)."""
+        order = np.argsort(self.users, kind="stable")
+        before = np.full(self.change_count, AT_START, dtype=np.int64)
+        same = self.users[order][1:] == self.users[order][:-1]
+        before[order[1:][same]] = order[:-1][same]
+        return before
+
+
+def changes_of_tables(topic_count: int, initial: Ints, times_h: Floats, users: Ints, tables: Ints) -> UserChanges:
+    """Build from tables of topics, shape (users, width) and (changes, width); what a row holds twice counts once.
+
+    Changes come in order of time.
+    """
+    starts, wanted = _sets(initial)
+    new_starts, new_wanted = _sets(tables)
+    return UserChanges(topic_count, starts, wanted, times_h, users, new_starts, new_wanted)
+
+
+def differing(initial: Ints, users: Ints, tables: Ints) -> NDArray[np.bool_]:
+    """Tell which changes give a user another set than it had, shape (changes,); arguments as above."""
+    order = np.argsort(users, kind="stable")
+    later = _canonical(tables)[order]
+    before = np.concatenate([later[:1], later[:-1]])
+    fresh = np.concatenate([[True], users[order][1:] != users[order][:-1]])[: len(users)]
+    before[fresh] = _canonical(initial)[users[order][fresh]]
+    found = np.empty(len(users), dtype=np.bool_)
+    found[order] = (before != later).any(axis=1)
+    return found
+
+
+def _sets(table: Ints) -> tuple[Offsets, Ints]:
+    """Return the distinct topics of each row, rising, one row after the other, and where each row starts."""
+    ordered = np.sort(table, axis=1)
+    kept = ~_repeated(ordered)
+    return np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64), ordered[kept].astype(np.int32)
+
+
+def _canonical(table: Ints) -> Ints:
+    """Return rows that are equal exactly where the sets are: sorted, and what comes twice is filled up at the end."""
+    ordered = np.sort(table, axis=1)
+    return np.sort(np.where(_repeated(ordered), np.iinfo(np.int32).max, ordered), axis=1)
+
+
+def _repeated(ordered: Ints) -> NDArray[np.bool_]:
+    twice = np.zeros(ordered.shape, dtype=np.bool_)
+    twice[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    return twice
