@@ -172,6 +172,10 @@ class CheckinWorkload:
         """Whom each user follows."""
         return {user.name: tuple(friend.name for friend in user.friends) for user in self._users}
 
+    def publisher_rate_per_s(self, publisher: str) -> float:
+        """Return what a feed publishes on average; it has the name of its topic."""
+        return self.rates_per_s.get(publisher, 0.0)
+
     def start(self) -> None:
         """Connect all feeds now, and users when they are due; feeds begin as soon as the overlay lets them."""
         self._is_running = True

@@ -7,6 +7,7 @@ counters mean belongs to :mod:`schemas.telemetry`; what happens to a batch, to t
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import cast
 
 import simpy
@@ -107,12 +108,16 @@ class ReportForwarder:
     """Listens to an overlay and passes clients and results on to their sinks."""
 
     def __init__(
-        self, overlay: EmulatedOverlay, results: ResultSink, clients: ClientSink, rates_per_s: dict[Role, float]
+        self,
+        overlay: EmulatedOverlay,
+        results: ResultSink,
+        clients: ClientSink,
+        publisher_rate_per_s: Callable[[str], float],
     ) -> None:
         self._overlay = overlay
         self._results = results
         self._clients = clients
-        self._rates_per_s = rates_per_s
+        self._publisher_rate_per_s = publisher_rate_per_s
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         """Register the client, or take it out of the register when it left."""
@@ -120,7 +125,7 @@ class ReportForwarder:
             self._clients.remove_client(client)
             return
         predicates = tuple(_record(predicate) for predicate in filter_)
-        rate_per_s = self._rates_per_s.get(role, 0.0)
+        rate_per_s = self._publisher_rate_per_s(client) if role is Role.PUBLISHER else 0.0
         self._clients.put_client(Client(client, role, home, predicates, rate_per_s, int(self._overlay.env.now)))
 
     def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:

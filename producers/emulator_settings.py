@@ -6,9 +6,10 @@ Neither reads files nor the environment; ``regraft`` fills it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from producers.checkin_settings import CheckinSettings
 from schemas.topics import DEFAULT_NAMESPACE
 
 SYMBOLS_SHIPPED = 49  # Symbols that the shipped subscriptions name (data/SOURCES.md).
@@ -73,7 +74,7 @@ class EmulatorSettings:
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs to emulate, as JSON.
     ``status_file``: where the state of the run is written each second. ``namespace``: prefix of the topic names.
     ``seed``: of every random choice.
-    ``workload``: who publishes and subscribes what.
+    ``workload``: who publishes and subscribes what on a tree. ``checkins``: who wants what where on a ring.
     ``control_service_ms``: how long a broker serves anything but a notification. ``queue_length_max``: messages in
     front of a broker beyond which notifications are dropped. ``link_bytes_per_ms``: bandwidth of a link in each
     direction, none for no limit. ``flush_ms``: pause between two telemetry batches of a broker.
@@ -89,6 +90,7 @@ class EmulatorSettings:
     namespace: str = DEFAULT_NAMESPACE
     seed: int = 1
     workload: WorkloadSettings = WorkloadSettings()
+    checkins: CheckinSettings = field(default_factory=CheckinSettings)
     control_service_ms: float = 0.05
     queue_length_max: int = 10_000
     link_bytes_per_ms: float | None = None
@@ -120,7 +122,8 @@ class EmulatorSettings:
             found.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
         if self.flush_ms > 1_000:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
-        return found + [f"workload.{fault}" for fault in self.workload.faults()]
+        found += [f"workload.{fault}" for fault in self.workload.faults()]
+        return found + [f"checkins.{fault}" for fault in self.checkins.faults()]
 
 
 def _too_small(checks: Iterable[tuple[str, float, float, str]]) -> list[str]:

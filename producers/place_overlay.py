@@ -1,4 +1,4 @@
-"""Place brokers on measured hosts and choose the random tree they start with.
+"""Place brokers on measured hosts and choose the random tree, or the ring, that they start with.
 
 In: how many brokers and a seed. Out: an Inventory whose link cost is the one-way delay (half of the RTT) and whose
 processing cost is the service time, both in ms. The RTTs are a cut of PlanetLab's (data/SOURCES.md); more brokers than
@@ -8,12 +8,15 @@ hosts get positions on a made-up plane.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overlay.chord_configuration import ChordConfiguration
+from overlay.chord_ring import DEFAULT_BITS
 from overlay.inventory import Inventory
 from overlay.tree import random_tree
 
@@ -39,6 +42,18 @@ def place_overlay(
     rtt_ms = _rtt_ms(broker_count, rng)
     costs = np.array([round(rng.uniform(*processing_ms), 3) for _ in brokers])
     return Inventory(brokers, costs, rtt_ms / 2, degree_max, random_tree(brokers, degree_max, rng))
+
+
+def place_ring(
+    broker_count: int,
+    rng: random.Random,
+    processing_ms: tuple[float, float] = (PROCESSING_MS_MIN, PROCESSING_MS_MAX),
+    bits: int = DEFAULT_BITS,
+) -> Inventory:
+    """Return the same brokers on a Chord ring, with IDs by consistent hashing of their names."""
+    tree = place_overlay(broker_count, broker_count - 1, rng, processing_ms)
+    ring = ChordConfiguration.hashed(0, bits, tree.brokers)
+    return replace(tree, bootstrap=ring, degree_max=ring.degree_max)
 
 
 def host_count() -> int:

@@ -16,7 +16,9 @@ from typing import Any, Protocol
 import structlog
 from simpy.rt import RealtimeEnvironment
 
+from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
+from producers.checkin_workload import CheckinWorkload
 from producers.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulate_overlay import EmulatedOverlay, inventory_timing
 from producers.emulator_ports import ClientSink, CommandSource, ResultSink, TelemetrySink
@@ -24,7 +26,6 @@ from producers.emulator_settings import EmulatorSettings
 from producers.kafka_ports import KafkaPorts
 from producers.ledger import Ledger, LedgerSnapshot
 from producers.stock_workload import StockWorkload
-from schemas.client import Role
 from schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -35,6 +36,21 @@ CONNECT_S_MAX = 60.0
 TURN_MS = 100.0  # Wall time between two looks at the stop event.
 FLUSH_S_MAX = 30.0
 STATUS_MS = 1_000.0
+
+
+class Workload(Protocol):
+    """Who publishes and wants what. ``regime_changed_ms``: when interests shifted, None when they have not."""
+
+    regime_changed_ms: float | None
+
+    def start(self) -> None:
+        """Connect clients and let them publish."""
+
+    def stop(self) -> None:
+        """Publish and change nothing any more."""
+
+    def publisher_rate_per_s(self, publisher: str) -> float:
+        """Return what a publisher publishes on average."""
 
 
 class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, CommandSource, Protocol):
@@ -82,6 +98,13 @@ def _port_counts(ports: EmulatorPorts) -> dict[str, int]:
     }
 
 
+def workload_of(overlay: EmulatedOverlay, settings: EmulatorSettings, rng: random.Random) -> Workload:
+    """Return the workload that the kind of overlay asks for: content on a tree, topics on a ring."""
+    if isinstance(overlay.inventory.bootstrap, ChordConfiguration):
+        return CheckinWorkload(overlay, settings.checkins, rng)
+    return StockWorkload(overlay, settings.workload, rng)
+
+
 class WallClockEmulator:
     """The model on the wall clock, one run: ``run`` until told to stop and quiet, then ``finish``."""
 
@@ -102,12 +125,11 @@ class WallClockEmulator:
             queue_length_max=settings.queue_length_max,
             cells_kept_s=CELLS_KEPT_S,
         )
-        rates_per_s = {Role.PUBLISHER: settings.workload.notifications_per_s}
-        forwarder = ReportForwarder(self.overlay, ports, ports, rates_per_s)
+        self._workload = workload_of(self.overlay, settings, rng)
+        forwarder = ReportForwarder(self.overlay, ports, ports, self._workload.publisher_rate_per_s)
         self.overlay.listeners.append(forwarder)
         self.overlay.user_listeners.append(forwarder)
         self._emitter = TelemetryEmitter(self.overlay, ports, settings.flush_ms, rng)
-        self._workload = StockWorkload(self.overlay, settings.workload, rng)
         self._phase = "running"
 
     def run(self, stop: threading.Event) -> None:
@@ -173,9 +195,25 @@ class WallClockEmulator:
             "publishers_moved": self.overlay.publishers.moves.moved,
             "publisher_wait_ms_max": round(self.overlay.publishers.moves.wait_ms_max, 1),
             "notifications_waited": self.overlay.publishers.moves.notifications_waited,
+            **self._user_counts(),
             "notification_hops": self.overlay.hop_count,
             "control_hops": self.overlay.control_count,
             # Subscriptions sent to a neighbour that already had a wider one from here: what covering would save.
             "covered_forwards": sum(core.covered_forwards for core in cores),
             **counts,
+        }
+
+    def _user_counts(self) -> dict[str, Any]:
+        """Return what there is to say of users; nothing on a tree."""
+        if not isinstance(self.overlay.inventory.bootstrap, ChordConfiguration):
+            return {}
+        users = self.overlay.users
+        return {
+            "users": users.user_count,
+            "users_moved": users.counts.moved,
+            "user_wait_ms_max": round(users.counts.wait_ms_max, 1),
+            "subscriptions": users.subscription_count,
+            "broker_subscriptions": users.topics.subscription_count,
+            "broker_subscription_changes": users.topics.changes,
+            "broker_subscription_changes_at_first_homes": users.topics_at_first_homes.changes,
         }

@@ -169,6 +169,10 @@ class StockWorkload:
         """How many subscriptions there are at a time."""
         return len(self._slots)
 
+    def publisher_rate_per_s(self, publisher: str) -> float:
+        """Return what a publisher publishes on average: all alike."""
+        return self._settings.notifications_per_s
+
     def start(self) -> None:
         """Connect all clients now; publishers begin as soon as all brokers know them."""
         self._is_running = True

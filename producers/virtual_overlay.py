@@ -21,7 +21,6 @@ from producers.emulator_ports import MemoryClients, MemoryResults, MemoryTelemet
 from producers.emulator_settings import WorkloadSettings
 from producers.ledger import Ledger, LedgerSnapshot
 from producers.stock_workload import StockWorkload
-from schemas.client import Role
 from schemas.command import Command
 
 SECOND_MS = 1_000.0
@@ -78,8 +77,8 @@ class VirtualOverlay:
         self.telemetry = MemoryTelemetry()
         self._results = MemoryResults()
         self._clients = MemoryClients()
-        rates_per_s = {Role.PUBLISHER: workload.notifications_per_s if workload else 0.0}
-        forwarder = ReportForwarder(self.overlay, self._results, self._clients, rates_per_s)
+        rate_per_s = workload.notifications_per_s if workload else 0.0
+        forwarder = ReportForwarder(self.overlay, self._results, self._clients, lambda _: rate_per_s)
         self.overlay.listeners.append(forwarder)
         self.overlay.user_listeners.append(forwarder)
         self.workload = StockWorkload(self.overlay, workload, rng) if workload else None
