@@ -53,7 +53,7 @@ class PlanRunner:
         """Take up a new plan; nothing is stored or sent before the next :meth:`advance`."""
         if self.is_busy:
             raise RuntimeError(f"plan {plan.plan} cannot begin: another plan is under way, one at a time")
-        self._transition = Transition(plan, self._brokers, self._limits)
+        self._transition = self._transition_of(plan)
         self._effects.extend(self._transition.start(now_ms))
 
     def add(self, effects: Iterable[TransitionEffect]) -> None:
@@ -73,12 +73,15 @@ class PlanRunner:
             if unfinished is None:
                 self._ports.results.poll()  # Late answers to plans that are over.
                 return
-            self._transition = Transition(unfinished, self._brokers, self._limits)
+            self._transition = self._transition_of(unfinished)
             self._effects.extend(self._transition.resume(now_ms))
         if self._take_results(self._transition, now_ms):
             self._effects.extend(self._transition.on_tick(now_ms))
             if self._run_effects(now_ms) and self._transition.is_done:
                 self._transition = None
+
+    def _transition_of(self, plan: Plan) -> Transition:
+        return Transition(plan, self._brokers, self._limits, self._log.ring_bits)
 
     def _take_results(self, transition: Transition, now_ms: int) -> bool:
         """Feed the answers one by one; return False when one of them led to a plan that could not be stored."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from controller.controller_settings import DecisionSettings
+from controller.describe_changes import clients_word
 from controller.judge_proposals import Situation, judge_calm, judge_caps, judge_gain, judge_state
 from controller.planner_interface import OverlayState
-from controller.reached_overlay import HomeError, ReachedOverlay
-from overlay.configuration import Configuration, NotATreeError
-from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
+from controller.reached_overlay import HomeError, RingIdError
+from controller.reached_ring import Reached, reached_at
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration, id_moves_between
+from overlay.configuration import NotATreeError
+from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, RingId, Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +24,7 @@ class Choice:
 
     chosen: tuple[Proposal, ...]
     refused: tuple[Proposal, ...]
-    target: Configuration
+    target: AnyConfiguration
     cost_before_per_s: float
     cost_predicted_per_s: float
 
@@ -38,7 +41,8 @@ class PlanDraft:
         self._situation = situation
         self._settings = settings
         self._about_state = judge_state(situation, settings)
-        self._reached: ReachedOverlay | None = None  # Costing the windows one by one waits for the first proposal.
+        self._is_ring = isinstance(situation.state.configuration, ChordConfiguration)
+        self._reached: Reached | None = None  # Costing the windows one by one waits for the first proposal.
         self._chosen: list[Proposal] = []
         self._refused: list[Proposal] = []
 
@@ -55,28 +59,30 @@ class PlanDraft:
     def consider(self, proposals: Sequence[Proposal]) -> None:
         """Judge the proposals in their order and accept those that nothing speaks against."""
         if proposals and self._reached is None:
-            self._reached = ReachedOverlay(self._situation.state)
+            self._reached = self._start()
         for proposal in proposals:
             self._consider(msgspec.structs.replace(proposal, price_per_s=self._situation.price_per_s))
 
     def choice(self, epoch_next: int) -> Choice:
         """Return which of the proposals make a plan, in their order, and why the others do not."""
-        start = ReachedOverlay(self._situation.state)
+        start = self._start()
         reached, chosen, refused = self._reached or start, self._chosen, self._refused
         saved_per_s = start.cost_per_s - reached.cost_per_s
         against = self._judge_whole(saved_per_s, start.cost_per_s) if chosen else None
         if against is not None:
             reached, chosen, refused = start, [], [*(_refused(one, *against) for one in chosen), *refused]
-        present = reached.configuration
-        target = Configuration(epoch_next, present.brokers, present.links, present.homes)
+        target = replace(reached.configuration, epoch=epoch_next)
         return Choice(tuple(chosen), tuple(refused), target, start.cost_per_s, reached.cost_per_s)
+
+    def _start(self) -> Reached:
+        return reached_at(self._situation.state, self._situation.ring_delay_weight)
 
     def _consider(self, proposal: Proposal) -> None:
         assert self._reached is not None
         against = (
             self._about_state
             or judge_calm(proposal, self._situation, self._settings)
-            or _judge_size(proposal, self._chosen, self._settings)
+            or _judge_size(proposal, self._chosen, self._is_ring, self._settings)
         )
         if against is None:
             judged, after = self._judge_on(self._reached, proposal)
@@ -87,24 +93,26 @@ class PlanDraft:
             proposal, against = judged, (judged.verdict, judged.verdict_reason)
         self._refused.append(_refused(proposal, *against))
 
-    def _judge_on(self, reached: ReachedOverlay, proposal: Proposal) -> tuple[Proposal, ReachedOverlay | None]:
+    def _judge_on(self, reached: Reached, proposal: Proposal) -> tuple[Proposal, Reached | None]:
         """Return the proposal as costed here with its verdict, and the overlay after it when it is accepted."""
         situation = self._situation
         try:
-            after = reached.after(proposal)
+            after: Reached = reached.after(proposal)
         except NotATreeError as error:
             against: tuple[Verdict, str] | None = (Verdict.NOT_A_TREE, str(error))
         except KeyError as error:
             against = (Verdict.NOT_A_TREE, f"broker {error} is not in the overlay")
         except HomeError as error:
             against = (Verdict.WRONG_HOME, str(error))
+        except RingIdError as error:
+            against = (Verdict.WRONG_ID, str(error))
         else:
             proposal = msgspec.structs.replace(
                 proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
             )
             gains_per_s = [float(gain) for gain in reached.costs_per_s - after.costs_per_s]
             concerned_per_s = reached.concerned_cost_per_s(proposal)
-            against = judge_caps(reached, after, situation.degree_max) or judge_gain(
+            against = judge_caps(reached, after, situation) or judge_gain(
                 proposal, concerned_per_s, gains_per_s, situation, self._settings
             )
         if against is None:
@@ -130,50 +138,63 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
 
     The plan is named by the epoch it leads to, so the same decisions give the same names.
     """
-    present, target = set(state.configuration.links), set(choice.target.links)
-    return Plan(
-        plan=f"plan-{choice.target.epoch}",
-        epoch_from=state.configuration.epoch,
-        epoch_to=choice.target.epoch,
+    present, target = state.configuration, choice.target
+    plan = Plan(
+        plan=f"plan-{target.epoch}",
+        epoch_from=present.epoch,
+        epoch_to=target.epoch,
         window_end_ms=state.newest.end_ms,
         proposals=choice.chosen,
-        links_removed=tuple(sorted(present - target)),
-        links_added=tuple(sorted(target - present)),
-        links_target=choice.target.links,
+        links_removed=(),
+        links_added=(),
+        links_target=(),
         cost_before_per_s=choice.cost_before_per_s,
         cost_predicted_per_s=choice.cost_predicted_per_s,
         phase=PlanPhase.PREPARING,
         history=(),
         undoes=undoes,
-        moves=moves_between(state.configuration, choice.target),
+        moves=moves_of(choice.chosen),
+    )
+    if isinstance(present, ChordConfiguration) and isinstance(target, ChordConfiguration):
+        ring = tuple(RingId(broker, number) for broker, number in target.id_of.items())
+        return msgspec.structs.replace(plan, id_moves=id_moves_between(present, target), ring_target=ring)
+    return msgspec.structs.replace(
+        plan,
+        links_removed=tuple(sorted(set(present.links) - set(target.links))),
+        links_added=tuple(sorted(set(target.links) - set(present.links))),
+        links_target=target.links,
     )
 
 
-def moves_between(present: Configuration, target: Configuration) -> tuple[ClientMove, ...]:
-    """Return the publishers whose home differs, sorted; one that only one side knows does not move."""
-    before = present.home_of
-    return tuple(
-        ClientMove(publisher, before[publisher], home)
-        for publisher, home in target.homes
-        if before.get(publisher, home) != home
-    )
+def moves_of(proposals: Sequence[Proposal]) -> tuple[ClientMove, ...]:
+    """Return the clients whose home differs after all of the proposals, in their order made, sorted."""
+    homes: dict[str, tuple[str, str]] = {}
+    for proposal in proposals:
+        for move in proposal.moves:
+            first, _ = homes.get(move.client, (move.home_from, ""))
+            homes[move.client] = (first, move.home_to)
+    return tuple(ClientMove(client, old, new) for client, (old, new) in sorted(homes.items()) if old != new)
 
 
 def _judge_size(
-    proposal: Proposal, chosen: Sequence[Proposal], settings: DecisionSettings
+    proposal: Proposal, chosen: Sequence[Proposal], is_ring: bool, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
-    """Return why the proposal is too much for this plan, None when it is not."""
+    """Return why the proposal is too much for this plan, None when it is not.
+
+    A reassignment of ring IDs has no limit: it is one change however many brokers it concerns.
+    """
     links, more_links = sum(len(one.links_added) for one in chosen), len(proposal.links_added)
     if more_links and links + more_links > settings.changes_per_plan_max:
         return Verdict.CHANGES_PER_PLAN, (
             f"{links} links are exchanged already and {more_links} more would be, "
             f"the limit of a plan is {settings.changes_per_plan_max}"
         )
+    limit = settings.users_per_plan_max if is_ring else settings.moves_per_plan_max
     moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
-    if more_moves and moves + more_moves > settings.moves_per_plan_max:
+    if more_moves and moves + more_moves > limit:
         return Verdict.CHANGES_PER_PLAN, (
-            f"{moves} publishers move already and {more_moves} more would, "
-            f"the limit of a plan is {settings.moves_per_plan_max}"
+            f"{moves} {clients_word(is_ring=is_ring)} move already and {more_moves} more would, "
+            f"the limit of a plan is {limit}"
         )
     return None
 

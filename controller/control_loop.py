@@ -7,35 +7,33 @@ controller needs no other way in. Time comes in as an argument and everything el
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 
-import msgspec
 import structlog
 
-from controller.assemble_state import WindowAssembler
 from controller.carry_out_plan import PlanRunner
 from controller.closed_window import ClosedWindow
 from controller.control_ports import ControlPorts
 from controller.controller_settings import ControllerSettings
 from controller.decide_plan import decide_plan
+from controller.describe_changes import clients_word
 from controller.find_homes import with_homes
 from controller.judge_proposals import Situation, transition_price_per_s
 from controller.loop_metrics import LoopMetrics
-from controller.measure_lifetimes import LifetimeMeter, horizon_window_count
 from controller.plan_log import PASSED_PHASES, PlanLog
 from controller.planner_interface import OverlayState, Planner
 from controller.planner_table import planners_of
+from controller.read_windows import WindowReader
+from controller.ring_state import ring_state_of
 from controller.shadow_planners import ShadowPlanner
-from controller.show_status import CostPoint, Horizon, LoopStatus
+from controller.show_status import CostPoint, LoopStatus
 from controller.tell_refusals import RefusalTeller
-from controller.transition import EmitEvent, PersistPlan
-from controller.verify_gain import Verification, observed_gains_per_s, overlay_before, plan_undoing, verify_gain
-from overlay.configuration import Configuration
+from controller.verify_plans import PlanVerifier
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.inventory import Inventory
 from schemas.command import Command
 from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import PhaseChange, Plan, PlanPhase
+from schemas.plan import Plan, PlanPhase
 
 log = structlog.get_logger(__name__)
 
@@ -64,22 +62,18 @@ class ControlLoop:
         self._metrics = metrics or LoopMetrics()
         self._border_faults = border_faults
         self._stopwatch_s = stopwatch_s
-        self._assembler = WindowAssembler(inventory.brokers, settings.assembly)
-        self._degree_max = settings.planner_settings(inventory.degree_max).degree_max or inventory.degree_max
-        self._complete: deque[ClosedWindow] = deque(maxlen=max(settings.horizon_windows_max, settings.verify_windows))
-        self._lifetimes = LifetimeMeter(settings.horizon_windows_max)
-        self._subscriptions: int | None = None
+        self._windows = WindowReader(settings, inventory, ports)
+        self._told = settings.planner_settings(inventory.degree_max)
+        self._verifier = PlanVerifier(settings, inventory, self._windows, self._emit)
         self._for_shadows: Situation | None = None
-        self._starts_ms: deque[int] = deque(maxlen=max(settings.decision.cool_down_windows, 1))
         self._teller = RefusalTeller()
-        self._verified: dict[str, Verification] = {}
         self._decided_until_ms = -1
         self._published_ms = -1
         self._is_changed = False
         self._log: PlanLog | None = None
         self._runner: PlanRunner | None = None
         self._is_winding_down = False
-        self.status = LoopStatus(inventory, settings.planner, settings.dry_run)
+        self.status = LoopStatus(inventory, settings.planner, settings.dry_run, settings.ring_delay_weight)
 
     def wind_down(self) -> None:
         """Begin nothing new from now on; a plan under way goes on, so keep stepping while ``is_transition_running``."""
@@ -108,7 +102,7 @@ class ControlLoop:
         has_begun = False
         if not self._is_winding_down:
             if not self._settings.dry_run:
-                self._verify(self._log, self._runner, now_ms)
+                self._verifier.verify(self._log, self._runner, now_ms)
             has_begun = self._decide(self._log, self._runner, now_ms)
             if not has_begun:  # A plan that begins goes first: no shadow may delay its commands.
                 self._run_shadows(self._log, now_ms)
@@ -140,21 +134,20 @@ class ControlLoop:
         return plan_log, runner
 
     def _read_windows(self, plan_log: PlanLog, now_ms: int) -> None:
-        self._subscriptions = self._ports.subscriptions.count()
-        for record in self._ports.state.poll():
-            self._assembler.add(record, now_ms)
-        for window in self._assembler.closed(now_ms):
+        for window in self._windows.read(plan_log, now_ms):
             in_force = plan_log.configuration_of(window.epoch_max) or plan_log.present
             # What a shadow would have made of windows from before this controller nobody knows.
             looking_on = self.status.shadows if window.end_ms >= self.status.started_ms else ()
-            shadow_costs = {shadow.name: shadow.add_window(window, now_ms) for shadow in looking_on}
-            first = window.sets_at(plan_log.homes_origin)
-            point = self.status.add_window(window, in_force, first, shadow_costs, now_ms)
-            self._show_costs(point)
-            self._lifetimes.add_window(window, self._subscriptions)
-            self._starts_ms.append(window.start_ms)
-            if window.is_complete:
-                self._complete.append(window)
+            shadow_costs: dict[str, float] = {}
+            for shadow in looking_on:
+                moved = plan_log.homes_before_plans_since(shadow.start_epoch) if shadow.is_ring else {}
+                cost_per_s = shadow.add_window(window, now_ms, moved)
+                if cost_per_s is not None:
+                    shadow_costs[shadow.name] = cost_per_s
+            point = self.status.add_window(window, in_force, plan_log.homes_origin, shadow_costs, now_ms)
+            self._metrics.windows.labels(str(window.is_complete).lower()).inc()
+            if point is not None:
+                self._show_costs(point)
             self._is_changed = True
             # A restarted controller reads old windows again; what was wrong with them has been told.
             if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
@@ -192,7 +185,7 @@ class ControlLoop:
             return
         for shadow in self.status.shadows:
             began_s = self._stopwatch_s()
-            if not shadow.decide(situation, lambda tree: self._price_per_s(tree, plan_log)) and shadow.faults == 1:
+            if not shadow.decide(situation, lambda one: self._price_per_s(one, plan_log)) and shadow.faults == 1:
                 text = f"shadow planner {shadow.name} failed, which changes nothing else: {shadow.fault_text}"
                 kind, severity = EventKind.PLANNER_FAILED, Severity.WARNING
                 self._emit(AdaptationEvent(f"planner-{shadow.name}", kind, severity, now_ms, text))
@@ -207,91 +200,26 @@ class ControlLoop:
         present = plan_log.present
         running = plan_log.moving or plan_log.verifying
         ended_ms = plan_log.transition_ended_ms
-        windows = self._horizon(newest)
+        windows, horizon = self._windows.horizon(newest)
+        self.status.horizon = horizon or self.status.horizon
+        configuration = with_homes(present, windows)
+        ring = ring_state_of(configuration, windows) if isinstance(configuration, ChordConfiguration) else None
         return Situation(
-            state=OverlayState(with_homes(present, windows), self._inventory, windows),
+            state=OverlayState(configuration, self._inventory, windows, ring),
             now_ms=now_ms,
-            degree_max=self._degree_max,
+            degree_max=self._told.degree_max or self._inventory.degree_max,
             price_per_s=self._price_per_s(present, plan_log),
             plan_running=running.plan if running else ("being stored" if runner.is_busy else ""),
-            windows_since_plan=sum(start_ms >= ended_ms for start_ms in self._starts_ms) if ended_ms else None,
+            windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms else None,
             muted_until_ms=plan_log.muted_until_ms(self._settings.decision.mute_ms),
-            subscription_lifetime_s=self._lifetime_s,
+            subscription_lifetime_s=self._windows.lifetime_s,
+            ring_delay_weight=self._told.ring_delay_weight,
+            user_load_max=self._told.user_load_max,
         )
 
-    def _price_per_s(self, tree: Configuration, plan_log: PlanLog) -> float:
+    def _price_per_s(self, overlay: AnyConfiguration, plan_log: PlanLog) -> float:
         messages_mean, pay_back_s = plan_log.control_messages_mean, self._settings.decision.pay_back_s
-        return transition_price_per_s(tree, self._inventory, messages_mean, pay_back_s)
-
-    @property
-    def _lifetime_s(self) -> float | None:
-        return self._settings.subscription_lifetime_s or self._lifetimes.mean_s
-
-    def _horizon(self, newest: ClosedWindow) -> tuple[ClosedWindow, ...]:
-        """Return the complete windows that end with the newest, without those from before a long gap."""
-        if not newest.is_complete:
-            return (newest,)
-        settings, window_ms = self._settings, newest.end_ms - newest.start_ms
-        lifetime_s = self._lifetime_s
-        count = horizon_window_count(
-            settings.horizon_lifetimes,
-            lifetime_s,
-            window_ms,
-            settings.horizon_windows_min,
-            settings.horizon_windows_max,
-        )
-        earliest_ms = newest.end_ms - 2 * count * window_ms
-        found = tuple(window for window in self._complete if window.end_ms > earliest_ms)[-count:]
-        self.status.horizon = Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
-        return found
-
-    def _verify(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
-        """Check the plan that is carried out; close it, and begin the plan that takes it back when it is worse."""
-        plan = plan_log.verifying
-        if plan is None or runner.is_busy:
-            return
-        undo = plan_log.undo_of(plan.plan)
-        if undo is not None:
-            self._close(runner, plan, self._verified.pop(plan.plan, None), f"taken back by {undo.plan}", now_ms)
-            return
-        windows = [window for window in self._complete if window.epoch == plan.epoch_to]
-        if len(windows) < self._settings.verify_windows:
-            since_ms = plan.history[-1].time_ms
-            if now_ms - since_ms > self._settings.verify_ms_max:
-                reason = f"not verified: no {self._settings.verify_windows} complete windows of epoch {plan.epoch_to}"
-                self._close(runner, plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
-            return
-        after = plan_log.present
-        before = overlay_before(plan, after)
-        found = verify_gain(plan, before, after, windows, self._inventory, self._lifetime_s)
-        if not plan.undoes and found.made_worse(self._settings.decision):
-            self._verified = {plan.plan: found}
-            self._tell_missed(plan, found, "it is taken back", now_ms)
-            runner.begin(plan_undoing(plan, before, plan_log.epoch_next, found, windows[-1].end_ms), now_ms)
-            return
-        if found.is_missed and not plan.undoes:
-            self._tell_missed(plan, found, "it is kept", now_ms)
-        observed = zip(plan.proposals, observed_gains_per_s(plan, before, windows, self._inventory), strict=True)
-        proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
-        plan = msgspec.structs.replace(plan, proposals=proposals)
-        self._close(runner, plan, found, found.text, now_ms)
-
-    def _close(self, runner: PlanRunner, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
-        """Store the plan as completed and tell it."""
-        change = PhaseChange(PlanPhase.COMPLETED, now_ms, reason)
-        completed = msgspec.structs.replace(
-            plan,
-            phase=PlanPhase.COMPLETED,
-            history=(*plan.history, change),
-            cost_observed_per_s=None if found is None else found.cost_observed_per_s,
-        )
-        text = f"plan {plan.plan} completed: {reason}"
-        event = AdaptationEvent(plan.plan, EventKind.PLAN_COMPLETED, Severity.INFO, now_ms, text, plan.plan)
-        runner.add([PersistPlan(completed), EmitEvent(event)])
-
-    def _tell_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
-        text = f"plan {plan.plan}: {found.text}; {outcome}"
-        self._emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))
+        return transition_price_per_s(overlay, self._inventory, messages_mean, pay_back_s)
 
     def _emit_if_new(self, event: AdaptationEvent | None) -> None:
         if event is not None:
@@ -319,7 +247,7 @@ class ControlLoop:
         if not self._is_changed and now_ms - self._published_ms < self._settings.status_ms:
             return
         self._published_ms, self._is_changed = now_ms, False
-        faults = self._border_faults() | {f"state: {why}": count for why, count in self._assembler.refused.items()}
+        faults = self._border_faults() | self._windows.faults
         faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in self.status.shadows if shadow.faults}
         self._show_metrics(plan_log, faults, now_ms)
         document = self.status.document(plan_log, faults, now_ms)
@@ -327,11 +255,10 @@ class ControlLoop:
             view.publish(document, now_ms)
 
     def _show_costs(self, point: CostPoint) -> None:
-        self._metrics.windows.labels(str(point.is_complete).lower()).inc()
         costs = {"present": point.cost_per_s, "bootstrap": point.cost_bootstrap_per_s}
         costs |= {f"shadow:{name}": cost_per_s for name, cost_per_s in point.cost_shadows_per_s.items()}
-        for tree, cost_per_s in costs.items():
-            self._metrics.cost_per_s.labels(tree).set(cost_per_s)
+        for overlay, cost_per_s in costs.items():
+            self._metrics.cost_per_s.labels(overlay).set(cost_per_s)
 
     def _show_metrics(self, plan_log: PlanLog, faults: dict[str, int], now_ms: int) -> None:
         self._metrics.epoch.set(plan_log.present.epoch)
@@ -339,7 +266,9 @@ class ControlLoop:
             self._metrics.plans.labels(phase).set(sum(plan.phase is phase for plan in plan_log.plans))
         carried_out = [plan for plan in plan_log.plans if plan.phase in PASSED_PHASES]
         self._metrics.changes.labels("links").set(sum(len(plan.links_added) for plan in carried_out))
-        self._metrics.changes.labels("publishers").set(sum(len(plan.moves) for plan in carried_out))
+        clients = clients_word(is_ring=isinstance(plan_log.present, ChordConfiguration))
+        self._metrics.changes.labels(clients).set(sum(len(plan.moves) for plan in carried_out))
+        self._metrics.changes.labels("ring_ids").set(sum(len(plan.id_moves) for plan in carried_out))
         for what, count in faults.items():
             self._metrics.faults.labels(what).set(count)
         if self.status.newest is not None:

@@ -6,9 +6,11 @@ value or tries again by itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from overlay.user_interests import UserInterests
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
 from schemas.plan import Plan
@@ -61,11 +63,43 @@ class PlanStore(Protocol):
         ...
 
 
-class SubscriptionCounter(Protocol):
-    """How many subscriptions there are."""
+class ClientRegister(Protocol):
+    """Who is connected where and wants or publishes what."""
 
     def count(self) -> int | None:
-        """Take in what has come since, and return how many subscriptions there are; None while that is not known."""
+        """Take in what has come since, and return how many subscriptions there are; None while that is not known.
+
+        A user counts as many as it has topics.
+        """
+        ...
+
+    def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
+        """Return what users want where, as of the last :meth:`count`; None while that is not known."""
+        ...
+
+    @property
+    def topic_of(self) -> Mapping[str, str]:
+        """What each publisher publishes on, as of the last :meth:`count`."""
+        ...
+
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions to topics have ever ended, as of the last :meth:`count`."""
+        ...
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is known, empty when it is."""
+        ...
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Tell whether nothing is known yet, but may be soon."""
+        ...
+
+    @property
+    def unplaced(self) -> int:
+        """How many users the last answer of :meth:`interests` left out, as their home is no broker of the overlay."""
         ...
 
 
@@ -86,5 +120,5 @@ class ControlPorts:
     commands: CommandSink
     events: EventSink
     plans: PlanStore
-    subscriptions: SubscriptionCounter
+    clients: ClientRegister
     views: tuple[DocumentSink, ...] = ()

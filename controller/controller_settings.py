@@ -9,9 +9,10 @@ from typing import Literal
 
 from controller.assemble_state import AssemblyLimits
 from controller.planner_interface import PlannerSettings
-from controller.planner_table import CHAIN, PLANNERS, planner_names
+from controller.planner_table import CHAIN, PLANNERS, RING_PLANNERS, TREE_PLANNERS, planner_names
 from controller.transition import TransitionLimits
 from overlay.bloom_filters import PAPER_HASHES
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from schemas.topics import DEFAULT_NAMESPACE
 
 MINUTE_MS = 60_000
@@ -25,10 +26,12 @@ class DecisionSettings:
     that a bad overlay is soon a good one. Default 12: over a run of the demo 3 saved 54 %, 12 64 %, 39 only 65 %.
     ``moves_per_plan_max``: publishers moved in one plan. Default 24: a move opens no link, it only sends subscriptions
     along the way between the two homes.
+    ``users_per_plan_max``: users moved in one plan, on a ring. Default 500: a move costs two brokers a few messages,
+    and only its own user notices. A reassignment of ring IDs is one change however many brokers it concerns.
     ``pay_back_s``: a change must earn its control messages within this time. Default 300 s, a small part of the hours
     that an interest usually lives.
     ``noise_factor``: a gain must exceed so many standard errors of its mean over the windows, and the square root of k
-    times as many when k links are exchanged as one. Default 2, about 95 % for a single link.
+    times as many when k links, ring IDs or homes of publishers change as one. Default 2, about 95 % for a single link.
     ``gain_share_min``: a gain must exceed this share of the present cost whatever the noise, or the overlay would be
     rebuilt for crumbs. Default 0.01.
     ``cool_down_windows``: windows that must close after a plan before the next. Default 2: what the plan did must be
@@ -39,6 +42,7 @@ class DecisionSettings:
 
     changes_per_plan_max: int = 12
     moves_per_plan_max: int = 24
+    users_per_plan_max: int = 500
     pay_back_s: float = 300.0
     noise_factor: float = 2.0
     gain_share_min: float = 0.01
@@ -51,6 +55,7 @@ class DecisionSettings:
         least = {
             "changes_per_plan_max": 1,
             "moves_per_plan_max": 1,
+            "users_per_plan_max": 1,
             "noise_factor": 0,
             "gain_share_min": 0,
             "cool_down_windows": 0,
@@ -74,8 +79,8 @@ class ControllerSettings:
     ``inventory_path``: the brokers, their costs and the bootstrap overlay.
     ``planner``: a name of ``controller.planner_table``, or several joined by +, which decide in turn on one plan.
     Default: links first, then publishers on the tree that these lead to. ``seed``: of the planner's random choices.
-    ``shadow_planners``: names of planners that decide on the same windows and change only a tree of their own, which
-    shows what they would have made of the traffic. Default none; each costs its time once a window.
+    ``shadow_planners``: names of planners that decide on the same windows and change only an overlay of their own,
+    which shows what they would have made of the traffic. Default none; each costs its time once a window.
     ``horizon_lifetimes``: how many mean lifetimes of a subscription a decision looks back. Default 4: there
     Cost and Interest has got most of what looking back further saves, and swap_links_cost saves the same within a
     hundredth from a quarter of a lifetime to 16 (``regraft reproduce psoop``, figure H).
@@ -98,6 +103,14 @@ class ControllerSettings:
     ``link_delays``: whether links count in delivery delays; not in the paper.
     ``delay_weight``: share of the mean delivery delay in what relocate_publishers_joint minimises. Default 0: cost
     alone.
+    ``ring_delay_weight``: on a ring, what a hop of delay weighs against a message, in planners and in every cost that
+    is shown; paper 002's 1. ``ring_free_s``: within what time a reassignment of IDs must pay for planners. Default 600
+    s: the paper's 10 hours are for changes of an hour. ``ring_demand_share_min``: what the notifications of that time
+    must cost, as a share of the dearest reassignment, before one is computed; the paper's 0.1.
+    ``user_load_weight``: what a broker's load weighs against likeness of interests. ``user_cluster_brokers``: how many
+    brokers tell each other what their users want; the paper's 10. ``user_load_max``: what a broker may serve as a
+    multiple of the mean; judged, too. Default 2. ``user_utility_min``: by how much a move must better a user's utility.
+    ``users_moved_max``: users that one planner moves at once, at most ``decision.users_per_plan_max``.
     ``lookback_ms``: how much of the state topics a restarted controller reads again. Default 5 minutes.
     ``stop_ms_max``: how long a controller that is told to stop goes on with the transition under way. Default 15 s, in
     which a transition is over unless a broker is ill.
@@ -133,6 +146,14 @@ class ControllerSettings:
     pop_window_s: float = 60.0
     link_delays: bool = False
     delay_weight: float = 0.0
+    ring_delay_weight: float = 1.0
+    ring_free_s: float = 600.0
+    ring_demand_share_min: float = 0.1
+    user_load_weight: float = 1.0
+    user_cluster_brokers: int = 10
+    user_load_max: float = 2.0
+    user_utility_min: float = 0.0
+    users_moved_max: int = 500
     verify_windows: int = 2
     verify_ms_max: int = 2 * MINUTE_MS
     lookback_ms: int = 5 * MINUTE_MS
@@ -166,7 +187,28 @@ class ControllerSettings:
             pop_window_s=self.pop_window_s,
             link_delays=self.link_delays,
             delay_weight=self.delay_weight,
+            ring_delay_weight=self.ring_delay_weight,
+            ring_free_s=self.ring_free_s,
+            ring_demand_share_min=self.ring_demand_share_min,
+            user_load_weight=self.user_load_weight,
+            user_cluster_brokers=self.user_cluster_brokers,
+            user_load_max=self.user_load_max,
+            user_utility_min=self.user_utility_min,
+            # What a plan may not hold would be refused as a whole, again and again.
+            users_moved_max=min(self.users_moved_max, self.decision.users_per_plan_max),
         )
+
+    def overlay_faults(self, bootstrap: AnyConfiguration) -> list[str]:
+        """Return which planners named do not suit the overlay, one sentence each; to be asked once it is known."""
+        is_ring = isinstance(bootstrap, ChordConfiguration)
+        overlay, planned = ("a ring", RING_PLANNERS) if is_ring else ("a tree", TREE_PLANNERS)
+        return [
+            f"{what} {name!r} cannot plan for {overlay}, which the overlay is: take one of "
+            f"{', '.join(sorted(planned))}, or several of them joined by {CHAIN}"
+            for what, chain in self._named_planners
+            for name in planner_names(chain)
+            if name not in planned
+        ]
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings and between them, one sentence each; all at once."""
@@ -196,12 +238,16 @@ class ControllerSettings:
             found.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
         return found
 
+    @property
+    def _named_planners(self) -> list[tuple[str, str]]:
+        looking_on = dict.fromkeys(self.shadow_planners)
+        return [("planner", self.planner), *(("shadow planner", chain) for chain in looking_on)]
+
     def _planner_faults(self) -> list[str]:
-        named = [("planner", self.planner), *(("shadow planner", name) for name in dict.fromkeys(self.shadow_planners))]
         known = ", ".join(sorted(PLANNERS))
         found = [
             f"{what} {name!r} is unknown, known are {known}, or several joined by {CHAIN}"
-            for what, chain in named
+            for what, chain in self._named_planners
             for name in planner_names(chain)
             if name not in PLANNERS
         ]

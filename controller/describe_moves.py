@@ -36,7 +36,7 @@ def _ways_from(state: OverlayState, home: str) -> dict[str, float]:
     """Return what links and brokers cost from a home to every broker, both ends included."""
     inventory = state.inventory
     costs = {home: float(inventory.processing_cost[inventory.index[home]])}
-    for broker, parent in state.configuration.parents_from(home).items():
+    for broker, parent in state.tree.parents_from(home).items():
         own = float(inventory.processing_cost[inventory.index[broker]])
         costs[broker] = costs[parent] + inventory.cost_of_link(parent, broker) + own
     return costs

@@ -33,7 +33,7 @@ def lighter_swaps(state: OverlayState, horizon_hops: int, weights: NDArray[Any])
     ``weights`` (n, n) follow the order of the inventory's brokers. Cost O(pairs within the horizon * horizon).
     """
     names = state.inventory.brokers
-    for hops, paths in paths_within(state.configuration, horizon_hops).items():
+    for hops, paths in paths_within(state.tree, horizon_hops).items():
         if hops < 2:
             continue
         ascending = paths[paths[:, 0] < paths[:, -1]]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from controller.controller_settings import DecisionSettings
 from controller.planner_interface import OverlayState
 from controller.reached_overlay import ReachedOverlay
-from overlay.configuration import Configuration
+from controller.reached_ring import Reached, ReachedRing
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.inventory import Inventory
 from overlay.publisher_placement import ROUNDING_SHARE
 from schemas.plan import Proposal, Verdict
@@ -25,7 +26,8 @@ class Situation:
     ``plan_running`` names the plan that is carried out or checked, else empty. ``muted_until_ms`` is by planner.
     ``windows_since_plan`` counts windows that lay wholly after the last transition, None when there was none.
     ``price_per_s`` is what a transition costs, spread over the pay-back time. ``subscription_lifetime_s`` is the mean
-    life of a subscription, None when it is not known.
+    life of a subscription, None when it is not known. On a ring, ``ring_delay_weight`` is what a hop of delay weighs
+    against a message, and ``user_load_max`` what a broker may serve as a multiple of the mean.
     """
 
     state: OverlayState
@@ -36,6 +38,8 @@ class Situation:
     windows_since_plan: int | None = None
     muted_until_ms: Mapping[str, int] = field(default_factory=dict)
     subscription_lifetime_s: float | None = None
+    ring_delay_weight: float = 1.0
+    user_load_max: float = math.inf
 
 
 def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
@@ -45,6 +49,8 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
         return Verdict.PLAN_RUNNING, f"plan {situation.plan_running} is not over: one plan at a time"
     if not window.is_complete:
         return Verdict.INCOMPLETE_STATE, f"window ending {window.end_ms} is incomplete: {window.fault}"
+    if isinstance(situation.state.configuration, ChordConfiguration) and situation.state.ring is None:
+        return Verdict.INCOMPLETE_STATE, f"window ending {window.end_ms} does not know what users want"
     age_ms = situation.now_ms - window.end_ms
     if abs(age_ms) > settings.window_age_ms_max:
         return Verdict.STALE_STATE, (
@@ -71,11 +77,20 @@ def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSetti
     return None
 
 
-def judge_caps(before: ReachedOverlay, after: ReachedOverlay, degree_max: int) -> tuple[Verdict, str] | None:
+def judge_caps(before: Reached, after: Reached, situation: Situation) -> tuple[Verdict, str] | None:
     """Return which broker would get more than its cap, None when none would.
 
-    A broker that is above a cap already may stay so, it may only not get more.
+    A broker that is above a cap already may stay so, it may only not get more. On a tree links and notifications have
+    caps, on a ring the subscriptions of users.
     """
+    if isinstance(before, ReachedRing) and isinstance(after, ReachedRing):
+        return _judge_user_loads(before, after, situation)
+    if isinstance(before, ReachedOverlay) and isinstance(after, ReachedOverlay):
+        return _judge_tree_caps(before, after, situation.degree_max)
+    raise TypeError("a proposal leads from a tree to a tree, and from a ring to a ring")
+
+
+def _judge_tree_caps(before: ReachedOverlay, after: ReachedOverlay, degree_max: int) -> tuple[Verdict, str] | None:
     inventory = after.state.inventory
     names, loads = inventory.brokers, inventory.load_max_per_s
     degrees_before, degrees = before.degrees, after.degrees
@@ -90,6 +105,18 @@ def judge_caps(before: ReachedOverlay, after: ReachedOverlay, degree_max: int) -
         if then[position] > now[position] * (1 + ROUNDING_SHARE):
             return Verdict.CAPACITY, (
                 f"{names[position]} would pass {then[position]:.4g} notifications/s, the limit is {loads[position]:.4g}"
+            )
+    return None
+
+
+def _judge_user_loads(before: ReachedRing, after: ReachedRing, situation: Situation) -> tuple[Verdict, str] | None:
+    names, now, then = before.configuration.brokers, before.loads, after.loads
+    limit = situation.user_load_max * float(now.mean())
+    for position in (then > limit * (1 + ROUNDING_SHARE)).nonzero()[0]:
+        if then[position] > now[position] * (1 + ROUNDING_SHARE):
+            return Verdict.CAPACITY, (
+                f"{names[position]} would serve {then[position]:.2%} of all subscriptions, the limit is {limit:.2%}, "
+                f"{situation.user_load_max:g} times the mean"
             )
     return None
 
@@ -119,8 +146,10 @@ def judge_gain(
     """Return why the proposal's gain is too small, None when it exceeds dead band and noise.
 
     The dead band is a share of ``concerned_cost_per_s``, what the notifications cost that the proposal is about.
-    ``gains_per_s`` are its gains in the windows of the state. A change of k links or homes is the best of about N^k
-    where a swap is the best of N, so what luck alone may promise grows with the square root of k.
+    ``gains_per_s`` are its gains in the windows of the state. A change of k links, ring IDs or homes of publishers is
+    the best of about N^k where a swap is the best of N, so what luck alone may promise grows with the square root of k.
+    All users that move in one proposal count as one choice: they were not picked by what windows happened to cost, but
+    follow whose interests are alike.
     """
     gain_per_s = proposal.gain_per_s
     floor_per_s = settings.gain_share_min * concerned_cost_per_s
@@ -128,7 +157,9 @@ def judge_gain(
         return Verdict.GAIN_WITHIN_NOISE, f"saves {gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
     window = situation.state.newest
     window_s = (window.end_ms - window.start_ms) / 1000
-    factor = settings.noise_factor * math.sqrt(len(proposal.links_added) + len(proposal.moves))
+    is_ring = isinstance(situation.state.configuration, ChordConfiguration)
+    homes = min(len(proposal.moves), 1) if is_ring else len(proposal.moves)
+    factor = settings.noise_factor * math.sqrt(len(proposal.links_added) + len(proposal.id_moves) + homes)
     noise_per_s = factor * gain_noise_per_s(gains_per_s, window_s, situation.subscription_lifetime_s)
     if gain_per_s <= noise_per_s:
         return Verdict.GAIN_WITHIN_NOISE, (
@@ -138,14 +169,20 @@ def judge_gain(
 
 
 def transition_price_per_s(
-    configuration: Configuration, inventory: Inventory, control_messages_mean: float | None, pay_back_s: float
+    configuration: AnyConfiguration, inventory: Inventory, control_messages_mean: float | None, pay_back_s: float
 ) -> float:
     """Return what one transition costs, spread over the pay-back time, in the unit of the cost per second.
 
-    Its messages are the commands and what the brokers sent each other in earlier plans, before the first plan the
-    2(n-1) markers of a drain; each is taken to cost as much as a notification on a mean link of the tree.
+    Its messages are the commands and what the brokers sent each other in earlier plans. Before the first plan these
+    are, on a tree, the 2(n-1) markers of a drain; on a ring a message each way over every link, which is what telling
+    neighbours of an epoch and of its end takes at least. Each costs as much as a notification: on a tree on a mean
+    link, on a ring 1, as messages are counted there.
     """
     brokers = len(configuration.brokers)
-    between_brokers = 2 * (brokers - 1) if control_messages_mean is None else control_messages_mean
-    link_cost_mean = statistics.fmean(inventory.cost_of_link(*pair) for pair in configuration.links)
-    return (COMMANDS_PER_BROKER * brokers + between_brokers) * link_cost_mean / pay_back_s
+    if isinstance(configuration, ChordConfiguration):
+        first, message_cost = 2 * len(configuration.links), 1.0
+    else:
+        first = 2 * (brokers - 1)
+        message_cost = statistics.fmean(inventory.cost_of_link(*pair) for pair in configuration.links)
+    between_brokers = first if control_messages_mean is None else control_messages_mean
+    return (COMMANDS_PER_BROKER * brokers + between_brokers) * message_cost / pay_back_s

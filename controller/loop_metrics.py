@@ -27,7 +27,7 @@ class LoopMetrics:
         self.plans = Gauge("regraft_controller_plans", "Plans by phase.", ["phase"], registry=self.registry)
         self.changes = Gauge(
             "regraft_controller_changes",
-            "Links exchanged and publishers moved by the plans kept that were carried out.",
+            "Links exchanged, ring IDs reassigned, publishers or users moved by the plans kept that were carried out.",
             ["what"],
             registry=self.registry,
         )

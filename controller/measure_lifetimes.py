@@ -25,23 +25,31 @@ class LifetimeMeter:
     ENDS_MIN ends. A client that changes its interest in place counts as half an end, so where clients do only that the
     result is up to twice too long. A client that moves counts as one that ended. Publishers that come and leave count
     as subscriptions, few as they are. Cost O(1) a window; memory two numbers a window.
+    On a ring a user has many subscriptions, and one change may end any number of them; there the register of clients
+    counts exactly which topics users gave up, and changes are not looked at.
     """
 
     def __init__(self, windows_max: int) -> None:
         self._lived_s: deque[float] = deque(maxlen=windows_max)
         self._ends: deque[float] = deque(maxlen=windows_max)
         self._subscriptions_before: int | None = None
+        self._ended_before = 0
 
-    def add_window(self, window: ClosedWindow, subscriptions: int | None) -> None:
+    def add_window(self, window: ClosedWindow, subscriptions: int | None, ended_count: int | None = None) -> None:
         """Take a window; ``subscriptions`` is how many there are now, None when that is not known.
 
-        An incomplete window counts for nothing: changes may be missing. Nor does one without a known number before it.
+        ``ended_count`` is how many have ever ended, where that is counted; else it follows from the changes. An
+        incomplete window counts for nothing: changes may be missing. Nor does one without a known number before it.
         """
         before, self._subscriptions_before = self._subscriptions_before, subscriptions
+        ended_before, self._ended_before = self._ended_before, ended_count or 0
         if before is None or subscriptions is None or not window.is_complete:
             return
         self._lived_s.append((before + subscriptions) / 2 * (window.end_ms - window.start_ms) / 1000)
-        self._ends.append((window.client_changes - (subscriptions - before)) / 2)
+        if ended_count is None:
+            self._ends.append((window.client_changes - (subscriptions - before)) / 2)
+        else:
+            self._ends.append(ended_count - ended_before)
 
     @property
     def mean_s(self) -> float | None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.control_ports import ControlPorts, Document
+from controller.registered_clients import RegisteredClients
+from overlay.user_interests import UserInterests
+from schemas.client import Client
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
 from schemas.plan import Plan
@@ -85,14 +89,59 @@ class MemoryPlans:
 
 
 @dataclass
-class MemorySubscriptions:
-    """A number of subscriptions that somebody sets."""
+class MemoryClients:
+    """A register of clients that somebody fills, or just a number of subscriptions that somebody sets.
+
+    It is known as soon as a client has been put in, or ``is_known`` is set.
+    """
 
     subscription_count: int | None = None
+    registered: RegisteredClients = field(default_factory=RegisteredClients)
+    is_known: bool = False
+
+    def put(self, client: Client) -> None:
+        """Take a client as it is now."""
+        self.registered.put(client)
+        self.is_known = True
+
+    def remove(self, name: str) -> None:
+        """Take out a client that has left."""
+        self.registered.remove(name)
 
     def count(self) -> int | None:
-        """Return the number."""
-        return self.subscription_count
+        """Return the number that was set, else that of the clients put in."""
+        if self.subscription_count is not None or not self.is_known:
+            return self.subscription_count
+        return self.registered.subscription_count
+
+    def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
+        """Return what users want where."""
+        return self.registered.interests(brokers) if self.is_known else None
+
+    @property
+    def topic_of(self) -> Mapping[str, str]:
+        """What each publisher publishes on."""
+        return self.registered.topic_of
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is known."""
+        return "" if self.is_known else "nobody has filled the register of clients"
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Tell nobody to wait: who fills it does so before the next step."""
+        return False
+
+    @property
+    def ended_count(self) -> int:
+        """Return how many subscriptions to topics have ever ended."""
+        return self.registered.ended_count
+
+    @property
+    def unplaced(self) -> int:
+        """How many users have a home that is no broker."""
+        return self.registered.unplaced
 
 
 @dataclass
@@ -117,12 +166,12 @@ class MemoryPorts:
     commands: MemoryCommands = field(default_factory=MemoryCommands)
     events: MemoryEvents = field(default_factory=MemoryEvents)
     plans: MemoryPlans = field(default_factory=MemoryPlans)
-    subscriptions: MemorySubscriptions = field(default_factory=MemorySubscriptions)
+    clients: MemoryClients = field(default_factory=MemoryClients)
     view: MemoryView = field(default_factory=MemoryView)
 
     @property
     def ports(self) -> ControlPorts:
         """All of them as the control loop wants them."""
         return ControlPorts(
-            self.state, self.results, self.commands, self.events, self.plans, self.subscriptions, (self.view,)
+            self.state, self.results, self.commands, self.events, self.plans, self.clients, (self.view,)
         )

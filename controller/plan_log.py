@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller.find_homes import homes_after, homes_before
-from overlay.configuration import Configuration
+from controller.plan_target import ring_bits_of, target_of, with_homes_of
+from overlay.chord_configuration import AnyConfiguration
 from overlay.inventory import Inventory
 from schemas.plan import Plan, PlanPhase
 
@@ -18,6 +19,9 @@ MOVING_PHASES = frozenset(
     {PlanPhase.PREPARING, PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING, PlanPhase.ABORTING}
 )
 PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten in memory; the topic keeps them.
+MOVES_KEPT_MAX = 100_000  # The same by the clients that all plans together moved: some tens of MB.
+HOMES_KEPT_MAX = 100_000  # Homes set by forgotten plans; where the client has been moved since, a kept plan says.
+CONFIGURATIONS_KEPT_MAX = 8  # Put together on demand, as each names all clients that were ever moved.
 PRICED_PLANS_MAX = 5  # Plans whose control messages tell the price of the next: recent ones, as interests drift.
 
 
@@ -28,25 +32,36 @@ class PlanLog:
     """
 
     def __init__(self, inventory: Inventory, plans: Iterable[Plan] = ()) -> None:
-        self._inventory = inventory
+        self._bootstrap = inventory.bootstrap
         self._plans: dict[str, Plan] = {}
-        self._epoch_max = inventory.bootstrap_tree.epoch
-        self._configurations = {inventory.bootstrap_tree.epoch: inventory.bootstrap_tree}
+        self._epoch_max = self._bootstrap.epoch
+        self._targets: dict[int, AnyConfiguration] = {self._bootstrap.epoch: self._bootstrap}  # Without homes.
+        self._homes_forgotten: dict[str, str] = {}
+        self._configurations: dict[int, AnyConfiguration] = {}
+        self._moves_kept = 0
         for plan in plans:
             self.record(plan)
 
     def record(self, plan: Plan) -> None:
-        """Take a plan's newest version. Raises NotATreeError when its target is no tree over the inventory."""
-        if plan.epoch_to not in self._configurations:
-            before = self._configurations.get(plan.epoch_from)
-            homes = {} if before is None else before.home_of
-            self._configurations[plan.epoch_to] = Configuration.of(
-                plan.epoch_to, self._inventory.brokers, plan.links_target, homes | homes_after([plan])
-            )
+        """Take a plan's newest version.
+
+        Raises NotATreeError, RingError or ValueError when its target is no overlay over the inventory.
+        """
+        if plan.epoch_to not in self._targets:
+            self._targets[plan.epoch_to] = self._target_of(plan)
+        known = self._plans.get(plan.plan)
+        self._moves_kept += len(plan.moves) - (0 if known is None else len(known.moves))
         self._plans[plan.plan] = plan
         self._epoch_max = max(self._epoch_max, plan.epoch_to)
-        if len(self._plans) > PLANS_KEPT_MAX:
-            self._forget_oldest()
+        self._configurations.clear()
+        while len(self._plans) > PLANS_KEPT_MAX or self._moves_kept > MOVES_KEPT_MAX:
+            if not self._forget_oldest():
+                break
+
+    @property
+    def ring_bits(self) -> int:
+        """The bits of the ring's IDs, those of a ring by default on a tree."""
+        return ring_bits_of(self._bootstrap)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -59,18 +74,17 @@ class PlanLog:
         return self._epoch_max + 1
 
     @property
-    def present(self) -> Configuration:
+    def present(self) -> AnyConfiguration:
         """The configuration of the last plan that passed activation, else the bootstrap.
 
-        Its homes are those that plans have set; where the other publishers are, telemetry tells.
+        Its homes are those that plans have set; where the other clients are, telemetry and the register tell.
         """
-        passed = [plan.epoch_to for plan in self._plans.values() if plan.phase in PASSED_PHASES]
-        return self._configurations[max(passed, default=self._inventory.bootstrap_tree.epoch)]
+        return self._configuration_at(self._epoch_present)
 
     @property
     def homes_origin(self) -> dict[str, str]:
-        """The home that each publisher had before any kept plan moved it."""
-        return homes_before(plan for plan in self.plans if plan.phase in PASSED_PHASES)
+        """The home that each client had before any kept plan moved it."""
+        return self.homes_before_plans_since(self._bootstrap.epoch)
 
     @property
     def moving(self) -> Plan | None:
@@ -95,9 +109,13 @@ class PlanLog:
         sent = [plan.control_messages for plan in self.plans if plan.phase in PASSED_PHASES][-PRICED_PLANS_MAX:]
         return sum(sent) / len(sent) if sent else None
 
-    def configuration_of(self, epoch: int) -> Configuration | None:
+    def homes_before_plans_since(self, epoch: int) -> dict[str, str]:
+        """Return the home that each client had before the kept plans to later epochs moved it."""
+        return homes_before(plan for plan in self.plans if plan.phase in PASSED_PHASES and plan.epoch_to > epoch)
+
+    def configuration_of(self, epoch: int) -> AnyConfiguration | None:
         """Return the configuration with this epoch, None when no kept plan leads to it."""
-        return self._configurations.get(epoch)
+        return self._configuration_at(epoch) if epoch in self._targets else None
 
     def undo_of(self, plan: str) -> Plan | None:
         """Return the plan that takes this one back, if there is one."""
@@ -115,9 +133,50 @@ class PlanLog:
                 muted[proposal.planner] = max(muted.get(proposal.planner, 0), until_ms)
         return muted
 
-    def _forget_oldest(self) -> None:
+    @property
+    def _epoch_present(self) -> int:
+        passed = [plan.epoch_to for plan in self._plans.values() if plan.phase in PASSED_PHASES]
+        return max(passed, default=self._bootstrap.epoch)
+
+    def _configuration_at(self, epoch: int) -> AnyConfiguration:
+        found = self._configurations.get(epoch)
+        if found is None:
+            on_the_way = [
+                plan
+                for plan in self.plans
+                if plan.epoch_to == epoch or (plan.epoch_to < epoch and plan.phase in PASSED_PHASES)
+            ]
+            before = self._homes_forgotten if epoch > self._bootstrap.epoch else {}
+            found = with_homes_of(self._targets[epoch], before | homes_after(on_the_way))
+            while len(self._configurations) >= CONFIGURATIONS_KEPT_MAX:
+                del self._configurations[next(iter(self._configurations))]
+            self._configurations[epoch] = found
+        return found
+
+    def _target_of(self, plan: Plan) -> AnyConfiguration:
+        target = target_of(plan, self._bootstrap.brokers, self.ring_bits)
+        if type(target) is not type(self._bootstrap):
+            kinds = {True: "a ring", False: "a tree"}
+            raise ValueError(
+                f"plan {plan.plan} leads to {kinds[bool(plan.ring_target)]}, but the inventory's overlay is "
+                f"{kinds[not plan.ring_target]}: take the inventory that it was made for, or another namespace"
+            )
+        return target
+
+    def _forget_oldest(self) -> bool:
+        """Forget the oldest plan that is over and leads nowhere in use; return False when there is none."""
         final = (PlanPhase.COMPLETED, PlanPhase.ABORTED)
-        in_use = {self.present.epoch, self._epoch_max}
-        for plan in [plan for plan in self.plans if plan.phase in final and plan.epoch_to not in in_use][:1]:
-            del self._plans[plan.plan]
-            self._configurations.pop(plan.epoch_to, None)
+        in_use = {self._epoch_present, self._epoch_max}
+        plan = next((plan for plan in self.plans if plan.phase in final and plan.epoch_to not in in_use), None)
+        if plan is None:
+            return False
+        del self._plans[plan.plan]
+        del self._targets[plan.epoch_to]
+        self._moves_kept -= len(plan.moves)
+        if plan.phase is PlanPhase.COMPLETED:
+            for client, home in homes_after([plan]).items():
+                self._homes_forgotten.pop(client, None)  # The newest stand last, so that the oldest go first.
+                self._homes_forgotten[client] = home
+            for client in list(self._homes_forgotten)[: max(len(self._homes_forgotten) - HOMES_KEPT_MAX, 0)]:
+                del self._homes_forgotten[client]
+        return True

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from controller.closed_window import ClosedWindow
 from controller.ring_state import RingState
 from overlay.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets
 from overlay.interest_caches import InterestCaches, newest_ids
@@ -31,14 +32,16 @@ from schemas.plan import Proposal
 
 @dataclass(frozen=True, eq=False)
 class OverlayState:
-    """The present configuration and the windows of the horizon, oldest first.
+    """The present configuration, a tree or a ring, and the windows of the horizon, oldest first.
 
     The newest window must lie in the configuration's epoch (the judge checks it). The older ones may be of earlier
     epochs: what a broker delivered depends neither on the links it came over nor on the publisher's home. Raises
-    ValueError without a window. ``ring`` is what planners of a ring look at, None on a tree.
+    ValueError without a window. ``ring`` is what planners of a ring look at, None on a tree, and where nothing is
+    known of users. What rests on delivery sets alone (``sets``, ``weighted``, costs of links and publishers) is for
+    planners of a tree.
     """
 
-    configuration: Configuration
+    configuration: AnyConfiguration
     inventory: Inventory
     windows: tuple[ClosedWindow, ...]
     ring: RingState | None = None
@@ -46,6 +49,13 @@ class OverlayState:
     def __post_init__(self) -> None:
         if not self.windows:
             raise ValueError("a state needs at least one closed window, got none")
+
+    @property
+    def tree(self) -> Configuration:
+        """The configuration where only a tree will do. Raises ValueError when it is a ring."""
+        if not isinstance(self.configuration, Configuration):
+            raise ValueError("the overlay is a ring: only planners of a ring can look at it")
+        return self.configuration
 
     @property
     def newest(self) -> ClosedWindow:
@@ -76,12 +86,12 @@ class OverlayState:
     @cached_property
     def tree_costs(self) -> TreeCosts:
         """The true cost of the tree and of every swap, over the horizon. Shared: copy it before a swap is made."""
-        return TreeCosts(self.configuration, self.inventory, self.weighted)
+        return TreeCosts(self.tree, self.inventory, self.weighted)
 
     @cached_property
     def window_tree_costs(self) -> TreeCosts:
         """The same with each window a span of its own; the spread over windows is the noise of a gain."""
-        return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(self.window_sets))
+        return TreeCosts(self.tree, self.inventory, WeightedSets.by_span(self.window_sets))
 
     @property
     def can_move_publishers(self) -> bool:
@@ -89,6 +99,8 @@ class OverlayState:
 
         Windows from telemetry of version 1 do not tell; until they have left the horizon, publishers stay.
         """
+        if not isinstance(self.configuration, Configuration):
+            return False  # On a ring the way from a publisher to the rendezvous does not count.
         return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
 
     @cached_property
@@ -97,7 +109,7 @@ class OverlayState:
 
         Raises ValueError when what was delivered is not known apart in every window.
         """
-        return PublisherCosts(self.configuration, self.inventory, [window.sets for window in self.windows])
+        return PublisherCosts(self.tree, self.inventory, [window.sets for window in self.windows])
 
     @cached_property
     def local_deliveries(self) -> dict[str, dict[str, int]]:
@@ -125,8 +137,11 @@ class OverlayState:
     def _caches(self) -> dict[tuple[int | None, FilterShape | None], InterestCaches]:
         return {}
 
-    def with_configuration(self, configuration: Configuration) -> OverlayState:
-        """Return the same windows seen on another tree; what does not depend on the tree is not counted again."""
+    def with_configuration(self, configuration: AnyConfiguration) -> OverlayState:
+        """Return the same windows seen on another overlay; what does not depend on it is not counted again."""
+        if isinstance(configuration, ChordConfiguration):
+            ring = None if self.ring is None else self.ring.with_configuration(configuration)
+            return OverlayState(configuration, self.inventory, self.windows, ring)
         seen = OverlayState(configuration, self.inventory, self.windows)
         if configuration.homes == self.configuration.homes:
             for name in ("window_sets", "sets", "weighted", "interest", "_caches"):

@@ -9,10 +9,16 @@
 | relocate_publisher_pop | 001, section 3 | a publisher's home, by the number of its subscribers |
 | relocate_publisher_grape | 001, section 4 | a publisher's home, by message rate and delivery delay |
 | relocate_publishers_joint | ours, for the problem of 001 | all publishers' homes, by true cost under caps of load |
+| reassign_ids_ssbr | 002, section 5 | ring IDs, by relayed messages and delay |
+| reassign_ids_assignment | ours, for the problem of 002 | ring IDs, by the same and with the price of each move |
+| place_users_dynatops | 002, section 4 | users' homes on a ring, by likeness of interests and load |
 """
 
 from controller.planner_interface import Planner
 from controller.planners import (
+    place_users_dynatops,
+    reassign_ids_assignment,
+    reassign_ids_ssbr,
     relocate_publisher_grape,
     relocate_publisher_pop,
     relocate_publishers_joint,
@@ -37,7 +43,15 @@ HOME_PLANNERS: dict[str, Planner] = {
     relocate_publishers_joint.PLANNER: relocate_publishers_joint.relocate_publishers_joint,
 }
 
-PLANNERS: dict[str, Planner] = LINK_PLANNERS | HOME_PLANNERS
+TREE_PLANNERS: dict[str, Planner] = LINK_PLANNERS | HOME_PLANNERS
+
+RING_PLANNERS: dict[str, Planner] = {
+    reassign_ids_ssbr.PLANNER: reassign_ids_ssbr.reassign_ids_ssbr,
+    reassign_ids_assignment.PLANNER: reassign_ids_assignment.reassign_ids_assignment,
+    place_users_dynatops.PLANNER: place_users_dynatops.place_users_dynatops,
+}
+
+PLANNERS: dict[str, Planner] = TREE_PLANNERS | RING_PLANNERS
 
 
 def planner_names(chain: str) -> tuple[str, ...]:

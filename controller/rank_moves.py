@@ -50,7 +50,7 @@ def move_gain_per_s(state: OverlayState, move: ClientMove) -> float:
 def present_cost_per_s(state: OverlayState) -> float:
     """Return what all publishers whose home is known cost at their homes."""
     costs, index = state.publisher_costs, state.inventory.index
-    homes = state.configuration.home_of
+    homes = state.tree.home_of
     return float(
         sum(
             costs.costs_per_s[place, index[homes[name]]] for place, name in enumerate(costs.publishers) if name in homes

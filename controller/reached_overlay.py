@@ -1,7 +1,7 @@
-"""The overlay that a sequence of proposals leads to, with what it costs in each window and what each broker bears.
+"""The tree that a sequence of proposals leads to, with what it costs in each window and what each broker bears.
 
 In: a state and proposals, one after the other. Out: the state that the next planner sees, costs, degrees and loads.
-Whether a proposal is worth it is judged elsewhere.
+Whether a proposal is worth it is judged elsewhere. The ring's counterpart is :mod:`controller.reached_ring`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ Floats = NDArray[np.float64]
 
 class HomeError(ValueError):
     """A proposal moves a client that is not where it says."""
+
+
+class RingIdError(ValueError):
+    """A proposal reassigns ring IDs that are not as it says, or not to be had."""
 
 
 class ReachedOverlay:
@@ -61,14 +65,16 @@ class ReachedOverlay:
     @property
     def configuration(self) -> Configuration:
         """The links and homes reached; its epoch is still the present one."""
-        return self.state.configuration
+        return self.state.tree
 
     def after(self, proposal: Proposal) -> ReachedOverlay:
         """Return the overlay after the proposal.
 
         Raises NotATreeError when its links leave no tree, KeyError for a broker that is not in the overlay, HomeError
-        for a publisher that is not at the home it is to leave.
+        for a publisher that is not at the home it is to leave, RingIdError for a reassignment of ring IDs.
         """
+        if proposal.id_moves:
+            raise RingIdError("the overlay is a tree: its brokers have no ring IDs")
         reached = self._linked(proposal) if proposal.links_removed or proposal.links_added else self
         return reached._moved(proposal) if proposal.moves else reached
 

@@ -1,7 +1,7 @@
 """What planners of a Chord ring look at: who wants what where, and how often topics are published.
 
-In: a ring configuration, the interests of users and the rates of topics in each window. Out: the values that planners
-share. Where they come from belongs to the control loop, what is made of them to the planners.
+In: a ring configuration, and windows that know what users want and how often topics publish. Out: the values that
+planners share. Where windows come from belongs to the control loop, what is made of the values to the planners.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.closed_window import ClosedWindow
+from controller.window_costs import rates_of
 from overlay.chord_configuration import ChordConfiguration
-from overlay.ring_costs import RingCost, at_positions, overlay_ring_cost, topic_roots
+from overlay.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
 from overlay.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
@@ -62,13 +64,18 @@ class RingState:
         return at_positions(self.configuration, self.interests.user_counts > 0).astype(np.bool_)
 
     @cached_property
+    def topic_costs(self) -> TopicCosts:
+        """What one notification of each topic costs, delay in hops."""
+        return topic_costs(self.configuration.ring, self.roots, self.wanted)
+
+    @cached_property
     def cost(self) -> RingCost:
         """What the topics cost at the filtered rates, delay in hops."""
-        return overlay_ring_cost(self.configuration, self.interests, self.rates_per_s)
+        return self.topic_costs.at_rates(self.rates_per_s)
 
     def window_costs(self) -> tuple[RingCost, ...]:
         """Return what the topics cost at the rates of each window."""
-        return tuple(overlay_ring_cost(self.configuration, self.interests, rates) for rates in self.window_rates_per_s)
+        return tuple(self.topic_costs.at_rates(rates) for rates in self.window_rates_per_s)
 
     def with_configuration(self, configuration: ChordConfiguration) -> RingState:
         """Return the same users and topics on another ring, with users at its homes."""
@@ -86,3 +93,17 @@ def filtered_rates(window_rates_per_s: Floats | Sequence[Floats], weight: float 
     if estimate is None:
         raise ValueError("rates need at least one window")
     return np.asarray(estimate, dtype=np.float64)
+
+
+def ring_state_of(configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingState | None:
+    """Return the state that the windows (oldest first, at least one) show; None when the newest knows no interests.
+
+    Users are at the homes that the configuration names, all others where the newest window has them. Rates are those
+    of the topics that anybody wants now; what an older window has beside costs nothing.
+    """
+    if windows[-1].interests is None:
+        return None
+    interests = windows[-1].interests_at(configuration.home_of)
+    rates_per_s = np.array([rates_of(window, interests) for window in windows])
+    window_s = np.array([(window.end_ms - window.start_ms) / 1000 for window in windows])
+    return RingState(configuration, interests, rates_per_s, window_s)

@@ -8,10 +8,10 @@ import time
 import redis
 import structlog
 
+from controller.client_register import KafkaClientRegister
 from controller.control_loop import ControlLoop
 from controller.control_ports import ControlPorts, DocumentSink
 from controller.controller_settings import ControllerSettings
-from controller.count_subscriptions import KafkaSubscriptionCounter
 from controller.kafka_links import KafkaPlanStore, RecordSender, TopicReader
 from controller.live_view import LiveView
 from controller.loop_metrics import LoopMetrics
@@ -36,13 +36,12 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     A transition that is not over by ``settings.stop_ms_max`` is taken up by the next controller.
 
     Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read, OSError
-    when the metrics port is in use and NotATreeError when the stored plans belong to another inventory. Kafka or Valkey
-    being away raises nothing.
+    when the metrics port is in use and NotATreeError, RingError or ValueError when the stored plans belong to another
+    inventory. Kafka or Valkey being away raises nothing.
     """
-    faults = settings.faults()
-    if faults:
-        raise ControllerSettingsError("the controller's settings cannot be used:\n- " + "\n- ".join(faults))
+    _check(settings.faults())
     inventory = Inventory.load(settings.inventory_path)
+    _check(settings.overlay_faults(inventory.bootstrap))
     metrics = LoopMetrics()
     if settings.metrics_port is not None:
         metrics.serve(settings.metrics_port, settings.metrics_host)
@@ -64,6 +63,11 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
         links.close()
 
 
+def _check(faults: list[str]) -> None:
+    if faults:
+        raise ControllerSettingsError("the controller's settings cannot be used:\n- " + "\n- ".join(faults))
+
+
 class KafkaLinks:
     """All Kafka ports of one controller, opened together and closed together."""
 
@@ -81,18 +85,16 @@ class KafkaLinks:
             settings.bootstrap, {topic_name(RESULTS, settings.namespace): CommandResult}, since_ms, bury
         )
         self._plans = KafkaPlanStore(settings.bootstrap, settings.namespace, bury)
-        self._subscriptions = KafkaSubscriptionCounter(settings.bootstrap, settings.namespace, bury)
+        self._clients = KafkaClientRegister(settings.bootstrap, settings.namespace, bury)
 
     def ports(self, views: tuple[DocumentSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
-        return ControlPorts(
-            self._state, self._results, self._sender, self._sender, self._plans, self._subscriptions, views
-        )
+        return ControlPorts(self._state, self._results, self._sender, self._sender, self._plans, self._clients, views)
 
     def faults(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic."""
         undecodable = self._state.undecodable + self._results.undecodable + self._plans.undecodable
-        undecodable += self._subscriptions.undecodable
+        undecodable += self._clients.undecodable
         found = {f"undecodable: {topic}": count for topic, count in undecodable.items()}
         return found | {f"not sent: {topic}": count for topic, count in self._sender.lost.items()}
 
@@ -102,7 +104,7 @@ class KafkaLinks:
         self._sender.close()
         self._state.close()
         self._results.close()
-        self._subscriptions.close()
+        self._clients.close()
 
 
 def _views(settings: ControllerSettings) -> tuple[DocumentSink, ...]:

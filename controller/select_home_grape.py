@@ -75,7 +75,7 @@ class GrapeSelection:
     @cached_property
     def _delays_ms(self) -> Floats:
         state, links = self._state, self._settings.link_delays
-        delays = hop_delays(state.configuration, state.inventory, state.windows, self._tree, link_delays=links)
+        delays = hop_delays(state.tree, state.inventory, state.windows, self._tree, link_delays=links)
         return self._metrics.delays_ms(delays)
 
 

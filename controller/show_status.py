@@ -7,7 +7,7 @@ rebuilt from Kafka, so a lost view loses nothing.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 import msgspec
@@ -16,11 +16,19 @@ from controller.closed_window import ClosedWindow
 from controller.control_ports import Document
 from controller.decide_plan import Decision
 from controller.plan_log import PlanLog
+from controller.plan_target import with_homes_of
+from controller.read_windows import Horizon
 from controller.shadow_planners import ShadowPlanner
+from controller.status_parts import (
+    configuration_summary,
+    decision_summary,
+    plan_summary,
+    shadow_summary,
+    window_summary,
+)
 from controller.verify_gain import counted_cost_per_s
-from overlay.configuration import Configuration
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
+from controller.window_costs import can_be_costed, cost_per_s
+from overlay.chord_configuration import AnyConfiguration
 from overlay.inventory import Inventory
 from schemas.event import AdaptationEvent
 from schemas.plan import Plan, PlanPhase
@@ -28,18 +36,17 @@ from schemas.plan import Plan, PlanPhase
 COST_POINTS_MAX = 2000
 EVENTS_MAX = 200
 PLANS_MAX = 200
-REFUSALS_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True)
 class CostPoint:
     """What the overlay cost in one window, per second.
 
-    ``cost_per_s`` is that of the overlay in force by the delivery sets, ``cost_bootstrap_per_s`` what the first tree
-    with the publishers at their first homes would have cost on the same window, ``cost_counted_per_s`` what the
-    brokers' counters add up to. ``epoch`` is the newest epoch of the window; where a transition ran through it,
-    ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what the overlays of shadow planners would have cost, by
-    planner, without windows from before this controller.
+    ``cost_per_s`` is that of the overlay in force with clients where they were, ``cost_bootstrap_per_s`` what the first
+    overlay with clients where they were before any plan moved them would have cost on the same window,
+    ``cost_counted_per_s`` what the brokers' counters add up to, None on a ring. ``epoch`` is the newest epoch of the
+    window; where a transition ran through it, ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what the overlays of
+    shadow planners would have cost, by planner, without windows from before this controller.
     """
 
     window_end_ms: int
@@ -50,20 +57,6 @@ class CostPoint:
     is_one_epoch: bool
     is_complete: bool
     cost_shadows_per_s: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Horizon:
-    """How far the last decision looked back.
-
-    ``windows_wanted`` follows from the settings and ``lifetime_s``, the mean lifetime of a subscription (None when too
-    little is known); ``windows`` of them were there. ``is_measured`` is False where the settings give the lifetime.
-    """
-
-    windows: int
-    windows_wanted: int
-    lifetime_s: float | None
-    is_measured: bool
 
 
 @dataclass
@@ -89,8 +82,9 @@ class LoopStatus:
     ``shadows`` are the planners that look on, ``decision_times`` is by role and planner.
     """
 
-    def __init__(self, inventory: Inventory, planner: str, is_dry_run: bool) -> None:
+    def __init__(self, inventory: Inventory, planner: str, is_dry_run: bool, ring_delay_weight: float = 1.0) -> None:
         self._inventory = inventory
+        self._ring_delay_weight = ring_delay_weight
         self._planner = planner
         self._is_dry_run = is_dry_run
         self.started_ms = 0
@@ -112,14 +106,14 @@ class LoopStatus:
     def add_window(
         self,
         window: ClosedWindow,
-        in_force: Configuration,
-        at_first_homes: DeliverySets,
+        in_force: AnyConfiguration,
+        homes_origin: Mapping[str, str],
         shadow_costs: Mapping[str, float],
         now_ms: int,
-    ) -> CostPoint:
-        """Count a window and return its point of the cost series.
+    ) -> CostPoint | None:
+        """Count a window and return its point of the cost series; None where the window of a ring knows no interests.
 
-        ``at_first_homes``: the window's delivery sets, had no plan ever moved a publisher.
+        ``homes_origin``: where clients would be, had no plan ever moved them.
         """
         self.state_latencies_ms.append(now_ms - window.end_ms)
         self.newest = window
@@ -127,10 +121,13 @@ class LoopStatus:
         self.windows_incomplete += not window.is_complete
         self.late_rows += window.late_rows
         self.client_changes += window.client_changes
+        if not can_be_costed(in_force, window):
+            return None
+        first = with_homes_of(self._inventory.bootstrap, homes_origin)
         point = CostPoint(
             window.end_ms,
-            overlay_cost(in_force, self._inventory, window.sets).total_per_s,
-            overlay_cost(self._inventory.bootstrap_tree, self._inventory, at_first_homes).total_per_s,
+            cost_per_s(with_homes_of(in_force, {}), self._inventory, window, self._ring_delay_weight),
+            cost_per_s(first, self._inventory, window, self._ring_delay_weight),
             counted_cost_per_s(window, self._inventory),
             window.epoch_max,
             window.epoch is not None,
@@ -171,13 +168,8 @@ class LoopStatus:
             "started_ms": self.started_ms,
             "planner": self._planner,
             "dry_run": self._is_dry_run,
-            "configuration": {
-                "epoch": present.epoch,
-                "brokers": list(present.brokers),
-                "links": [list(pair) for pair in present.links],
-                "degree_max": present.degree_max,
-            },
-            "window": None if newest is None else _window_summary(newest),
+            "configuration": configuration_summary(present),
+            "window": None if newest is None else window_summary(newest),
             "horizon": None if self.horizon is None else asdict(self.horizon),
             "windows_closed": self.windows_closed,
             "windows_incomplete": self.windows_incomplete,
@@ -187,75 +179,14 @@ class LoopStatus:
             "plans_aborted": phases[PlanPhase.ABORTED],
             "plans_undone": sum(bool(plan.undoes) for plan in plans),
             "plan_running": next((plan.plan for plan in (log.moving, log.verifying) if plan), ""),
-            "plans": [_plan_summary(plan) for plan in plans[-PLANS_MAX:]],
+            "plans": [plan_summary(plan) for plan in plans[-PLANS_MAX:]],
             "window_close_to_command_ms": dict(self.command_latencies_ms),
             "window_end_to_state_ms": list(self.state_latencies_ms),
             "cost": [asdict(point) for point in self.cost_points],
             "refusals": dict(self.refusals),
-            "last_decision": None if self.last_decision is None else _decision_summary(self.last_decision),
-            "shadows": {shadow.name: _shadow_summary(shadow) for shadow in self.shadows},
+            "last_decision": None if self.last_decision is None else decision_summary(self.last_decision),
+            "shadows": {shadow.name: shadow_summary(shadow) for shadow in self.shadows},
             "decision_ms": {who: asdict(times) for who, times in self.decision_times.items()},
             "events": [msgspec.to_builtins(event) for event in self.events],
             "faults": faults,
         }
-
-
-def _window_summary(window: ClosedWindow) -> Document:
-    return {
-        "start_ms": window.start_ms,
-        "end_ms": window.end_ms,
-        "notifications": window.sets.notification_count,
-        "epoch_min": window.epoch_min,
-        "epoch_max": window.epoch_max,
-        "is_complete": window.is_complete,
-        "fault": window.fault,
-        "short_brokers": list(window.short_brokers),
-        "client_changes": window.client_changes,
-        "late_rows": window.late_rows,
-        "queue_length_max": max((queue.queue_length_max for queue in window.queues), default=0),
-        "rtt_ms_max": max((rtt.rtt_ms_min for rtt in window.rtts), default=None),
-    }
-
-
-def _plan_summary(plan: Plan) -> Document:
-    summary: Document = msgspec.to_builtins(plan)
-    # The target of each plan follows from the bootstrap and the changes; 400 links a plan would crowd the view.
-    del summary["links_target"]
-    return summary
-
-
-def _shadow_summary(shadow: ShadowPlanner) -> Document:
-    return {
-        "plans": shadow.plans_made,
-        "plans_taken_back": shadow.plans_taken_back,
-        "links_exchanged": shadow.links_exchanged,
-        "publishers_moved": shadow.publishers_moved,
-        "homes": shadow.homes_moved,
-        "links": [list(pair) for pair in shadow.tree.links],
-        "refusals": dict(shadow.refusals),
-        "faults": shadow.faults,
-        "fault_text": shadow.fault_text,
-        "last_plans": [
-            {
-                "window_end_ms": plan.window_end_ms,
-                "links_removed": [list(pair) for pair in plan.links_removed],
-                "links_added": [list(pair) for pair in plan.links_added],
-                "moves": msgspec.to_builtins(plan.moves),
-                "cost_before_per_s": plan.cost_before_per_s,
-                "cost_predicted_per_s": plan.cost_predicted_per_s,
-                "cost_observed_per_s": plan.cost_observed_per_s,
-            }
-            for plan in shadow.plans
-        ],
-    }
-
-
-def _decision_summary(decision: Decision) -> Document:
-    refused: Sequence[object] = decision.refused[:REFUSALS_SHOWN_MAX]
-    return {
-        "window_end_ms": decision.window_end_ms,
-        "plan": None if decision.plan is None else _plan_summary(decision.plan),
-        "state_verdict": decision.state_verdict,
-        "state_reason": decision.state_reason,
-        "refused": [msgspec.to_builtins(proposal) for proposal in refused],
-    }

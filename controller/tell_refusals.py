@@ -9,6 +9,7 @@ from collections import Counter
 
 from controller.closed_window import ClosedWindow
 from controller.decide_plan import Decision
+from controller.describe_changes import changes_text
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import Verdict
 
@@ -44,7 +45,8 @@ class RefusalTeller:
             return None
         counts = Counter(str(proposal.verdict) for proposal in decision.refused)
         first = decision.refused[0]
-        text = f"{len(decision.refused)} proposals refused; {first.text}: {first.verdict}, {first.verdict_reason}"
+        why = f"{first.verdict}, {first.verdict_reason}"
+        text = f"{len(decision.refused)} proposals refused; {changes_text(first)}: {why}"
         told_by = ",".join(sorted(counts))
         event = self._event(EventKind.PROPOSAL_REFUSED, told_by, subject, text, now_ms, Severity.INFO)
         if event is not None:

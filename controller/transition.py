@@ -18,7 +18,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from overlay.configuration import Configuration
+from controller.describe_changes import changes_text, clients_word
+from controller.plan_target import target_of
+from overlay.chord_ring import DEFAULT_BITS
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import PhaseChange, Plan, PlanPhase
@@ -97,13 +99,16 @@ _NEXT_PHASE = {
 
 
 class Transition:
-    """One plan on its way from PREPARING to VERIFYING or ABORTED."""
+    """One plan on its way from PREPARING to VERIFYING or ABORTED. ``ring_bits`` counts only on a ring."""
 
-    def __init__(self, plan: Plan, brokers: Sequence[str], limits: TransitionLimits) -> None:
+    def __init__(
+        self, plan: Plan, brokers: Sequence[str], limits: TransitionLimits, ring_bits: int = DEFAULT_BITS
+    ) -> None:
         self.plan = plan
         self.limits = limits
         self._brokers = tuple(sorted(brokers))
-        self._digest = Configuration.of(plan.epoch_to, brokers, plan.links_target).digest
+        self._is_ring = bool(plan.ring_target)
+        self._digest = target_of(plan, brokers, ring_bits).digest
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
         self._control_messages: dict[str, int] = {}
         self._asked_ms = 0
@@ -125,8 +130,7 @@ class Transition:
 
     def start(self, now_ms: int) -> list[TransitionEffect]:
         """Begin a plan that nobody has heard of yet."""
-        moved = [f"{move.client} to {move.home_to}" for move in self.plan.moves]
-        changes = ", ".join([*(f"+{a}-{b}" for a, b in self.plan.links_added), *moved])
+        changes = changes_text(self.plan, clients_word(is_ring=self._is_ring))
         text = f"plan {self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
         effects = self._enter(PlanPhase.PREPARING, now_ms, "chosen")
         # The event follows the record, so that nothing is told that might not have happened.
@@ -208,23 +212,28 @@ class Transition:
         phase = _COMMAND_OF_PHASE.get(self.plan.phase)
         if phase is None:
             return []
-        is_prepare = phase is CommandPhase.PREPARE
-        return [
-            SendCommand(
-                Command(
-                    self.plan.plan,
-                    phase,
-                    broker,
-                    self.plan.epoch_from,
-                    self.plan.epoch_to,
-                    self.plan.links_removed if is_prepare else (),
-                    self.plan.links_added if is_prepare else (),
-                    self._digest if is_prepare else "",
-                    self.plan.moves if is_prepare else (),
-                )
-            )
-            for broker in self.waiting_for
-        ]
+        return [SendCommand(self._command(phase, broker)) for broker in self.waiting_for]
+
+    def _command(self, phase: CommandPhase, broker: str) -> Command:
+        plan = self.plan
+        if phase is not CommandPhase.PREPARE:
+            return Command(plan.plan, phase, broker, plan.epoch_from, plan.epoch_to)
+        moves = plan.moves
+        if self._is_ring:
+            # Who routes by topics needs not know where users are; on a tree all must know where publishers are.
+            moves = tuple(move for move in moves if broker in (move.home_from, move.home_to))
+        return Command(
+            plan.plan,
+            phase,
+            broker,
+            plan.epoch_from,
+            plan.epoch_to,
+            plan.links_removed,
+            plan.links_added,
+            self._digest,
+            moves,
+            plan.id_moves,
+        )
 
     def _limit_ms(self) -> int:
         return {

@@ -43,14 +43,38 @@ class RingCost:
         return self.relay_per_s + delay_weight * self.delay_per_s
 
 
+@dataclass(frozen=True, eq=False)
+class TopicCosts:
+    """What one notification of each topic costs, shapes (topics,); a RingCost is these at the rates of the topics."""
+
+    subscriber: Floats
+    relay: Floats
+    delay: Floats
+
+    def at_rates(self, rates_per_s: Floats) -> RingCost:
+        """Return the cost when topics are published at these rates, shape (topics,)."""
+        return RingCost(*(float(rates_per_s @ each) for each in (self.subscriber, self.relay, self.delay)))
+
+    def total(self, delay_weight: float = 1.0) -> Floats:
+        """Return the messages of one notification plus its weighted delay, shape (topics,)."""
+        return np.asarray(self.subscriber + self.relay + delay_weight * self.delay, dtype=np.float64)
+
+
 def ring_cost(
     ring: ChordRing, roots: NDArray[np.integer], wanted: Flags, rates_per_s: Floats, hop_delays: Floats | None = None
 ) -> RingCost:
-    """Return what the topics cost.
+    """Return what the topics cost at ``rates_per_s`` (topics,); the rest as in :func:`topic_costs`."""
+    return topic_costs(ring, roots, wanted, hop_delays).at_rates(rates_per_s)
 
-    ``roots`` (topics,) are positions; ``wanted`` (nodes, topics) tells at which positions a broker subscribes;
-    ``rates_per_s`` (topics,). ``hop_delays`` (nodes, nodes) is the delay of a hop between two positions, 1 when not
-    given. Cost O(topics * nodes * depth).
+
+def topic_costs(
+    ring: ChordRing, roots: NDArray[np.integer], wanted: Flags, hop_delays: Floats | None = None
+) -> TopicCosts:
+    """Return what one notification of each topic costs.
+
+    ``roots`` (topics,) are positions; ``wanted`` (nodes, topics) tells at which positions a broker subscribes.
+    ``hop_delays`` (nodes, nodes) is the delay of a hop between two positions, 1 when not given. Cost
+    O(topics * nodes * depth).
     """
     parents, depths = ring.parents[roots], ring.depths[roots]  # (topics, nodes)
     members = wanted.T
@@ -66,10 +90,9 @@ def ring_cost(
         covered[rows, above[rows, columns]] = True
         reached = above
     is_root = parents < 0
-    subscribed = (members & ~is_root).sum(axis=1)
-    relays = (covered & ~members & ~is_root).sum(axis=1)
-    delay = np.where(members, delays, 0).sum(axis=1)
-    return RingCost(float(rates_per_s @ subscribed), float(rates_per_s @ relays), float(rates_per_s @ delay))
+    subscribed = (members & ~is_root).sum(axis=1, dtype=np.float64)
+    relays = (covered & ~members & ~is_root).sum(axis=1, dtype=np.float64)
+    return TopicCosts(subscribed, relays, np.where(members, delays, 0).sum(axis=1, dtype=np.float64))
 
 
 def topic_roots(configuration: ChordConfiguration, topics: tuple[str, ...]) -> NDArray[np.int32]:

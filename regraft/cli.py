@@ -79,12 +79,19 @@ DryRun = Annotated[
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/demo"),
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            "--scenario", metavar="NAME", help="stocks (a tree, the default) or chord (mobile users on a Chord ring)."
+        ),
+    ] = None,
     seed: Seed = None,
     duration: Annotated[
         float | None, typer.Option("--duration", metavar="SECONDS", help="Running time after start; default 180.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", help="Notifications per second of each publisher; the default is 4.")
+        float | None,
+        typer.Option("--rate", help="Notifications per second of each publisher, default 4; with chord of all, 150."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help=f"Run only {QUICK_RUNNING_S:.0f} s.")] = False,
     chaos: Annotated[
@@ -102,7 +109,11 @@ def demo(
     summary.json, report.html and run.json. Ends with 0 only if nothing was lost, repeated or out of order and at least
     one plan was carried out.
 
+    With `--scenario chord` they form a Chord ring that serves mobile users, who are re-placed while ring IDs are
+    reassigned.
+
     Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos`;
+    `regraft demo --scenario chord`;
     `regraft demo --planner swap_links_lmst --shadow swap_links_ci --shadow swap_links_lmit`.
     """
     from regraft.run_demo import DemoOptions, run_demo
@@ -113,10 +124,13 @@ def demo(
     console = Console()
     flags = _flags(assignments, seed=seed, planner=planner, shadows=shadow)
     demo_flags = flags.setdefault("demo", {})
+    if scenario is not None:
+        demo_flags["scenario"] = scenario
     if duration is not None or quick:
         demo_flags["running_s"] = duration if duration is not None else QUICK_RUNNING_S
     if rate is not None:
-        flags.setdefault("emulator", {}).setdefault("workload", {})["notifications_per_s"] = rate
+        for workload in ("workload", "checkins"):
+            flags.setdefault("emulator", {}).setdefault(workload, {})["notifications_per_s"] = rate
     try:
         summary = run_demo(flags, settings_file, DemoOptions(out, kills=chaos, quiet=as_json), console)
     except KeyboardInterrupt:

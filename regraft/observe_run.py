@@ -14,13 +14,14 @@ from typing import Any
 
 import msgspec
 
-from regraft.run_record import DecisionTime, DeliveryLedger, HorizonUse, ServiceUse, ShadowRun, WindowCost
+from regraft.run_record import DecisionTime, DeliveryLedger, HorizonUse, ServiceUse, ShadowRun, UserFigures, WindowCost
 from regraft.show_run import Frame
 from schemas.event import AdaptationEvent
 
 Document = Mapping[str, Any]
 
 EVENTS_MAX = 500
+USERS_CONNECT_MS = 10_000  # By then the users of the start are there; their coming is no change of interests.
 WINDOWS_MAX = 10_000
 
 
@@ -36,6 +37,7 @@ class RunObserver:
         self.behind_ms_max = 0.0
         self.latencies_ms: dict[str, float] = {}
         self.events: dict[tuple[int, str, str, str], AdaptationEvent] = {}
+        self._changes_before: tuple[int, int] | None = None  # When the users of the start had connected.
         self._shadow_documents: dict[tuple[int, str], Document] = {}
         self._refusals_before: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
@@ -44,6 +46,8 @@ class RunObserver:
         """Read the files again and return the events that are new; a file that is missing changes nothing."""
         self.emulator = read_status(self._directory / "emulator.json") or self.emulator
         self.behind_ms_max = max(self.behind_ms_max, float(self.emulator.get("behind_ms", 0.0)))
+        if self._changes_before is None and self._emulated_ms >= USERS_CONNECT_MS:
+            self._changes_before = self._changes
         self.streaming = read_status(self._directory / "streaming.json") or self.streaming
         controller = read_status(self._directory / "controller.json")
         return self._take_controller(controller) if controller else []
@@ -68,6 +72,32 @@ class RunObserver:
         """When the interests shifted; None as long as they have not."""
         time_ms = self.emulator.get("regime_changed_ms")
         return None if time_ms is None else int(time_ms)
+
+    @property
+    def users(self) -> UserFigures | None:
+        """What there is to say of users; None on a tree, and until they have connected."""
+        document, before, now = self.emulator, self._changes_before, self._changes
+        if before is None or now is None:
+            return None
+        return UserFigures(
+            users=int(document["users"]),
+            subscriptions=int(document["subscriptions"]),
+            users_moved=int(document["users_moved"]),
+            wait_ms_max=float(document["user_wait_ms_max"]),
+            subscription_changes=now[0] - before[0],
+            subscription_changes_at_first_homes=now[1] - before[1],
+        )
+
+    @property
+    def _changes(self) -> tuple[int, int] | None:
+        """Brokers' subscription changes so far: as they were, and as if nobody had moved; None on a tree."""
+        names = ("broker_subscription_changes", "broker_subscription_changes_at_first_homes")
+        found = [self.emulator.get(name) for name in names]
+        return None if None in found else (int(found[0] or 0), int(found[1] or 0))
+
+    @property
+    def _emulated_ms(self) -> int:
+        return int(self.emulator.get("time_ms", 0)) - self.traffic_start_ms
 
     @property
     def refusals(self) -> Counter[str]:
@@ -188,8 +218,16 @@ def parse_ledger(document: Document) -> DeliveryLedger:
 def _shadow_run(planner: str, documents: Sequence[Document]) -> ShadowRun:
     """Return the sum of what a planner did in each controller; its tree is that of the last."""
     totals = {
-        name: sum(int(document[name]) for document in documents)
-        for name in ("plans", "plans_taken_back", "links_exchanged", "publishers_moved", "faults")
+        name: sum(int(document.get(name, 0)) for document in documents)
+        for name in (
+            "plans",
+            "plans_taken_back",
+            "links_exchanged",
+            "publishers_moved",
+            "users_moved",
+            "id_moves",
+            "faults",
+        )
     }
     refusals: Counter[str] = Counter()
     for document in documents:
@@ -201,6 +239,7 @@ def _shadow_run(planner: str, documents: Sequence[Document]) -> ShadowRun:
         fault_text=next((str(each["fault_text"]) for each in documents if each["fault_text"]), ""),
         starts=len(documents),
         links=tuple((a, b) for a, b in documents[-1]["links"]),
+        ring=tuple((broker, int(number)) for broker, number in documents[-1].get("ring", ())),
         homes=dict(documents[-1]["homes"]),
     )
 

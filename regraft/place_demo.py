@@ -11,6 +11,7 @@ import random
 import structlog
 
 from overlay.inventory import Inventory
+from regraft.scenarios import scenario_of
 from regraft.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -24,10 +25,13 @@ def ensure_inventory(settings: Settings) -> Inventory:
     file = settings.controller.inventory_path
     if file.exists():
         return Inventory.load(file)
-    from producers.place_overlay import place_overlay
+    from producers.place_overlay import place_overlay, place_ring
 
     rng = random.Random(settings.run.seed)
-    inventory = place_overlay(settings.demo.brokers, settings.demo.degree_max, rng)
+    if scenario_of(settings.demo.scenario).is_ring:
+        inventory = place_ring(settings.demo.brokers, rng)
+    else:
+        inventory = place_overlay(settings.demo.brokers, settings.demo.degree_max, rng)
     inventory.save(file)
     log.info("brokers placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
     return Inventory.load(file)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from infra.stack_error import StackError
 from schemas.codec import UndecodableRecordError, decode
@@ -37,16 +37,30 @@ def read_whole(
     Raises UnreadableTopicError when the end is not reached in time: half a topic would give wrong figures.
     """
     types = {topic_name(topic, namespace): record_type for topic, record_type in topics.items()}
+    for message in read_messages(bootstrap, list(types), wait_s_max):
+        if message.value() is None:
+            continue  # a tombstone
+        try:
+            yield decode(message.value(), types[str(message.topic())])
+        except UndecodableRecordError as fault:
+            log.warning("record skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+
+
+def read_messages(bootstrap: str, names: Sequence[str], wait_s_max: float) -> Iterator[Message]:
+    """Yield every message of the topics of these names, tombstones too, oldest first in each partition.
+
+    Raises UnreadableTopicError when the end is not reached in time.
+    """
     with _consumer(bootstrap) as consumer:
-        unread = {(part.topic, part.partition) for part in _partitions(consumer, list(types))}
+        unread = {(part.topic, part.partition) for part in _partitions(consumer, names)}
         consumer.assign([TopicPartition(name, number, OFFSET_BEGINNING) for name, number in sorted(unread)])
         deadline_s = time.monotonic() + wait_s_max
         count = 0
         while unread:
             if time.monotonic() > deadline_s:
-                names = ", ".join(sorted({name for name, _ in unread}))
+                left = ", ".join(sorted({name for name, _ in unread}))
                 raise UnreadableTopicError(
-                    f"{names} could not be read to the end in {wait_s_max:g} s ({count} records came): "
+                    f"{left} could not be read to the end in {wait_s_max:g} s ({count} records came): "
                     "ask Kafka's log whether the broker is well."
                 )
             for message in consumer.consume(RECORDS_PER_POLL_MAX, 0.1):
@@ -56,12 +70,7 @@ def read_whole(
                         unread.discard((message.topic(), message.partition()))
                     continue
                 count += 1
-                if message.value() is None:
-                    continue  # a tombstone
-                try:
-                    yield decode(message.value(), types[str(message.topic())])
-                except UndecodableRecordError as fault:
-                    log.warning("record skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+                yield message
 
 
 def count_records(bootstrap: str, namespace: str, topic: Topic) -> int:

@@ -28,27 +28,45 @@ def planner_part(record: RunRecord) -> str:
         str(sum(bool(plan.undoes) for plan in completed)),
         str(sum(len(plan.links_added) for plan in completed)),
         str(sum(len(plan.moves) for plan in completed)),
+        *([str(sum(len(plan.id_moves) for plan in completed))] if record.is_ring else []),
         number_text(sum(record.refusals.values())),
     )
     rows = [
-        ("none", "bootstrap overlay", known_text(final[0]), "", known_text(means["bootstrap"]), *("",) * 7),
+        (
+            "none",
+            "bootstrap overlay",
+            known_text(final[0]),
+            "",
+            known_text(means["bootstrap"]),
+            *("",) * (7 + record.is_ring),
+        ),
         _planner_row(record, "acting", record.planner, final[1], means["acting"], acting),
     ]
     for shadow in record.shadows:
-        changes = (shadow.links_exchanged, shadow.publishers_moved)
+        moved = (shadow.users_moved, shadow.id_moves) if record.is_ring else (shadow.publishers_moved,)
+        changes = (shadow.links_exchanged, *moved)
         counts = (shadow.plans, shadow.plans_taken_back, *changes, sum(shadow.refusals.values()))
         shown = tuple(number_text(count) for count in counts)
         mean = means[f"shadow:{shadow.planner}"]
         rows.append(_planner_row(record, "shadow", shadow.planner, shadow.final_cost_per_s, mean, shown))
+    movers = ("users moved", "IDs reassigned") if record.is_ring else ("publishers moved",)
     heads = ("planner", "role", "cost/s, last windows", "saved", "cost/s, mean of all", "plans", "taken back",
-             "links exchanged", "publishers moved", "refusals", "decision, ms mean", "max")  # fmt: skip
+             "links exchanged", *movers, "refusals", "decision, ms mean", "max")  # fmt: skip
     return (
         "<p>A shadow planner decides on the same windows, by the same rules, on an overlay that exists only in the "
-        "controller. What a broker delivers depends neither on the links nor on where publishers are, so its cost on "
-        "the real traffic is exact. "
+        f"controller. {_exact_text(record)} "
         "Its plans hold at once and cost no messages, so it is at least as quick as it would be at work.</p>"
         + html_table(heads, rows, text=2)
         + "".join(f"<p>{escape(line)}</p>" for line in _shadow_notes(record))
+    )
+
+
+def _exact_text(record: RunRecord) -> str:
+    if record.is_ring:
+        return "What users want does not depend on where they are, so its cost on the real rates of topics is exact."
+    return (
+        "What a broker delivers depends neither on the links nor on where publishers are, so its cost on the real "
+        "traffic is exact."
     )
 
 

@@ -42,6 +42,7 @@ from regraft.observe_run import RunObserver
 from regraft.place_demo import ensure_inventory
 from regraft.report import build_report
 from regraft.run_record import RunRecord, ServiceUse
+from regraft.scenarios import scenario_of
 from regraft.settings import Flags, Settings, SettingsError, load_settings
 from regraft.show_run import RunScreen
 from regraft.summary import summarise
@@ -116,6 +117,8 @@ def _run(
 
 
 def _check_shift(settings: Settings) -> None:
+    if scenario_of(settings.demo.scenario).is_ring:
+        return
     shift_s = settings.emulator.workload.regime_change_s
     if shift_s is not None and shift_s >= settings.demo.running_s:
         raise SettingsError(
@@ -129,12 +132,22 @@ def _check_shift(settings: Settings) -> None:
 def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     """Return the flags with what the demo sets where nobody else did: its shift, shadow planners and horizon."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
-    if wanted.emulator.workload.regime_change_s is None:
+    scenario = scenario_of(wanted.demo.scenario)
+    if not scenario.is_ring and wanted.emulator.workload.regime_change_s is None:
         workload = {**merged.get("emulator", {}).get("workload", {})}
         workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
         merged.setdefault("emulator", {})["workload"] = workload
-    looking_on = [name for name in wanted.demo.shadow_planners if name != wanted.controller.planner]
-    for name, value in (("shadow_planners", looking_on), ("horizon_lifetimes", wanted.demo.horizon_lifetimes)):
+    preset: dict[str, Any] = dict(scenario.controller)
+    for name in ("shadow_planners", "horizon_lifetimes"):
+        is_theirs = f"demo.{name}" in wanted.chosen or name not in scenario.demo
+        preset[name] = getattr(wanted.demo, name) if is_theirs else scenario.demo[name]
+    acting = (
+        wanted.controller.planner
+        if "controller.planner" in wanted.chosen
+        else preset.get("planner", wanted.controller.planner)
+    )
+    preset["shadow_planners"] = [name for name in preset["shadow_planners"] if name != acting]
+    for name, value in preset.items():
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value
     return merged
@@ -192,7 +205,10 @@ class _DemoRun:
         self._show(screen, "collecting")
         self._measure()
         kafka = self._settings.kafka
-        stored = read_stored_run(kafka.bootstrap, kafka.namespace, self._inventory, self._settings.controller.assembly)
+        controller = self._settings.controller
+        stored = read_stored_run(
+            kafka.bootstrap, kafka.namespace, self._inventory, controller.assembly, controller.ring_delay_weight
+        )
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
@@ -269,6 +285,7 @@ class _DemoRun:
             shadows=cost_shadows(observer.shadows, stored, self._inventory, traffic_end_ms),
             decision_times=observer.decision_times,
             horizon=observer.horizon,
+            users=observer.users,
             first_window_cost_per_s=first_full_window_cost(stored, self._inventory, observer.traffic_start_ms),
             comparison=compare_overlays(stored, self._inventory, traffic_end_ms),
             regime_change_ms=observer.regime_change_ms,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from overlay.configuration import Configuration, Link
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from overlay.configuration import Link
 from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
 from schemas.plan import Plan
@@ -67,7 +68,7 @@ class ServiceUse:
 class OverlayComparison:
     """The bootstrap overlay and the final one on the traffic of the same last complete windows."""
 
-    final: Configuration
+    final: AnyConfiguration
     before: CostBreakdown
     after: CostBreakdown
     window_count: int
@@ -93,7 +94,7 @@ class ShadowRun:
     """What one shadow planner would have made of the run; plans, refusals and tree are the controller's own account.
 
     ``homes`` are those of the publishers that it would have moved. ``final_cost_per_s`` is that of its last overlay on
-    the windows of the OverlayComparison, None without these.
+    the windows of the OverlayComparison, None without these. ``ring`` are the IDs of its last ring, empty on a tree.
     ``starts`` counts the controllers that it ran in: each began again at the overlay then in force.
     """
 
@@ -102,13 +103,38 @@ class ShadowRun:
     plans_taken_back: int = 0
     links_exchanged: int = 0
     publishers_moved: int = 0
+    users_moved: int = 0
+    id_moves: int = 0
     refusals: Mapping[str, int] = field(default_factory=dict)
     faults: int = 0
     fault_text: str = ""
     starts: int = 1
     links: tuple[Link, ...] = ()
+    ring: tuple[tuple[str, int], ...] = ()
     homes: Mapping[str, str] = field(default_factory=dict)
     final_cost_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserFigures:
+    """What the emulator says of the users of a ring.
+
+    ``subscription_changes`` counts how often a broker began or ceased to subscribe to a topic since the users had
+    connected, by moves as well; ``subscription_changes_at_first_homes`` is what it would have been, had nobody moved.
+    """
+
+    users: int
+    subscriptions: int
+    users_moved: int
+    wait_ms_max: float
+    subscription_changes: int
+    subscription_changes_at_first_homes: int
+
+    @property
+    def subscription_changes_cut(self) -> float | None:
+        """The share of brokers' subscription changes that moving users has saved; None when there were none."""
+        without = self.subscription_changes_at_first_homes
+        return 1 - self.subscription_changes / without if without else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +150,7 @@ class RunRecord:
     """One run. Times are Unix milliseconds; ``regime_change_ms`` is None when the interests never shifted.
 
     ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
-    ``decision_times`` is by role and planner (``shadow:swap_links_ci``).
+    ``decision_times`` is by role and planner (``shadow:swap_links_ci``). ``users`` is None on a tree.
     """
 
     seed: int
@@ -140,6 +166,7 @@ class RunRecord:
     shadows: tuple[ShadowRun, ...] = ()
     decision_times: Mapping[str, DecisionTime] = field(default_factory=dict)
     horizon: HorizonUse | None = None
+    users: UserFigures | None = None
     first_window_cost_per_s: float | None = None
     comparison: OverlayComparison | None = None
     regime_change_ms: int | None = None
@@ -149,3 +176,8 @@ class RunRecord:
     emulator_behind_ms_max: float = 0.0
     services: tuple[ServiceUse, ...] = ()
     rss_total_bytes_max: int = 0
+
+    @property
+    def is_ring(self) -> bool:
+        """Tell whether the overlay is a Chord ring."""
+        return isinstance(self.inventory.bootstrap, ChordConfiguration)

@@ -26,6 +26,7 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from regraft.scenarios import SCENARIOS, STOCKS
 from regraft.settings_model import (
     NONE_WORD,
     SettingsModel,
@@ -111,16 +112,19 @@ class SparkSettings:
 class DemoSettings:
     """The demo's overlay and its course.
 
+    ``scenario``: stocks (quotes over a tree, interests that shift) or chord (mobile users of a city on a Chord ring).
     ``brokers``: how many there are, each on a PlanetLab host as long as there are hosts. ``degree_max``: links a broker
-    may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a share of
-    that time, the interests shift. ``drain_s_max``: how long the end may wait for the last windows and for a plan under
-    way. ``kill_every_s``: with --chaos, the least pause between two kills; a window must close before the next, too.
+    of a tree may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a
+    share of that time, the interests of stocks shift. ``drain_s_max``: how long the end may wait for the last windows
+    and for a plan under way. ``kill_every_s``: with --chaos, the least pause between two kills; a window must close
+    before the next, too.
     ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
     and ours without moves of publishers, to show beside the acting one what these add.
     ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than there, as the demo's interests shift
     after four lifetimes and a half: looking back over all of them saves less.
     """
 
+    scenario: str = STOCKS
     brokers: int = 40
     degree_max: int = 8
     running_s: float = 180.0
@@ -133,6 +137,8 @@ class DemoSettings:
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""
         found = []
+        if self.scenario not in SCENARIOS:
+            found.append(f"scenario is {self.scenario!r}: one of {', '.join(SCENARIOS)}")
         if self.brokers < 3:
             found.append(f"brokers is {self.brokers}: at least 3, with fewer there is no link to swap")
         if self.degree_max < 2:

@@ -39,7 +39,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "plans_completed": len(completed),
         "plans_aborted": sum(plan.phase is PlanPhase.ABORTED for plan in record.plans),
         "links_exchanged": sum(len(plan.links_added) for plan in completed),
-        "publishers_moved": sum(len(plan.moves) for plan in completed),
+        **_moved_figures(record, completed),
         "plans_completed_after_regime_change": _started_after(completed, record.regime_change_ms),
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
@@ -100,7 +100,24 @@ def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> 
         "plans_taken_back": shadow.plans_taken_back,
         "links_exchanged": shadow.links_exchanged,
         "publishers_moved": shadow.publishers_moved,
+        "users_moved": shadow.users_moved,
+        "id_moves": shadow.id_moves,
         "faults": shadow.faults,
+    }
+
+
+def _moved_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
+    """Return who moved: publishers on a tree; users and IDs on a ring, with what moving users saved brokers."""
+    moves = sum(len(plan.moves) for plan in completed)
+    if not record.is_ring:
+        return {"publishers_moved": moves}
+    users = record.users
+    return {
+        "users_moved": moves,
+        "id_moves": sum(len(plan.id_moves) for plan in completed),
+        "subscription_changes_cut": _rounded(users.subscription_changes_cut if users else None, 4),
+        "broker_subscription_changes": users.subscription_changes if users else None,
+        "user_wait_ms_max": users.wait_ms_max if users else None,
     }
 
 

@@ -41,7 +41,7 @@ def relocate_publisher_pop(state: OverlayState, settings: PlannerSettings, rng: 
     if not state.can_move_publishers:
         return []
     tree = state.publisher_costs.tree
-    index, homes = state.inventory.index, state.configuration.home_of
+    index, homes = state.inventory.index, state.tree.home_of
     columns = [columns_by_publisher(window.sets) for window in state.windows]
     reasons = {}
     for publisher in state.publisher_costs.publishers:
@@ -50,7 +50,7 @@ def relocate_publisher_pop(state: OverlayState, settings: PlannerSettings, rng: 
         if publisher not in homes or traced is None or traced.count < settings.pop_traces_min:
             continue
         home = homes[publisher]
-        walk = probe_walk(state.configuration, tree, traced.subscribers, index[home])
+        walk = probe_walk(state.tree, tree, traced.subscribers, index[home])
         target = state.inventory.brokers[walk.path[-1]]
         if target != home:
             total, first = float(traced.subscribers.sum()), state.inventory.brokers[walk.path[1]]

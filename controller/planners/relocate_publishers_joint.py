@@ -47,7 +47,7 @@ def relocate_publishers_joint(state: OverlayState, settings: PlannerSettings, rn
     """
     if not state.can_move_publishers:
         return []
-    costs, homes = state.publisher_costs, state.configuration.home_of
+    costs, homes = state.publisher_costs, state.tree.home_of
     index, names = state.inventory.index, state.inventory.brokers
     rows = [place for place, publisher in enumerate(costs.publishers) if publisher in homes]
     publishers = [costs.publishers[place] for place in rows]
@@ -84,7 +84,7 @@ def _values(state: OverlayState, settings: PlannerSettings, rows: Sequence[int],
         return np.asarray(costs)
     tree = state.publisher_costs.tree
     sessions = trace_sessions(state.windows, 1, None)
-    delays = hop_delays(state.configuration, state.inventory, state.windows, tree, link_delays=settings.link_delays)
+    delays = hop_delays(state.tree, state.inventory, state.windows, tree, link_delays=settings.link_delays)
     sums_ms = np.zeros_like(state.publisher_costs.costs_per_s)
     traced = [state.publisher_costs.place_of(publisher) for publisher in sessions.publishers]
     sums_ms[traced] = SessionMetrics(tree, sessions).delays_ms(delays) * sessions.deliveries.sum(axis=1, keepdims=True)

@@ -63,10 +63,10 @@ def swap_links_ci(state: OverlayState, settings: PlannerSettings, rng: random.Ra
     Swaps of one call are independent of each other (:mod:`controller.rank_swaps`). ``rng`` gives the order of arrival,
     if that is asked for.
     """
-    paths = paths_within(state.configuration, settings.horizon_hops)
+    paths = paths_within(state.tree, settings.horizon_hops)
     known = local_knowledge(state, settings, paths)
     inventory = state.inventory
-    degrees = np.array([len(state.configuration.neighbours[broker]) for broker in inventory.brokers])
+    degrees = np.array([len(state.tree.neighbours[broker]) for broker in inventory.brokers])
     reasons: dict[LinkSwap, str] = {}
     for hops in range(2, settings.horizon_hops + 1):
         wanted = wanted_links(paths[hops], known)

@@ -80,7 +80,7 @@ def adapt(
 
     ``state`` counts its costs per tick.
     """
-    present = state.configuration
+    present = state.tree
     if variant.kind == "mst":
         return Round(_renumbered(_spanning_tree(state.inventory), present))
     if variant.kind == "mit":
@@ -103,17 +103,17 @@ def _renumbered(tree: Configuration, present: Configuration) -> Configuration:
 
 
 def _adapt_by_brokers(variant: Variant, state: OverlayState, members: NDArray[np.int64], rng: random.Random) -> Round:
-    paths = paths_within(state.configuration, variant.horizon_hops)
+    paths = paths_within(state.tree, variant.horizon_hops)
     broadcast = broadcast_cost(paths, state.inventory)
     if variant.horizon_hops == 1:  # Whom a broker knows it is joined to already.
-        return Round(state.configuration, broadcast)
+        return Round(state.tree, broadcast)
     settings = PlannerSettings(
         horizon_hops=variant.horizon_hops, degree_max=None, proposals_max=UNBOUNDED, order="arrival"
     )
     request = sum(
         request_cost(asking, state.inventory) for asking in asking_paths(variant.name, paths, state, settings)
     )
-    configuration, exchange = state.configuration, 0.0
+    configuration, exchange = state.tree, 0.0
     proposals = PLANNERS[variant.name](state, settings, rng)
     for proposal in proposals:
         exchange += exchange_cost(configuration, state.inventory, proposal, members)
@@ -150,8 +150,8 @@ def _adapt_centrally(
     settings = PlannerSettings(
         degree_max=CENTRAL_DEGREE_MAX, proposals_max=CENTRAL_EXCHANGES_MAX, escape_words_max=CENTRAL_ESCAPE_WORDS_MAX
     )
-    report = report_cost(state.configuration, inventory)
-    configuration, exchange, gain_per_tick, accepted = state.configuration, 0.0, 0.0, 0
+    report = report_cost(state.tree, inventory)
+    configuration, exchange, gain_per_tick, accepted = state.tree, 0.0, 0.0, 0
     for proposal in PLANNERS[variant.name](state, settings, rng):
         cost = exchange_cost(configuration, inventory, proposal, members)
         if proposal.gain_per_s * payback_ticks <= cost:
@@ -160,9 +160,9 @@ def _adapt_centrally(
         gain_per_tick += proposal.gain_per_s
         accepted += 1
         configuration = _exchanged(configuration, proposal)
-    exchange += transition_cost(state.configuration, inventory)
+    exchange += transition_cost(state.tree, inventory)
     if not accepted or gain_per_tick * payback_ticks <= exchange:
-        return Round(state.configuration, report)
+        return Round(state.tree, report)
     return Round(configuration, report, 0.0, exchange, accepted)
 
 

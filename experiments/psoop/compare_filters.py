@@ -120,9 +120,9 @@ def adapted_shares(state: OverlayState, later: WeightedSets, telling: Telling, s
     """
     rng = random.Random(seed)
     settings = telling.settings
-    trees = [state.configuration]
+    trees = [state.tree]
     for _ in range(ROUNDS):
-        configuration = state.configuration
+        configuration = state.tree
         for proposal in swap_links_ci(state, settings, rng):
             configuration = configuration.replaced(
                 configuration.epoch + 1, proposal.links_removed, proposal.links_added

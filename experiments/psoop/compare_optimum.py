@@ -40,12 +40,12 @@ def settled_tree(state: OverlayState, planner: Planner, settings: PlannerSetting
     It ends where it proposes nothing, where it is back on a tree that it had before, or after ``PASSES_MAX`` calls.
     No judge stands between: a planner that makes the tree dearer is measured on the dearer tree.
     """
-    seen = {state.configuration.links}
+    seen = {state.tree.links}
     for _ in range(PASSES_MAX):
         proposals = planner(state, settings, rng)
         if not proposals:
             break
-        configuration = state.configuration
+        configuration = state.tree
         for proposal in proposals:
             configuration = configuration.replaced(
                 configuration.epoch + 1, proposal.links_removed, proposal.links_added
@@ -54,7 +54,7 @@ def settled_tree(state: OverlayState, planner: Planner, settings: PlannerSetting
         if configuration.links in seen:
             break
         seen.add(configuration.links)
-    return state.configuration
+    return state.tree
 
 
 def ratios_to_optimum(state: OverlayState, settings: PlannerSettings, seed: int) -> dict[str, float]:
@@ -66,7 +66,7 @@ def ratios_to_optimum(state: OverlayState, settings: PlannerSettings, seed: int)
     """
     inventory, sets = state.inventory, state.sets
     trees = {
-        "random_tree": state.configuration,
+        "random_tree": state.tree,
         "minimum_spanning_tree": minimum_spanning_tree(inventory),
         "maximum_interest_tree": maximum_interest_tree(inventory, state.interest),
     }

@@ -99,7 +99,7 @@ class AgreementMeter:
         ):
             state = cached_state(self._overlay)
             for proposal in swap_links_ci(state, self._settings, self._rng):
-                self._compare_proposed(state.configuration, proposal)
+                self._compare_proposed(state.tree, proposal)
         return True
 
     def _compare_proposed(self, tree: Configuration, proposal: Proposal) -> None:
@@ -120,7 +120,7 @@ def exact_decision(
     Links that the cycle could remove equally well are all returned; none when it would keep the tree.
     """
     index = state.inventory.index
-    known = local_knowledge(state, settings, paths_within(state.configuration, settings.horizon_hops))
+    known = local_knowledge(state, settings, paths_within(state.tree, settings.horizon_hops))
     there = np.array([[index[broker] for broker in path]], dtype=np.intp)
     is_wanted = any(len(wanting_paths(places, known)) for places in (there, there[:, ::-1]))
     links = cycle_of(state.inventory, path).path_links

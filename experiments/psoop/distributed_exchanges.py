@@ -64,7 +64,9 @@ class TransitionDriver:
     @property
     def present(self) -> Configuration:
         """The tree of the last transition that was carried out."""
-        return self._log.present
+        present = self._log.present
+        assert isinstance(present, Configuration)  # Paper 000 knows trees only.
+        return present
 
     @property
     def is_busy(self) -> bool:

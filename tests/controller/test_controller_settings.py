@@ -12,6 +12,8 @@ from controller.planner_interface import PlannerSettings
 from controller.run_controller import ControllerSettingsError, run_controller
 from controller.transition import TransitionLimits
 from overlay.inventory import InventoryError
+from tests.controller.scripted_ring import ring_inventory
+from tests.overlay.small_overlays import line_of
 
 GOOD = ControllerSettings(bootstrap="127.0.0.1:9092", inventory_path=Path("inventory.json"))
 
@@ -43,8 +45,8 @@ def test_all_faults_are_told_at_once() -> None:
     faults = "\n".join(bad.faults())
     for named in (
         "bootstrap is empty",
-        "planner 'swap_links' is unknown, known are relocate_publisher_grape",
-        "shadow planner 'swap_link' is unknown, known are relocate_publisher_grape",
+        "planner 'swap_links' is unknown, known are place_users_dynatops, re",
+        "shadow planner 'swap_link' is unknown, known are place_users_dynatops, re",
         "shadow_planners are swap_link, swap_link: name each once",
         "horizon_lifetimes is 0.0: above 0",
         "subscription_lifetime_s is -1.0: above 0, or none",
@@ -72,7 +74,7 @@ def test_tick_must_be_shorter_than_the_repetition() -> None:
 
 def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
     """The planner gets the inventory's cap, or the one of the settings."""
-    assert GOOD.planner_settings(8) == PlannerSettings(4, 8, 16)
+    assert GOOD.planner_settings(8) == PlannerSettings(4, 8, 16, users_moved_max=500)
     capped = ControllerSettings(bootstrap="x:1", inventory_path=Path("i"), degree_max=5)
     assert capped.planner_settings(8).degree_max == 5
 
@@ -83,6 +85,51 @@ def test_the_planner_is_told_what_brokers_know_of_interest() -> None:
     settings = replace(GOOD, **told)  # type: ignore[arg-type]
     assert settings.planner_settings(8) == replace(GOOD.planner_settings(8), **told)  # type: ignore[arg-type]
     assert replace(GOOD, bloom_bits=0).faults() == ["bloom_bits is 0: at least 1, or none for exact masks"]
+
+
+def test_the_planner_is_told_how_to_weigh_a_ring() -> None:
+    """Settings of the ring go to the planner as they are, and its faults come back."""
+    told = {
+        "ring_delay_weight": 0.5,
+        "ring_free_s": 60.0,
+        "ring_demand_share_min": 0.2,
+        "user_load_weight": 2.0,
+        "user_cluster_brokers": 5,
+        "user_load_max": 1.5,
+        "user_utility_min": 0.1,
+        "users_moved_max": 50,
+    }
+    settings = replace(GOOD, **told)  # type: ignore[arg-type]
+    assert settings.planner_settings(8) == replace(GOOD.planner_settings(8), **told)  # type: ignore[arg-type]
+    assert replace(GOOD, user_load_max=0.5).faults()[0].startswith("user_load_max is 0.5: at least 1")
+    assert replace(GOOD, ring_free_s=0.0).faults()[0].startswith("ring_free_s is 0.0: above 0")
+
+
+def test_a_planner_moves_no_more_users_than_a_plan_may_hold() -> None:
+    """Else its one proposal would be refused as a whole, again and again."""
+    small = replace(GOOD, users_moved_max=900, decision=DecisionSettings(users_per_plan_max=70))
+    assert small.planner_settings(8).users_moved_max == 70
+    assert DecisionSettings(users_per_plan_max=0).faults() == ["users_per_plan_max is 0: at least 1"]
+
+
+def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
+    """A planner of trees on a ring, or the other way round, stops the start with the planners that would do."""
+    assert GOOD.overlay_faults(line_of(3)) == []
+    ring = ring_inventory()
+    faults = replace(GOOD, shadow_planners=("place_users_dynatops", "swap_links_ci")).overlay_faults(ring.bootstrap)
+    assert [fault.split(":")[0] for fault in faults] == [
+        "planner 'swap_links_cost' cannot plan for a ring, which the overlay is",
+        "planner 'relocate_publishers_joint' cannot plan for a ring, which the overlay is",
+        "shadow planner 'swap_links_ci' cannot plan for a ring, which the overlay is",
+    ]
+    assert "take one of place_users_dynatops" in faults[0]
+    (fault,) = replace(GOOD, planner="swap_links_ci+place_users_dynatops").overlay_faults(line_of(3))
+    assert fault.startswith(
+        "planner 'place_users_dynatops' cannot plan for a tree, which the overlay is: take one of re"
+    )
+    ring.save(tmp_path / "ring.json")
+    with pytest.raises(ControllerSettingsError, match="cannot plan for a ring"):
+        run_controller(replace(GOOD, inventory_path=tmp_path / "ring.json"), threading.Event())
 
 
 def test_controller_does_not_start_on_faults(tmp_path: Path) -> None:

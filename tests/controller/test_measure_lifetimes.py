@@ -28,6 +28,14 @@ def test_replacements_give_the_lifetime_of_little() -> None:
     assert meter.mean_s == pytest.approx(20.0)
 
 
+def test_on_a_ring_the_ends_are_counted() -> None:
+    """Of 400 subscriptions of few users 100 end in each window of 5 s, whatever number of changes that took."""
+    meter = LifetimeMeter(10)
+    for turn in range(4):
+        meter.add_window(window_of(turn, 7), 400, 1000 + 100 * turn)
+    assert meter.mean_s == pytest.approx(20.0)
+
+
 def test_newcomers_are_not_short_lives() -> None:
     """A window in which 400 come and none leaves shows no end, and one in which they leave shows no beginning."""
     meter = LifetimeMeter(10)

@@ -68,7 +68,7 @@ def test_a_shadow_makes_the_tree_that_its_planner_would_make() -> None:
     for overlay in (at_work, beside):
         overlay.run_windows(20)
     assert beside.plans == []
-    assert shadow_of(beside).tree.links == at_work.plans[-1].links_target
+    assert shadow_of(beside).overlay.links == at_work.plans[-1].links_target
     assert shadow_of(beside).plans_made == len(at_work.plans) >= 1
     (last, *_), (work, *_) = shadow_of(beside).plans, at_work.plans
     assert (last.window_end_ms, last.links_added) == (work.window_end_ms, work.links_added)
@@ -89,7 +89,7 @@ def test_the_cost_of_a_shadow_is_that_of_its_tree_on_the_real_windows() -> None:
     overlay.run_windows(12)
     points = overlay.ports.view.document["cost"]
     sets = sets_of(INVENTORY.brokers, far_ends(0))
-    costs = [overlay_cost(tree, INVENTORY, sets).total_per_s for tree in (TREE, shadow_of(overlay).tree)]
+    costs = [overlay_cost(tree, INVENTORY, sets).total_per_s for tree in (TREE, shadow_of(overlay).overlay)]
     assert costs[1] < costs[0]
     assert points[0]["cost_shadows_per_s"] == {"swapping": pytest.approx(costs[0])}
     assert points[-1]["cost_shadows_per_s"] == {"swapping": pytest.approx(costs[1])}
@@ -138,7 +138,7 @@ def test_a_shadow_takes_back_what_made_things_worse() -> None:
     overlay.run_windows(12)
     shadow = shadow_of(overlay)
     assert (shadow.plans_made, shadow.plans_taken_back) == (1, 1)
-    assert shadow.tree.links == TREE.links
+    assert shadow.overlay.links == TREE.links
     assert shadow.refusals[Verdict.MUTED] >= 1
     overlay.wanted = far_ends
     overlay.run_windows(25)
@@ -159,11 +159,11 @@ def test_a_restarted_controller_begins_its_shadows_at_the_present_configuration(
     overlay = overlay_of(ACTING, "idle")
     overlay.run_windows(12)
     present = overlay.plans[-1].links_target
-    assert shadow_of(overlay).tree.links == TREE.links
+    assert shadow_of(overlay).overlay.links == TREE.links
     overlay.new_loop()
     overlay.write_window(overlay.now_ms - 2 * WINDOW_MS)
     overlay.run_windows(2)
-    assert shadow_of(overlay).tree.links == present
+    assert shadow_of(overlay).overlay.links == present
     costs = [point["cost_shadows_per_s"] for point in overlay.ports.view.document["cost"]]
     assert costs[0] == {}
     assert all(set(cost) == {"idle"} for cost in costs[1:])

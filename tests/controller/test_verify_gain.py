@@ -74,7 +74,7 @@ def test_verification_needs_a_window() -> None:
 def test_undoing_leads_back_at_a_new_epoch() -> None:
     """The plan that takes another back restores its links, names it and is a plan of its own."""
     found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, INVENTORY)
-    undo = plan_undoing(PLAN, BEFORE, 5, found, 9000)
+    undo = plan_undoing(PLAN, BEFORE, 5, found, WANTED_NO_MORE[-1])
     assert (undo.plan, undo.undoes) == ("plan-5", "plan-1")
     assert (undo.epoch_from, undo.epoch_to) == (1, 5)
     assert AFTER.replaced(5, undo.links_removed, undo.links_added).links == BEFORE.links == undo.links_target

@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
+from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
+from overlay.ring_breakdown import ring_breakdown
+from overlay.user_interests import UserInterests
 from regraft.run_record import (
     DecisionTime,
     DeliveryLedger,
@@ -16,9 +20,10 @@ from regraft.run_record import (
     RunRecord,
     ServiceUse,
     ShadowRun,
+    UserFigures,
     WindowCost,
 )
-from schemas.plan import PhaseChange, Plan, PlanPhase, Proposal
+from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal
 
 START_MS = 1_700_000_000_000
 BROKERS = ("b00", "b01", "b02", "b03")
@@ -119,4 +124,37 @@ def empty_run() -> RunRecord:
     """Return the record of a run in which nothing came about."""
     return replace(
         RunRecord(1, small_inventory(), START_MS, START_MS + 20_000), ledger=DeliveryLedger(), windows_incomplete=0
+    )
+
+
+def ring_run() -> RunRecord:
+    """Return the record of a run on a ring: one plan that moved two users and exchanged two IDs."""
+    before = ChordConfiguration.of(0, 3, dict(zip(BROKERS, (0, 2, 4, 6), strict=True)))
+    after = ChordConfiguration.of(1, 3, dict(zip(BROKERS, (2, 0, 4, 6), strict=True)))
+    inventory = replace(small_inventory(), bootstrap=before)
+    interests = UserInterests.of(BROKERS, {"u1": ("b00", "xy"), "u2": ("b01", "x"), "u3": ("b02", "y")})
+    rates = np.array([2.0, 1.0])
+    moves = (ClientMove("u1", "b02", "b00"), ClientMove("u2", "b03", "b01"))
+    ids = id_moves_between(before, after)
+    placing = Proposal("place_users_dynatops", (), (), 20.0, 15.0, 1.0, "2 users <find> others", moves=moves)
+    assigning = Proposal("reassign_ids_assignment", (), (), 15.0, 12.0, 1.0, "fewer relays", id_moves=ids)
+    plan = replace_plan(small_plan(), (placing, assigning))
+    return replace(
+        small_run(),
+        inventory=inventory,
+        plans=(plan,),
+        shadows=(ShadowRun("reassign_ids_ssbr", plans=1, id_moves=2, final_cost_per_s=11.0),),
+        comparison=OverlayComparison(
+            after, ring_breakdown(before, interests, rates), ring_breakdown(after, interests, rates), 5
+        ),
+        users=UserFigures(3, 4, 2, 812.5, 30, 40),
+    )
+
+
+def replace_plan(plan: Plan, proposals: tuple[Proposal, ...]) -> Plan:
+    """Return a plan of these proposals instead of a swap."""
+    moves = tuple(move for one in proposals for move in one.moves)
+    ids = tuple(move for one in proposals for move in one.id_moves)
+    return msgspec.structs.replace(
+        plan, proposals=proposals, links_removed=(), links_added=(), links_target=(), moves=moves, id_moves=ids
     )

@@ -146,6 +146,26 @@ def test_the_demo_shows_the_papers_planner_beside_the_acting_one_unless_told_oth
     assert _controller_of({"demo": {"horizon_lifetimes": 0.5}})["horizon_lifetimes"] == 0.5
 
 
+def test_the_chord_scenario_brings_planners_of_its_own_unless_told_otherwise() -> None:
+    """Planners of a tree cannot decide on a ring, so the scenario names those that can."""
+    chord = {"demo": {"scenario": "chord"}}
+    merged = _controller_of(chord)
+    assert merged["planner"] == "place_users_dynatops+reassign_ids_assignment"
+    assert merged["planner"] not in merged["shadow_planners"]
+    assert merged["shadow_planners"]
+    told = _controller_of(chord | {"controller": {"planner": "reassign_ids_assignment"}})
+    assert told["planner"] == "reassign_ids_assignment"
+    assert "reassign_ids_assignment" not in told["shadow_planners"]
+    assert "workload" not in regraft.run_demo.demo_flags(chord, load_settings(chord)).get("emulator", {})
+
+
+def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> None:
+    """Before anything is started."""
+    answer = RUNNER.invoke(app, ["demo", "--scenario", "tapestry", "--out", str(tmp_path / "out")])
+    assert isinstance(answer.exception, SettingsError)
+    assert "scenario is 'tapestry': one of stocks, chord" in "\n".join(answer.exception.faults)
+
+
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:
     merged = regraft.run_demo.demo_flags(flags, load_settings(flags))
     return dict(merged["controller"])

@@ -33,6 +33,24 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run.json").read_text())["seed"] == 5
 
 
+@pytest.mark.stack
+def test_users_move_and_ids_are_reassigned_on_a_ring_without_loss(tmp_path: Path) -> None:
+    """The chord scenario on real Kafka and Spark, with each part killed: users and IDs move, every delivery is made."""
+    answer = _regraft(
+        *("demo", "--scenario", "chord", "--chaos", "--json", "--seed", "2", "--duration", "100"),
+        *("--out", str(tmp_path), "--set", "demo.kill_every_s=20"),
+        timeout_s=420,
+    )
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    summary = json.loads(answer.stdout)
+    assert (summary["lost"], summary["repeated"], summary["out_of_order"], summary["unexpected"]) == (0, 0, 0, 0)
+    assert summary["users_moved"] > 0
+    assert summary["subscription_changes_cut"] is not None
+    assert "id_moves" in summary
+    _check_plans(tmp_path / "run")
+    assert "Users that moved" in (tmp_path / "report.html").read_text()
+
+
 def _check_plans(run_directory: Path) -> None:
     """Each plan starts from the epoch that the one before it left, and all brokers are at the epoch of the last one."""
     plans = json.loads((run_directory / "controller.json").read_text())["plans"]

@@ -103,3 +103,21 @@ def test_a_restarted_controller_does_not_lose_what_shadows_did_before(tmp_path: 
     frame = observer.frame("running", 1.0, None, ())
     assert (frame.shadow_plans, frame.horizon) == ({"swap_links_ci": 5}, HorizonUse(4, None))
     assert observer.decision_times["shadow:swap_links_ci"].max_ms == 3.0
+
+
+def test_users_are_counted_from_when_they_have_connected(tmp_path: Path) -> None:
+    """What brokers subscribe to as the first users come is no change of interests; a tree has no users."""
+    observer = RunObserver(tmp_path)
+    assert observer.users is None
+    document = {"started_ms": START_MS, "users": 9, "subscriptions": 30, "users_moved": 0, "user_wait_ms_max": 0.0}
+    changes, without = "broker_subscription_changes", "broker_subscription_changes_at_first_homes"
+    for after_ms, counts in ((1_000, (50, 50)), (10_500, (80, 80)), (20_000, (110, 120))):
+        _write(
+            tmp_path,
+            "emulator",
+            document | {"time_ms": START_MS + after_ms, changes: counts[0], without: counts[1]},
+        )
+        observer.refresh()
+    assert observer.users is not None
+    assert (observer.users.subscription_changes, observer.users.subscription_changes_at_first_homes) == (30, 40)
+    assert observer.users.subscription_changes_cut == 0.25

@@ -9,7 +9,7 @@ import numpy as np
 from regraft.draw_figures import draw_cost_curve, place_brokers
 from regraft.report import build_report
 from schemas.plan import ClientMove, PlanPhase, Proposal
-from tests.regraft.canned_run import empty_run, small_inventory, small_plan, small_run, small_shadow
+from tests.regraft.canned_run import empty_run, ring_run, small_inventory, small_plan, small_run, small_shadow
 
 
 class _Page(HTMLParser):
@@ -118,3 +118,16 @@ def test_report_says_when_a_shadow_failed_or_began_again() -> None:
     assert "swap_links_ci failed 3 times: KeyError: &lt;b00&gt;." in text
     assert "The controller was started 2 times" in text
     assert "No planner looked on" in build_report(empty_run())
+
+
+def test_the_report_of_a_ring_counts_users_and_ids() -> None:
+    """Hundreds of users are counted by proposal, not listed; the cost is explained in messages and hops."""
+    text = build_report(ring_run())
+    assert "Users that moved and IDs that were reassigned" in text
+    assert "2 users &lt;find&gt; others" in text
+    assert "25.0% less than had nobody moved" in text
+    assert "IDs reassigned" in text
+    assert "messages from each topic" in text
+    assert "Publishers that moved" not in text
+    page = _Page(text)
+    assert page.open == []

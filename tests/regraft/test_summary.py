@@ -6,7 +6,7 @@ from regraft.run_record import DeliveryLedger
 from regraft.seeds_table import main, seeds_table
 from regraft.summary import failures, percentile, summarise
 from schemas.plan import PlanPhase
-from tests.regraft.canned_run import START_MS, empty_run, small_plan, small_run, small_shadow
+from tests.regraft.canned_run import START_MS, empty_run, ring_run, small_plan, small_run, small_shadow
 
 KEYS = (
     "notifications_published deliveries_expected deliveries lost repeated out_of_order windows_closed "
@@ -110,3 +110,15 @@ def test_a_shadow_without_compared_windows_claims_nothing() -> None:
     record = replace(empty_run(), shadows=(small_shadow(None),))
     assert summarise(record)["shadows"]["swap_links_ci"]["cost_reduction_share"] is None
     assert summarise(record)["subscription_lifetime_s"] is None
+
+
+def test_a_ring_tells_users_and_ids_instead_of_publishers() -> None:
+    """What moving users saved brokers is a share of what they would have changed without; None when nobody said."""
+    summary = summarise(ring_run())
+    assert (summary["users_moved"], summary["id_moves"]) == (2, 2)
+    assert summary["subscription_changes_cut"] == pytest.approx(0.25)
+    assert "publishers_moved" not in summary
+    unknown = summarise(replace(ring_run(), users=None))
+    assert unknown["subscription_changes_cut"] is None
+    assert summarise(small_run())["publishers_moved"] == 0
+    assert "users_moved" not in summarise(small_run())

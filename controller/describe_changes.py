@@ -1,0 +1,65 @@
+"""Say in a few words what a proposal or a plan changes: links, ring IDs, homes of clients. For people only.
+
+Links are few; IDs and users are counted and only some of them named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from schemas.plan import ClientMove, IdMove, LinkPair
+
+NAMED_MAX = 3  # Brokers with another ID, and clients that move, that are named before the rest is only counted.
+
+
+class Changes(Protocol):
+    """What proposals and plans have in common."""
+
+    @property
+    def links_removed(self) -> tuple[LinkPair, ...]:
+        """Links that go."""
+        ...
+
+    @property
+    def links_added(self) -> tuple[LinkPair, ...]:
+        """Links that come."""
+        ...
+
+    @property
+    def moves(self) -> tuple[ClientMove, ...]:
+        """Clients that move."""
+        ...
+
+    @property
+    def id_moves(self) -> tuple[IdMove, ...]:
+        """Brokers that get another ring ID."""
+        ...
+
+
+def changes_text(changes: Changes, clients: str = "clients") -> str:
+    """Return what changes, for example ``b00-b04 for b01-b02, 214 users move (u1 b3 -> b7, ... and 211 more)``.
+
+    ``clients`` says what the clients that move are, as a plural.
+    """
+    added, removed = (" ".join(f"{a}-{b}" for a, b in links) for links in (changes.links_added, changes.links_removed))
+    parts = [f"{added} for {removed}"] if added else []
+    if changes.id_moves:
+        count = len(changes.id_moves)
+        counted = f"{count} ring ID{'s' * (count > 1)} reassigned"
+        parts.append(f"{counted} ({_named([move.text for move in changes.id_moves])})")
+    if changes.moves:
+        count = len(changes.moves)
+        counted = f"{count} {clients} move" if count > 1 else f"1 {clients.removesuffix('s')} moves"
+        parts.append(f"{counted} ({_named([move.text for move in changes.moves])})")
+    return ", ".join(parts)
+
+
+def clients_word(*, is_ring: bool) -> str:
+    """Return what the clients are that plans move: users on a ring, publishers on a tree."""
+    return "users" if is_ring else "publishers"
+
+
+def _named(texts: Sequence[str]) -> str:
+    named = ", ".join(texts[:NAMED_MAX])
+    return named if len(texts) <= NAMED_MAX else f"{named} and {len(texts) - NAMED_MAX} more"

@@ -1,0 +1,128 @@
+"""Place users where others want the same (paper 002, section 4, Algorithm 1), the best moves first.
+
+In: the state of a ring. Out: a proposal for each cluster of brokers in which users would be better placed. Utility and
+the answer to one user belong to :mod:`controller.place_users`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.place_users import AskingUsers, BrokerStates, PlacementRules, choose_homes, place_in_turn
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.rank_moves import moving_proposal
+from controller.ring_state import RingState
+from overlay.ring_costs import overlay_ring_cost
+from overlay.user_clusters import UserClusters
+from overlay.user_interests import UserInterests
+from schemas.plan import ClientMove, Proposal
+
+PLANNER = "place_users_dynatops"
+BROKERS_PER_ASKING_USER = 10  # So many brokers of a cluster for each user that is answered by the same states.
+ASKING_MIN = 1_000  # Users that ask before it is looked how many moved; fewer take as long, by array steps.
+
+Ints = NDArray[np.integer]
+Floats = NDArray[np.float64]
+
+
+def place_users_dynatops(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Return the moves of users by Algorithm 1, all of one cluster as one proposal.
+
+    All users are scored at once; those that would gain utility then ask again one after the other, the one that would
+    gain most first, each answered as the earlier ones left the brokers, until ``users_moved_max`` have moved. Clusters
+    are ``user_cluster_brokers`` brokers that follow each other by name, the same at each call. At most
+    ``proposals_max`` proposals, by the utility that their users gain.
+    Source: paper 002, section 4. Cost O(subscriptions * brokers of a cluster), and the ring's cost for each proposal.
+    Guarantee: with ``user_load_weight`` 0 and clusters of fewer than 20 brokers, each move lowers the number of topics
+    that brokers subscribe to; none for the one cost, which utility does not know (the judge does). Departures: users
+    are asked after a window instead of at each change of theirs; the readings of :mod:`controller.place_users`.
+    Nothing is drawn from ``rng``.
+    """
+    ring = state.ring
+    if ring is None or not ring.interests.subscription_count:
+        return []
+    placement = _placed(ring.interests, settings)
+    return list(_proposals(ring, settings, placement)) if len(placement.users) else []
+
+
+@dataclass(frozen=True, eq=False)
+class _Placement:
+    """Users that move, where to, what each gains, and the clusters; ``cluster_of`` (users,) is that of both homes."""
+
+    clusters: UserClusters
+    users: Ints
+    homes_to: Ints
+    gains: Floats
+    cluster_of: Ints
+
+
+def _placed(interests: UserInterests, settings: PlannerSettings) -> _Placement:
+    clusters = UserClusters.in_order(len(interests.brokers), settings.user_cluster_brokers)
+    rules = PlacementRules(settings.user_load_weight, settings.user_load_max, settings.user_utility_min)
+    topics, homes = len(interests.topics), interests.homes
+    states = BrokerStates.with_users(clusters, topics, homes, interests.starts, interests.wanted)
+    everybody = AskingUsers.again(interests.starts, interests.wanted, homes)
+    wished_gains = choose_homes(states, everybody, rules)[1]
+    order = np.argsort(-wished_gains, kind="stable")
+    order = order[wished_gains[order] > 0]
+    at_once = max(1, clusters.places // BROKERS_PER_ASKING_USER)
+    found_users: list[Ints] = [order[:0]]
+    found_homes: list[Ints] = [order[:0]]
+    found_gains = [np.zeros(0)]
+    left, first = settings.users_moved_max, 0
+    while left and first < len(order):
+        asking = order[first : first + max(left, ASKING_MIN)]
+        chosen, gains = place_in_turn(states, everybody.ordered(asking), rules, at_once)
+        moves = np.flatnonzero(chosen != homes[asking])[:left]  # Nobody's answer rests on those who ask later.
+        found_users.append(asking[moves])
+        found_homes.append(chosen[moves])
+        found_gains.append(gains[moves])
+        first, left = first + len(asking), left - len(moves)
+    users = np.concatenate(found_users)
+    cluster_of = clusters.cluster_of[homes[users]]
+    return _Placement(clusters, users, np.concatenate(found_homes), np.concatenate(found_gains), cluster_of)
+
+
+def _proposals(ring: RingState, settings: PlannerSettings, placement: _Placement) -> Iterator[Proposal]:
+    """Yield a proposal for each cluster that users move in, each costed after the earlier ones."""
+    gained = np.bincount(placement.cluster_of, placement.gains, placement.clusters.count)
+    used = np.unique(placement.cluster_of)
+    ranked = used[np.argsort(-gained[used], kind="stable")][: settings.proposals_max]
+    before, cost_before = ring.interests, _cost_per_s(ring, settings, ring.interests)
+    for cluster in ranked.tolist():
+        rows = placement.cluster_of == cluster
+        homes = before.homes.copy()
+        homes[placement.users[rows]] = placement.homes_to[rows]
+        after = replace(before, homes=homes)
+        cost_after = _cost_per_s(ring, settings, after)
+        names = before.brokers
+        moves = tuple(
+            ClientMove(before.users[user], names[before.homes[user]], names[homes[user]])
+            for user in placement.users[rows].tolist()
+        )
+        members = placement.clusters.members[cluster, : placement.clusters.sizes[cluster]]
+        reason = _reason(before, after, members, len(moves), float(gained[cluster]))
+        yield moving_proposal(PLANNER, moves, cost_before, cost_after, reason)
+        before, cost_before = after, cost_after
+
+
+def _cost_per_s(ring: RingState, settings: PlannerSettings, interests: UserInterests) -> float:
+    cost = overlay_ring_cost(ring.configuration, interests, ring.rates_per_s)
+    return cost.total_per_s(settings.ring_delay_weight)
+
+
+def _reason(before: UserInterests, after: UserInterests, members: Ints, moved: int, gained: float) -> str:
+    names = [before.brokers[members[0]], before.brokers[members[-1]]]
+    subscribed = [int((each.user_counts[members] > 0).sum()) for each in (before, after)]
+    loads = [each.loads[members] for each in (before, after)]
+    variations = [float(each.std() / each.mean()) for each in loads]
+    return (
+        f"{moved} users find others who want the same at {len(members)} brokers, {names[0]} to {names[1]}: utility "
+        f"+{gained / moved:.3g} each, brokers' subscriptions {subscribed[0]} -> {subscribed[1]}, "
+        f"load variation {variations[0]:.2g} -> {variations[1]:.2g}"
+    )

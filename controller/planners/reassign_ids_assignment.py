@@ -1,0 +1,28 @@
+"""Reassign ring IDs by linear assignment and swaps that mind the move price: ours, in the place of DYNATOPS-Greedy.
+
+In: the state of a ring. Out: one proposal with all IDs that change, or none. The steps belong to
+:mod:`controller.assign_ring_ids`, what is proposed of them to :mod:`controller.propose_ring_ids`.
+"""
+
+from __future__ import annotations
+
+import random
+
+from controller.assign_ring_ids import assign_ids
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.propose_ring_ids import reassigning_proposals
+from schemas.plan import Proposal
+
+PLANNER = "reassign_ids_assignment"
+
+
+def reassign_ids_assignment(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Return IDs from a linear assignment of brokers to positions, bettered by swaps, with the move price in both.
+
+    Source: the problem, Bft, Cst and the tests around the search are paper 002's (section 5, Algorithm 2), with
+    ``ring_delay_weight`` (w_d), ``ring_free_s`` (T_free) and ``ring_demand_share_min`` (beta); hops count as delay. The
+    paper notes that with delay alone the problem can be solved; the rest is ours. Cost O(brokers^3) for the assignment
+    and O(topics * brokers^2) for a look at all swaps. Guarantee: Bft - Cst is never below that of DYNATOPS-Greedy on
+    the same state, which is computed too; none of the optimum, which is NP-hard. Nothing is drawn from ``rng``.
+    """
+    return reassigning_proposals(PLANNER, state, settings, assign_ids)

@@ -1,0 +1,30 @@
+"""Reassign ring IDs as DYNATOPS does: DYNATOPS-Greedy of paper 002.
+
+In: the state of a ring. Out: one proposal with all IDs that change, or none. The steps belong to
+:mod:`controller.search_ring_ids`, what is proposed of them to :mod:`controller.propose_ring_ids`.
+"""
+
+from __future__ import annotations
+
+import random
+
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.propose_ring_ids import reassigning_proposals
+from controller.search_ring_ids import best_on_path, improve_greedily, swaps_of
+from schemas.plan import Proposal
+
+PLANNER = "reassign_ids_ssbr"
+
+
+def reassign_ids_ssbr(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Return the IDs of the mapping with the highest Bft - Cst on the improvement path of SSBR-Greedy.
+
+    Source: paper 002, section 5.1, Algorithms 2 to 4, with ``ring_delay_weight`` (w_d), ``ring_free_s`` (T_free) and
+    ``ring_demand_share_min`` (beta); hops count as delay. Cost: for each swap O(topics + subscriptions), and O(depth)
+    for each number that it changes; the paper's bound is O(topics^2 * brokers^2 * log brokers). Guarantee: none,
+    heuristic. Departures: none known; where the text is damaged or open, :func:`improve_greedily` and
+    :meth:`RingProblem.reassignment_cost` say how it is read. Nothing is drawn from ``rng``.
+    """
+    return reassigning_proposals(
+        PLANNER, state, settings, lambda problem: best_on_path(problem, improve_greedily(swaps_of(problem)))
+    )

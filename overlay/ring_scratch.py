@@ -1,0 +1,47 @@
+"""Prices of swaps on a ring, each from scratch: slow and obvious, for any hop delays.
+
+In: a problem and a mapping. Out: what swaps change. :mod:`overlay.ring_swaps` says the same fast where all hops are 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.ring_reassignment import Mapping, RingProblem
+
+Floats = NDArray[np.float64]
+
+
+class ScratchSwaps:
+    """A mapping, what its brokers cost, and what swapping two of them would change. ``mapping`` None is the present."""
+
+    def __init__(self, problem: RingProblem, mapping: Mapping | None = None) -> None:
+        self.problem = problem
+        self.mapping = (problem.present if mapping is None else mapping).copy()
+        self.broker_costs = problem.broker_costs(self.mapping)
+
+    @property
+    def cost(self) -> float:
+        """C of the mapping."""
+        return self.problem.cost(self.mapping)
+
+    def changes(self, position: int) -> Floats:
+        """Return what C changes by when the broker at a position swaps with that at each other, inf at its own."""
+        now = self.cost
+        found = np.full(self.problem.broker_count, np.inf)
+        for other in range(len(found)):
+            if other != position:
+                found[other] = self.problem.cost(_swapped(self.mapping, position, other)) - now
+        return found
+
+    def swap(self, position: int, other: int) -> None:
+        """Let the brokers at two positions change places."""
+        self.mapping = _swapped(self.mapping, position, other)
+        self.broker_costs = self.problem.broker_costs(self.mapping)
+
+
+def _swapped(mapping: Mapping, position: int, other: int) -> Mapping:
+    swapped = mapping.copy()
+    swapped[[position, other]] = mapping[[other, position]]
+    return swapped

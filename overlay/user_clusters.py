@@ -1,0 +1,124 @@
+"""Clusters of brokers that tell each other what their users want and how loaded they are.
+
+In: how many brokers there are and how many make a cluster. Out: which broker belongs to which cluster. What they tell
+each other, and what is made of it, does not belong here.
+
+Source: paper 002, section 4 (clusters) and 6.3.1 (by nearness).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int32]
+
+NO_BROKER = -1
+
+
+@dataclass(frozen=True, eq=False)
+class UserClusters:
+    """A partition of the brokers 0 .. n - 1.
+
+    ``members`` (clusters, places): the brokers of each cluster, rising, filled up with NO_BROKER where clusters have
+    fewer than the largest one. Raises ValueError when a broker is in none or in two.
+    """
+
+    members: Positions
+
+    @classmethod
+    def of(cls, groups: Iterable[Sequence[int]]) -> UserClusters:
+        """Build from the brokers of each cluster, in any order."""
+        listed = [sorted(group) for group in groups]
+        members = np.full((len(listed), max(map(len, listed), default=0)), NO_BROKER, dtype=np.int32)
+        for cluster, group in enumerate(listed):
+            members[cluster, : len(group)] = group
+        return cls(members)
+
+    @classmethod
+    def in_order(cls, broker_count: int, cluster_brokers: int) -> UserClusters:
+        """Return clusters of brokers that follow each other: the same ones for the same brokers."""
+        return cls.of(_even_parts(np.arange(broker_count), cluster_brokers))
+
+    @classmethod
+    def at_random(cls, broker_count: int, cluster_brokers: int, rng: np.random.Generator) -> UserClusters:
+        """Return random clusters."""
+        return cls.of(_even_parts(rng.permutation(broker_count), cluster_brokers))
+
+    @classmethod
+    def by_nearness(cls, distances: NDArray[np.floating], cluster_brokers: int) -> UserClusters:
+        """Return clusters of near brokers by their distances, shape (brokers, brokers), symmetric.
+
+        Of the brokers left, the one farthest from all others begins a cluster and takes its nearest ones, so that
+        clusters are peeled off the border and none is left to brokers that are strewn about. Deterministic, equals by
+        the order of brokers. Cost O(brokers^2 * clusters). Guarantee: none, heuristic.
+        """
+        left = np.arange(len(distances))
+        groups = []
+        for part in _even_parts(left, cluster_brokers):
+            among = distances[np.ix_(left, left)]
+            first = int(among.sum(axis=1).argmax())
+            near = np.argsort(among[first], kind="stable")[: len(part)]
+            groups.append(left[near].tolist())
+            left = np.delete(left, near)
+        return cls.of(groups)
+
+    def __post_init__(self) -> None:
+        brokers = np.sort(self.members[self.members != NO_BROKER])
+        if not len(brokers) or (brokers != np.arange(len(brokers))).any():
+            raise ValueError(f"clusters must hold each broker from 0 on once, they hold {brokers.tolist()}")
+
+    @property
+    def count(self) -> int:
+        """How many clusters there are."""
+        return len(self.members)
+
+    @property
+    def places(self) -> int:
+        """How many brokers the largest cluster has."""
+        return int(self.members.shape[1])
+
+    @property
+    def broker_count(self) -> int:
+        """How many brokers there are."""
+        return int(self.sizes.sum())
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many brokers each cluster has, shape (clusters,)."""
+        return np.asarray((self.members != NO_BROKER).sum(axis=1))
+
+    @cached_property
+    def slot_of(self) -> NDArray[np.int64]:
+        """Where each broker stands in ``members`` when that is read row by row, shape (brokers,)."""
+        slots = np.empty(self.broker_count, dtype=np.int64)
+        flat = self.members.ravel()
+        slots[flat[flat != NO_BROKER]] = np.flatnonzero(flat != NO_BROKER)
+        return slots
+
+    @cached_property
+    def cluster_of(self) -> NDArray[np.int64]:
+        """The cluster of each broker, shape (brokers,)."""
+        return self.slot_of // self.places
+
+    @cached_property
+    def place_of(self) -> NDArray[np.int64]:
+        """The place of each broker in its cluster, shape (brokers,)."""
+        return self.slot_of % self.places
+
+    @property
+    def messages_per_exchange(self) -> int:
+        """How many messages it takes that each broker tells each other one of its cluster: c (c - 1) for c brokers."""
+        return int((self.sizes * (self.sizes - 1)).sum())
+
+
+def _even_parts(brokers: NDArray[np.integer], cluster_brokers: int) -> list[list[int]]:
+    """Cut into as few parts of at most ``cluster_brokers`` as there can be, the sizes of which differ by at most 1."""
+    if cluster_brokers < 1:
+        raise ValueError(f"cluster_brokers is {cluster_brokers}: at least 1, a broker by itself")
+    count = -(-len(brokers) // cluster_brokers)
+    return [part.tolist() for part in np.array_split(brokers, max(count, 1))]

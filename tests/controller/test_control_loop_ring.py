@@ -1,0 +1,391 @@
+"""The whole loop on a ring in memory: windows and users in, plans and commands out, restarts between."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from controller.control_loop import ControlLoop
+from controller.controller_settings import DecisionSettings
+from controller.loop_metrics import LoopMetrics
+from controller.memory_ports import MemoryClients, MemoryPorts
+from controller.plan_log import PlanLog
+from controller.planner_interface import OverlayState, PlannerSettings
+from controller.planner_table import PLANNERS
+from controller.read_windows import REGISTER_WAIT_MS, WindowReader
+from controller.window_costs import cost_per_s
+from schemas.command import CommandPhase
+from schemas.event import EventKind
+from schemas.plan import PlanPhase, Proposal, Verdict
+from tests.controller.scripted_overlay import settings_of
+from tests.controller.scripted_ring import (
+    FIG_2_MOVES,
+    OTHER,
+    RING,
+    TOPIC,
+    ScriptedRing,
+    placing,
+    publisher,
+    reassigning,
+    ring_inventory,
+    ring_window,
+    user,
+)
+from tests.controller.scripted_windows import WINDOW_MS
+
+INVENTORY = ring_inventory()
+
+
+def reassign(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Bring the subscribers of Fig. 2 of paper 002 to IDs 1, 2, 3 and 5."""
+    assert state.ring is not None
+    proposal = reassigning(*FIG_2_MOVES)
+    return (
+        [proposal]
+        if all(state.ring.configuration.id_of[one.broker] == one.id_from for one in proposal.id_moves)
+        else []
+    )
+
+
+def place(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Bring u4 to b00, wherever it is."""
+    assert state.ring is not None
+    interests = state.ring.interests
+    if "u4" not in interests.position_of:
+        return []
+    home = interests.brokers[interests.homes[interests.position_of["u4"]]]
+    return [placing(("u4", home, "b00"))] if home != "b00" else []
+
+
+def both(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Reassign first, then place."""
+    found = reassign(state, settings, rng)
+    return [*found, *place(state, settings, rng)] if found else []
+
+
+def overlay_of(planner: object = both, ports: MemoryPorts | None = None, **changes: object) -> ScriptedRing:
+    """Fig. 2's subscribers of t1 at IDs 0, 2, 4 and 6, and ten notifications a second: 150 a second at first."""
+    settings = settings_of(**({"user_load_max": 8.0} | changes))  # Two of four users at one broker are no crowd here.
+    overlay = ScriptedRing(INVENTORY, lambda _: [], settings, planner, ports or MemoryPorts())  # type: ignore[arg-type]
+    overlay.counts = {TOPIC: 10, OTHER: 2}
+    overlay.connect(publisher(TOPIC, "b00", TOPIC), publisher(OTHER, "b00", OTHER))
+    overlay.connect(*(user(f"u{number}", f"b0{number}", TOPIC) for number in (0, 2, 4, 6)))
+    return overlay
+
+
+def run_until_verifying(overlay: ScriptedRing) -> None:
+    """Let time pass until the first plan is carried out."""
+    for _ in range(100):
+        if overlay.phases[:1] == [PlanPhase.VERIFYING]:
+            return
+        overlay.tick()
+    raise AssertionError(f"no plan was carried out: {overlay.phases}")
+
+
+def test_a_bad_ring_becomes_a_good_one() -> None:
+    """IDs and a user change in one plan: 150 a second, then 60, then 40; the plan is verified and nothing follows."""
+    overlay = overlay_of()
+    overlay.run_windows(12)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    (plan,) = overlay.plans
+    assert (len(plan.id_moves), [move.client for move in plan.moves]) == (6, ["u4"])
+    assert (plan.cost_before_per_s, plan.cost_predicted_per_s, plan.cost_observed_per_s) == (150.0, 40.0, 40.0)
+    assert [one.gain_observed_per_s for one in plan.proposals] == [90.0, 20.0]
+    assert (overlay.epoch, overlay.homes()["u4"]) == (1, "b00")
+    assert plan.control_messages == 3 * 8
+    (told,) = overlay.events_of(EventKind.PLAN_STARTED)
+    assert "6 ring IDs reassigned (" in told
+    assert "1 user moves (u4 b04 -> b00)" in told
+
+
+@pytest.mark.parametrize("planner", ["reassign_ids_ssbr", "reassign_ids_assignment+place_users_dynatops"])
+def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
+    """What they find on Fig. 2 of paper 002 is accepted, carried out, and saves what was predicted."""
+    overlay = overlay_of()
+    overlay.settings, overlay.planner = replace(overlay.settings, planner=planner, ring_free_s=3600.0), None
+    overlay.new_loop()
+    overlay.run_windows(12)
+    assert set(overlay.phases) == {PlanPhase.COMPLETED}
+    assert all(plan.cost_observed_per_s == pytest.approx(plan.cost_predicted_per_s) for plan in overlay.plans)
+    assert overlay.ports.view.document["cost"][-1]["cost_per_s"] <= 60.0
+
+
+def test_each_broker_is_told_the_ids_and_its_own_users() -> None:
+    """b00 and b04 hear of u4, all hear of the six IDs."""
+    overlay = overlay_of()
+    overlay.run_windows(6)
+    told = {command.broker: command for command in overlay.prepared.values()}
+    assert {broker for broker, command in told.items() if command.moves} == {"b00", "b04"}
+    assert {len(command.id_moves) for command in told.values()} == {6}
+    assert (overlay.commands_seen[CommandPhase.PREPARE], overlay.commands_seen[CommandPhase.RETIRE]) == (8, 8)
+
+
+def test_the_status_shows_the_ring_and_what_it_costs() -> None:
+    """Costs of the ring in force and of the bootstrap with users where they were; IDs beside links; all as JSON."""
+    overlay = overlay_of()
+    overlay.run_windows(8)
+    shown = json.loads(json.dumps(overlay.ports.view.document))
+    costs = [(point["cost_per_s"], point["cost_bootstrap_per_s"]) for point in shown["cost"]]
+    assert costs[0] == (150.0, 150.0)
+    assert costs[-1] == (40.0, 150.0)
+    assert {point["cost_counted_per_s"] for point in shown["cost"]} == {None}
+    ring = dict(shown["configuration"]["ring"])
+    assert (ring["b00"], shown["configuration"]["epoch"], shown["configuration"]["ring_bits"]) == (1, 1, 3)
+    assert len(shown["configuration"]["links"]) == len(RING.links)
+    (plan,) = shown["plans"]
+    assert "ring_target" not in plan
+    assert (plan["id_move_count"], plan["move_count"], len(plan["id_moves"])) == (6, 1, 6)
+    assert shown["window"]["users"] == 4
+
+
+def test_interests_are_those_of_the_window() -> None:
+    """A user that comes costs from then on, one that leaves no more; nobody's topic costs nothing."""
+    overlay = overlay_of(planner=lambda *_: [])
+    overlay.run_windows(2)
+    overlay.connect(user("v", "b00", OTHER))
+    overlay.run_windows(1)
+    overlay.ports.clients.remove("u0")
+    overlay.run_windows(1)
+    costs = [point["cost_per_s"] for point in overlay.ports.view.document["cost"]]
+    way = len(RING.route(RING.rendezvous(OTHER), "b00")) - 1
+    assert costs[:3] == [150.0, 150.0, 150.0 + 2 * 2 * way]  # A message and a hop for each link of the way.
+    assert costs[3] < costs[2]
+
+
+def turned(overlay: ScriptedRing) -> None:
+    """Let nobody want t1 any more, and four brokers want another topic that the new IDs are bad for."""
+    for number in (0, 2, 6):
+        overlay.connect(user(f"u{number}", f"b0{number}", OTHER))
+    overlay.connect(user("v", "b05", OTHER))
+    overlay.ports.clients.remove("u4")
+    overlay.counts = {TOPIC: 1, OTHER: 60}
+
+
+def undone_overlay(planner: object = both) -> ScriptedRing:
+    decision = DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=20_000)
+    overlay = overlay_of(planner, decision=decision)
+    run_until_verifying(overlay)
+    turned(overlay)
+    overlay.run_windows(10)
+    return overlay
+
+
+def test_a_plan_that_made_things_worse_is_taken_back_with_its_ids() -> None:
+    """The IDs come back at a new epoch, u4 has left and stays out of it, and the planner is muted."""
+    overlay = undone_overlay()
+    first, undo = overlay.plans
+    assert overlay.phases == [PlanPhase.COMPLETED] * 2
+    assert (undo.undoes, undo.epoch_to, undo.moves) == ("plan-1", 2, ())
+    assert {one.broker: one.ring_id for one in undo.ring_target} == RING.id_of
+    assert "taken back by plan-2" in first.history[-1].reason
+    shown = overlay.ports.view.document
+    assert dict(shown["configuration"]["ring"]) == RING.id_of
+    assert (shown["plans_undone"], shown["configuration"]["epoch"]) == (1, 2)
+    assert shown["refusals"][Verdict.MUTED] >= 1
+
+
+def test_users_go_back_with_a_plan_that_is_taken_back() -> None:
+    """u4 was brought to b00, where what it wants now is dearer than at b04."""
+    overlay = overlay_of(place)
+    run_until_verifying(overlay)
+    for number in (0, 2, 6):
+        overlay.ports.clients.remove(f"u{number}")
+    overlay.connect(user("u4", "b00", OTHER))  # Its rendezvous is b04 itself.
+    overlay.counts = {OTHER: 60}
+    overlay.run_windows(10)
+    assert [plan.undoes for plan in overlay.plans] == ["", "plan-1"]
+    assert (overlay.plans[1].moves[0].home_from, overlay.plans[1].moves[0].home_to) == ("b00", "b04")
+    assert overlay.homes() == {"u4": "b04"}
+
+
+@pytest.mark.parametrize("steps", range(0, 40, 2))
+def test_the_controller_may_be_killed_after_any_step(steps: int) -> None:
+    """Whenever it is killed and started again, the same plan is carried out once and completed."""
+    overlay = overlay_of()
+    for _ in range(steps):
+        overlay.tick()
+    overlay.new_loop()
+    overlay.run_windows(20)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    assert (overlay.epoch, overlay.homes()["u4"]) == (1, "b00")
+    assert overlay.plans[0].cost_observed_per_s == 40.0
+    assert dict(overlay.ports.view.document["configuration"]["ring"])["b04"] == 3
+
+
+def test_a_restart_between_undoing_and_closing_takes_back_once() -> None:
+    """The next controller finds the undoing plan and closes the one that it takes back."""
+    for steps in range(24):
+        overlay = overlay_of(decision=DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=60_000))
+        run_until_verifying(overlay)
+        turned(overlay)
+        for _ in range(steps):
+            overlay.tick()
+        overlay.new_loop()
+        overlay.run_windows(10)
+        assert [plan.undoes for plan in overlay.plans] == ["", "plan-1"]
+        assert overlay.phases == [PlanPhase.COMPLETED] * 2
+
+
+def test_an_undoing_plan_that_is_aborted_is_not_said_to_have_taken_back() -> None:
+    """A broker that does not answer stops the way back before it began; the IDs stay, and the plan says so."""
+    overlay = overlay_of(decision=DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=60_000))
+    run_until_verifying(overlay)
+    turned(overlay)
+    for _ in range(20):
+        overlay.tick()
+        overlay.silent_brokers = {"b02"} if overlay.events_of(EventKind.GAIN_MISSED) else set()
+    overlay.run_windows(8)
+    overlay.silent_brokers = set()
+    overlay.run_windows(4)
+    assert overlay.phases == [PlanPhase.COMPLETED, PlanPhase.ABORTED]
+    assert overlay.plans[0].history[-1].reason == "made things worse, but was not taken back by plan-2"
+    assert dict(overlay.ports.view.document["configuration"]["ring"])["b00"] == 1
+
+
+def test_nothing_is_decided_as_long_as_nobody_knows_the_users() -> None:
+    """The state is refused with its reason, no cost is shown, and all goes on once the register is read."""
+    overlay = overlay_of()
+    overlay.ports.clients.is_known = False
+    overlay.run_windows(3)
+    shown = overlay.ports.view.document
+    assert (overlay.plans, shown["cost"], shown["windows_closed"]) == ([], [], 3)
+    assert shown["refusals"] == {Verdict.INCOMPLETE_STATE: 3}
+    assert "what users want is not known" in shown["last_decision"]["state_reason"]
+    (told,) = overlay.events_of(EventKind.WINDOW_INCOMPLETE)
+    assert "nobody has filled the register of clients" in told
+    overlay.ports.clients.is_known = True
+    overlay.run_windows(8)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+
+
+def test_publishers_without_a_topic_are_counted_and_told() -> None:
+    """A tenth of the notifications is of a publisher that the register does not know: too much to decide on."""
+    overlay = overlay_of()
+    overlay.counts = {TOPIC: 10, OTHER: 2, "nobody": 3}
+    overlay.run_windows(3)
+    assert overlay.plans == []
+    assert (
+        "20% of the notifications are of publishers without a topic (nobody)"
+        in overlay.events_of(EventKind.WINDOW_INCOMPLETE)[0]
+    )
+    assert overlay.ports.view.document["faults"]["state: publisher without a topic in a window"] == 3
+
+
+def test_users_that_move_by_themselves_stay_there() -> None:
+    """u4, brought to b00, goes to b05: costs follow it, and those of the bootstrap have it there, too."""
+    overlay = overlay_of()
+    overlay.run_windows(8)
+    overlay.connect(user("u4", "b05", TOPIC))
+    overlay.run_windows(1)
+    point = overlay.ports.view.document["cost"][-1]
+    homes = {f"u{number}": (f"b0{number}", [TOPIC]) for number in (0, 2, 6)} | {"u4": ("b05", [TOPIC])}
+    window = ring_window(homes, {TOPIC: 10})
+    assert point["cost_bootstrap_per_s"] == cost_per_s(RING, INVENTORY, window)
+    assert point["cost_per_s"] == cost_per_s(RING.replaced(1, overlay.plans[0].id_moves), INVENTORY, window)
+    assert overlay.ports.view.document["window"]["users_strayed"] == 1
+
+
+def test_a_shadow_beside_an_idle_planner_ends_with_the_ring_that_its_planner_makes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its IDs, homes and costs are those of the same planner at work."""
+    monkeypatch.setitem(PLANNERS, "both", both)
+    overlay = overlay_of(planner=lambda *_: [], shadow_planners=("both",))
+    overlay.run_windows(8)
+    shown = overlay.ports.view.document
+    assert overlay.plans == []
+    shadow = shown["shadows"]["both"]
+    assert (shadow["plans"], shadow["users_moved"], shadow["id_moves"], shadow["publishers_moved"]) == (1, 1, 6, 0)
+    assert (dict(shadow["ring"])["b00"], shadow["homes"]) == (1, {"u4": "b00"})
+    assert shadow["last_plans"][0]["cost_observed_per_s"] == 40.0
+    assert shown["cost"][-1]["cost_shadows_per_s"] == {"both": 40.0}
+    assert shown["cost"][-1]["cost_per_s"] == 150.0
+
+
+def test_a_shadow_does_not_see_the_acting_planners_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the same planner at work an idle shadow keeps the first ring, with u4 where it was."""
+    monkeypatch.setitem(PLANNERS, "idle", lambda *_: [])
+    overlay = overlay_of(shadow_planners=("idle",))
+    overlay.run_windows(12)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    point = overlay.ports.view.document["cost"][-1]
+    assert (point["cost_per_s"], point["cost_shadows_per_s"]) == (40.0, {"idle": 150.0})
+
+
+def test_metrics_count_ids_and_users() -> None:
+    """By what they are; publishers are no users."""
+    metrics = LoopMetrics()
+    overlay = overlay_of()
+    overlay.loop = ControlLoop(overlay.settings, INVENTORY, overlay.ports.ports, both, metrics)
+    overlay.run_windows(8)
+    value = metrics.registry.get_sample_value
+    assert value("regraft_controller_changes", {"what": "ring_ids"}) == 6
+    assert value("regraft_controller_changes", {"what": "users"}) == 1
+    assert value("regraft_controller_changes", {"what": "publishers"}) is None
+    assert value("regraft_controller_cost_per_s", {"tree": "present"}) == 40.0
+
+
+def test_windows_read_again_after_a_restart_cost_what_present_users_want() -> None:
+    """What users wanted then is not in the state: the view says so by its source, the record of a run knows better."""
+    overlay = overlay_of(planner=lambda *_: [])
+    overlay.run_windows(3)
+    overlay.ports.clients.remove("u4")
+    overlay.new_loop()
+    for start_ms in range(0, overlay.now_ms, WINDOW_MS):
+        overlay.write_window(start_ms)
+    overlay.loop.step(overlay.now_ms + 1)
+    costs = [point["cost_per_s"] for point in overlay.ports.view.document["cost"]]
+    assert len(set(costs)) == 1
+    assert costs[0] < 150.0
+
+
+class SlowClients(MemoryClients):
+    """A register that takes its time to be read."""
+
+    @property
+    def is_waited_for(self) -> bool:
+        return not self.is_known
+
+
+def test_windows_wait_for_the_register_to_be_read_once() -> None:
+    """State stays in its topic until then, so that no window is put together without its users; but not for ever."""
+    overlay = overlay_of(ports=MemoryPorts(clients=SlowClients()))
+    overlay.ports.clients.is_known = False
+    overlay.run_windows(3)
+    assert overlay.ports.view.document["windows_closed"] == 0
+    overlay.ports.clients.is_known = True
+    overlay.run_windows(6)
+    shown = overlay.ports.view.document
+    assert (overlay.phases, shown["windows_incomplete"]) == ([PlanPhase.COMPLETED], 0)
+    never = overlay_of(ports=MemoryPorts(clients=SlowClients()))
+    never.ports.clients.is_known = False
+    never.run_windows(REGISTER_WAIT_MS // WINDOW_MS + 1)
+    assert never.ports.view.document["refusals"][Verdict.INCOMPLETE_STATE] >= 1
+
+
+def test_only_windows_to_verify_on_keep_what_users_wanted() -> None:
+    """Rates are kept for the whole horizon, interests, which take memory, for the newest."""
+    overlay = overlay_of(planner=lambda *_: [], horizon_windows_max=6)
+    overlay.run_windows(6)
+    reader = WindowReader(overlay.settings, INVENTORY, overlay.ports.ports)
+    for start_ms in range(0, 6000, WINDOW_MS):
+        overlay.write_window(start_ms)
+    windows = reader.read(PlanLog(INVENTORY), overlay.now_ms)
+    assert [window.interests is None for window in windows] == [False] * 6
+    assert [window.interests is None for window in reader.complete] == [True] * 4 + [False] * 2
+    assert all(window.topic_rates_per_s[TOPIC] == 10.0 for window in reader.complete)
+    assert len(reader.verifying(0)) == 2
+    horizon, told = reader.horizon(windows[-1])
+    assert (len(horizon), told is not None) == (6, True)
+
+
+def test_a_user_at_a_broker_that_is_not_there_is_counted() -> None:
+    """It is left out of costs and plans, and stands among the faults."""
+    overlay = overlay_of(planner=lambda *_: [])
+    overlay.connect(user("lost", "elsewhere", TOPIC))
+    overlay.run_windows(2)
+    shown = overlay.ports.view.document
+    assert (shown["window"]["users"], shown["faults"]["state: user at an unknown broker"]) == (4, 1)
