@@ -6,23 +6,21 @@ In: a problem. Out: a reassignment. Whether it is proposed is the planner's affa
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from controller.search_ring_ids import Reassignment, best_on_path, descend, improve_greedily, swaps_of
+from controller.search_ring_ids import Reassignment, SwapPrices, best_on_path, descend, improve_greedily, swaps_of
 from overlay.ring_reassignment import Mapping, RingProblem
 from overlay.ring_swaps import RingSwaps
 
-Floats = NDArray[np.float64]
 
-
-def assign_ids(problem: RingProblem, *, is_guarded: bool = True) -> Reassignment:
+def assign_ids(problem: RingProblem, swaps: SwapPrices | None = None, *, is_guarded: bool = True) -> Reassignment:
     """Return the better of a linear assignment followed by swaps and of DYNATOPS-Greedy, by Bft - Cst.
 
     ``is_guarded`` False leaves DYNATOPS-Greedy out, and with it the guarantee: Bft - Cst is neither below 0 nor below
     that of Algorithm 4. None of the optimum: the problem is NP-hard. Cost O(positions^3) for the assignment, beside
-    the swaps. With hop delays, which are priced from scratch, no swaps follow the assignment.
+    the swaps. With hop delays no swaps follow the assignment. ``swaps`` are those of the present mapping, priced by
+    :func:`swaps_of` when None, which with hop delays takes long beyond some ten brokers.
     """
-    swaps = swaps_of(problem)
+    swaps = swaps_of(problem) if swaps is None else swaps
     cost = swaps.cost
     found = [Reassignment.of(problem, problem.present, 0.0)]
     if cost == 0.0:

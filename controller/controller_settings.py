@@ -152,7 +152,7 @@ class ControllerSettings:
     user_load_weight: float = 1.0
     user_cluster_brokers: int = 10
     user_load_max: float = 2.0
-    user_utility_min: float = 0.0
+    user_utility_min: float = 0.1
     users_moved_max: int = 500
     verify_windows: int = 2
     verify_ms_max: int = 2 * MINUTE_MS

@@ -208,7 +208,7 @@ class PlannerSettings:
     user_load_weight: float = 1.0
     user_cluster_brokers: int = 10
     user_load_max: float = 2.0
-    user_utility_min: float = 0.0
+    user_utility_min: float = 0.1
     users_moved_max: int = 1_000
 
     @property

@@ -71,12 +71,7 @@ class BrokerCore(BrokerTransition):
         if source is None:
             notification = replace(notification, epoch=self.epoch)
             effects.append(Published(notification))
-        tables = self.tables.get(notification.epoch)
-        if tables is None:
-            raise ProtocolError(
-                f"{self.broker} got notification {notification.publisher}/{notification.sequence} of epoch "
-                f"{notification.epoch} but holds tables of {sorted(self.tables)}"
-            )
+        tables = self._tables_of(notification)
         destinations = tables.index.destinations(notification.content, source)
         for peer in sorted(destinations):
             if peer != LOCAL:

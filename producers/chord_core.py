@@ -86,14 +86,9 @@ class ChordCore(ChordTransitions):
         if source is None:
             notification = replace(notification, epoch=self.epoch)
             effects.append(Published(notification))
-        tables = self.tables.get(notification.epoch)
-        if tables is None and notification.from_rendezvous and notification.epoch < min(self.tables):
+        if notification.from_rendezvous and notification.epoch < min(self.tables):
             return []  # From a parent that has not heard yet that we have left the tree: nobody here wants it.
-        if tables is None:
-            raise ProtocolError(
-                f"{self.broker} got notification {notification.publisher}/{notification.sequence} of epoch "
-                f"{notification.epoch} but holds tables of {sorted(self.tables)}"
-            )
+        tables = self._tables_of(notification)
         topic = str(notification.content[TOPIC])
         if not notification.from_rendezvous:
             root = tables.rendezvous(topic)

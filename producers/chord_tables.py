@@ -87,10 +87,6 @@ class ChordTables:
         """Return the neighbour towards a topic's rendezvous in its tree, None when this broker is it."""
         return self._parent[self.rendezvous(topic)]
 
-    def knows_publisher(self, topic: str, publisher: str) -> bool:
-        """Tell whether a publisher is registered here."""
-        return publisher in self.registered.get(topic, {})
-
     @property
     def is_drained(self) -> bool:
         """Tell whether nothing of this epoch can come here any more."""

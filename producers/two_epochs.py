@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from overlay.chord_configuration import AnyConfiguration
-from producers.broker_messages import Answer, Deliver, Effect, Message, Send
+from producers.broker_messages import Answer, Deliver, Effect, Message, Notification, Send
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import ClientMove
 
@@ -286,6 +286,16 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         for source, kept in early:
             effects += self._take(source, kept, now_ms)
         return effects
+
+    def _tables_of(self, notification: Notification) -> Tables:
+        """Return the tables that a notification is routed by. Raises ProtocolError when its epoch is not live here."""
+        tables = self.tables.get(notification.epoch)
+        if tables is None:
+            raise ProtocolError(
+                f"{self.broker} got notification {notification.publisher}/{notification.sequence} of epoch "
+                f"{notification.epoch} but holds tables of {sorted(self.tables)}"
+            )
+        return tables
 
     def _epochs(self) -> list[Tables]:
         return [self.tables[epoch] for epoch in sorted(self.tables)]

@@ -87,13 +87,6 @@ class Proposal(Struct, frozen=True):
         """Return what the change saves per second, before its price."""
         return self.cost_before_per_s - self.cost_after_per_s
 
-    @property
-    def text(self) -> str:
-        """Say which links go and which come, and who moves, for people: ``a-b for c-d, p x -> y``."""
-        added, removed = (" ".join(f"{a}-{b}" for a, b in links) for links in (self.links_added, self.links_removed))
-        links = [f"{added} for {removed}"] if self.links_added else []
-        return ", ".join([*links, *(move.text for move in self.moves), *(move.text for move in self.id_moves)])
-
 
 class PlanPhase(StrEnum):
     """The whole life of a plan: one transition from ``epoch_from`` to ``epoch_to``."""

@@ -96,7 +96,7 @@ def test_the_planner_is_told_how_to_weigh_a_ring() -> None:
         "user_load_weight": 2.0,
         "user_cluster_brokers": 5,
         "user_load_max": 1.5,
-        "user_utility_min": 0.1,
+        "user_utility_min": 0.3,
         "users_moved_max": 50,
     }
     settings = replace(GOOD, **told)  # type: ignore[arg-type]

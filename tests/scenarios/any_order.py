@@ -258,6 +258,24 @@ class AnyOrderOverlay:
         if self.controller is not None and not self.effects:
             self.effects.extend(self.controller.on_tick(self.now_ms))
 
+    def run_randomly(self, deeds: dict[Callable[[], None], float], kill_share: float) -> None:
+        """Do these deeds by weight, with a controller that dies and brokers that go deaf in between; then settle."""
+        rng = self.rng
+        weights = deeds | {
+            self.kill_controller: kill_share,
+            self.restart_controller: 1,
+            self.tick: 1,
+            lambda: self.deafen(rng.choice(self.brokers)): 0.15,
+            self.undeafen: 0.3,
+        }
+        for _ in range(1500):
+            if rng.random() < 0.25:
+                rng.choices(list(weights), list(weights.values()))[0]()
+            else:
+                self.move()
+        self.undeafen()
+        self.run_quiet()
+
     def run_quiet(self, moves_max: int = 200_000) -> None:
         """Stop all clients, keep a controller alive and run until nothing is under way."""
         for _ in range(moves_max):

@@ -86,7 +86,7 @@ def random_run(seed: int, *, limits: TransitionLimits, kill_share: float) -> Any
         overlay.advertise()
     for _ in range(3):
         overlay.connect()
-    weights = {
+    deeds = {
         overlay.publish: 6,
         overlay.connect: 1,
         overlay.change: 2,
@@ -94,19 +94,8 @@ def random_run(seed: int, *, limits: TransitionLimits, kill_share: float) -> Any
         overlay.advertise: 0.1,
         overlay.withdraw: 0.03,
         lambda: overlay.plan_ring(rng.choice((0, 2, 5)), rng.randint(0, 5)): 1,
-        overlay.kill_controller: kill_share,
-        overlay.restart_controller: 1,
-        overlay.tick: 1,
-        lambda: overlay.deafen(rng.choice(overlay.brokers)): 0.15,
-        overlay.undeafen: 0.3,
     }
-    for _ in range(1500):
-        if rng.random() < 0.25:
-            rng.choices(list(weights), list(weights.values()))[0]()
-        else:
-            overlay.move()
-    overlay.undeafen()
-    overlay.run_quiet()
+    overlay.run_randomly(deeds, kill_share)
     return overlay
 
 

@@ -52,26 +52,15 @@ def random_run(seed: int, *, limits: TransitionLimits, kill_share: float) -> Any
     overlay = AnyOrderOverlay(rng.randint(2, 9), rng, limits)
     for _ in range(3):
         overlay.advertise()
-    weights = {
+    deeds = {
         overlay.publish: 6,
         overlay.subscribe: 2,
         overlay.cancel: 1,
         overlay.advertise: 0.1,
         overlay.withdraw: 0.03,
         lambda: overlay.plan_changes(rng.randint(0, 3), rng.randint(0, 3)): 0.7,
-        overlay.kill_controller: kill_share,
-        overlay.restart_controller: 1,
-        overlay.tick: 1,
-        lambda: overlay.deafen(rng.choice(overlay.brokers)): 0.15,
-        overlay.undeafen: 0.3,
     }
-    for _ in range(1500):
-        if rng.random() < 0.25:
-            rng.choices(list(weights), list(weights.values()))[0]()
-        else:
-            overlay.move()
-    overlay.undeafen()
-    overlay.run_quiet()
+    overlay.run_randomly(deeds, kill_share)
     return overlay
 
 
