@@ -1,0 +1,226 @@
+"""Users that ask for a home at each change of their topics, over hours: where they are, and what that costs brokers.
+
+In: changes of users (:class:`UserChanges`), clusters of brokers, the rules of placement. Out: the home of each user
+at each change, and step by step brokers' subscription changes, handovers, management messages and loads. Notifications
+are not looked at here.
+
+Source: paper 002, sections 4 and 6.2. Readings:
+
+- at the start users join one after the other, and brokers know each other's states; after that they tell each other
+  every T_update, and all who ask in between are answered by what was told last;
+- a broker tells what its users want, the one included that then changes its topics: left out, it would as soon leave
+  as stay whenever others want none of its topics, and take all five away for one that it changed;
+- a broker tells each other one of its cluster by a message of its own: c (c - 1) messages for c brokers;
+- a broker that joins or leaves the tree of a topic sends a request to the root: as many messages as the route has hops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.place_users import AskingUsers, BrokerStates, OwnPart, PlacementRules, choose_homes, place_in_turn
+from experiments.dynatops.broker_interests import InterestStep, interest_steps
+from experiments.dynatops.user_changes import Ints, UserChanges
+from overlay.chord_configuration import ChordConfiguration
+from overlay.ring_costs import topic_roots
+from overlay.user_clusters import UserClusters
+
+Positions = NDArray[np.integer]
+
+ROUNDING = 1e-9  # Of a time in exchanges.
+
+
+@dataclass(frozen=True, eq=False)
+class UserHomes:
+    """Where users are: ``first`` (users,) at the start, ``after`` (changes,) the user of a change from then on.
+
+    ``after`` None: nobody ever moves. Both are positions of brokers.
+    """
+
+    first: Positions
+    after: Positions | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class UserStep:
+    """One step of time; counts are those within it, ``interests`` has what brokers want at its end."""
+
+    interests: InterestStep
+    tree_messages: int
+    exchange_messages: int
+
+    @property
+    def subscription_changes(self) -> int:
+        """How often a broker began or ceased to want a topic."""
+        return len(self.interests.changed_brokers)
+
+    @property
+    def management_messages(self) -> int:
+        """The subscription management overhead of section 6.2: for topics' trees and for states within clusters."""
+        return self.tree_messages + self.exchange_messages
+
+    @property
+    def loads(self) -> NDArray[np.int64]:
+        """How many subscriptions the users of each broker have at the end, shape (brokers,)."""
+        return np.asarray(self.interests.user_counts.sum(axis=1, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class UserTotals:
+    """Sums over the steps after the start, and what loads were like at their ends, averaged."""
+
+    subscription_changes: int
+    handovers: int
+    tree_messages: int
+    exchange_messages: int
+    load_std: float
+    load_cv: float
+
+    @property
+    def management_messages(self) -> int:
+        """The subscription management overhead."""
+        return self.tree_messages + self.exchange_messages
+
+
+def place_by_utility(
+    changes: UserChanges,
+    clusters: UserClusters,
+    rules: PlacementRules,
+    asked: Positions,
+    asked_after: Positions | None = None,
+    update_h: float = 1.0,
+    leaves_out_itself: bool = False,
+) -> UserHomes:
+    """Return the homes that Algorithm 1 gives: users join one by one, and ask again at each change of theirs.
+
+    ``asked`` (users,) are the brokers that users ask first, ``asked_after`` (changes,) those that they ask later, their
+    homes when not given. ``update_h`` is T_update. With ``leaves_out_itself`` a user that asks does not count for what
+    its home wants and bears. Cost O(subscriptions of changes * brokers of a cluster), and O(brokers * topics) for each
+    exchange.
+    """
+    held = _HeldTopics(changes)
+    states = BrokerStates.without_users(clusters, changes.topic_count)
+    homes = place_in_turn(states, AskingUsers.joining(changes.starts, changes.wanted, asked), rules)[0]
+    first, after = homes.copy(), np.empty(changes.change_count, dtype=np.int32)
+    for rows in _windows(changes, update_h):
+        told, told_homes, told_sets = states.copy(), homes.copy(), held.set_of.copy()
+        for turn in _turns(changes.users[rows]):
+            places = turn + rows.start
+            users, sets = changes.users[places], held.sets_after(places)
+            own = held.part_of(told_homes[users], told_sets[users], sets) if leaves_out_itself else None
+            asks = homes[users] if asked_after is None else asked_after[places]
+            asking = AskingUsers(*held.topics(sets), asks, homes[users], own)
+            found = choose_homes(told, asking, rules)[0]
+            starts, left = held.topics(held.set_of[users])
+            states.count_users(homes[users], np.diff(starts), left, -1)
+            states.count_users(found, asking.sizes, asking.wanted, 1)
+            homes[users], held.set_of[users], after[places] = found, sets, found
+    return UserHomes(first, after)
+
+
+def user_steps(
+    changes: UserChanges,
+    homes: UserHomes,
+    hops: Positions,
+    exchange_messages: int = 0,
+    update_h: float = 1.0,
+    step_h: float = 1.0,
+    duration_h: float | None = None,
+) -> Iterator[UserStep]:
+    """Yield what happens in each step, beginning with the start as a step that ends at 0 h.
+
+    ``hops`` (brokers, topics) are those of a request to the topic's root (:func:`hops_to_roots`);
+    ``exchange_messages`` is what one exchange of states takes (``UserClusters.messages_per_exchange``), 0 without
+    clusters. Exchanges are at 0, ``update_h``, 2 ``update_h`` and so on.
+    """
+    began_h = 0.0
+    for step in interest_steps(changes, len(hops), homes.first, homes.after, step_h, duration_h):
+        tree_messages = int(hops[step.changed_brokers, step.changed_topics].sum())
+        exchanges = _exchanges_before(step.end_h, update_h) - _exchanges_before(began_h, update_h)
+        yield UserStep(step, tree_messages, exchanges * exchange_messages)
+        began_h = step.end_h
+
+
+def total_steps(steps: Iterable[UserStep]) -> UserTotals:
+    """Return the sums over all steps but the start. Raises ValueError when there is none."""
+    counts, stds, variations = np.zeros(4, dtype=np.int64), [], []
+    for step in steps:
+        if step.interests.end_h > 0:
+            counts += [step.subscription_changes, step.interests.handovers, step.tree_messages, step.exchange_messages]
+            stds.append(step.loads.std())
+            variations.append(stds[-1] / max(step.loads.mean(), 1e-9))
+    if not stds:
+        raise ValueError("there is no step after the start: let the time be longer than 0 h")
+    changed, handovers, tree, exchange = counts.tolist()
+    return UserTotals(changed, handovers, tree, exchange, float(np.mean(stds)), float(np.mean(variations)))
+
+
+def hops_to_roots(configuration: ChordConfiguration, topics: tuple[str, ...]) -> Ints:
+    """Return the hops from each broker to each topic's rendezvous, shape (brokers, topics)."""
+    positions = np.array([configuration.position_of[broker] for broker in configuration.brokers])
+    return np.asarray(configuration.ring.depths[np.ix_(positions, topic_roots(configuration, topics))])
+
+
+class _HeldTopics:
+    """Every set of topics that a user ever has, by number, and the number of the one it has now (``set_of``)."""
+
+    def __init__(self, changes: UserChanges) -> None:
+        self._topic_count = changes.topic_count
+        self._every = np.concatenate([changes.wanted, changes.new_wanted])
+        self._starts = np.concatenate([changes.starts[:-1], changes.new_starts[:-1] + len(changes.wanted)])
+        self._sizes = np.concatenate([np.diff(changes.starts), np.diff(changes.new_starts)])
+        self.set_of = np.arange(changes.user_count)
+
+    def sets_after(self, places: Positions) -> NDArray[np.int64]:
+        """Return the sets that these changes give."""
+        return np.asarray(places + len(self.set_of))
+
+    def topics(self, sets: Positions) -> tuple[NDArray[np.int64], Ints]:
+        """Return where each set starts, and all topics one set after the other."""
+        sizes = self._sizes[sets]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        return starts, self._every[np.arange(starts[-1]) + np.repeat(self._starts[sets] - starts[:-1], sizes)]
+
+    def part_of(self, homes: Positions, told_sets: Positions, sets: Positions) -> OwnPart:
+        """Return what users with the first sets at these homes are of the states, now that they want the second."""
+        told_keys, keys = self._keys(told_sets), self._keys(sets)
+        found = np.minimum(np.searchsorted(told_keys, keys), len(told_keys) - 1)
+        counted = told_keys[found] == keys if len(told_keys) else np.zeros(len(keys), dtype=np.bool_)
+        return OwnPart(homes, self._sizes[told_sets], counted)
+
+    def _keys(self, sets: Positions) -> NDArray[np.int64]:
+        """Return a number for each pair of a row and a topic of its set, rising."""
+        starts, topics = self.topics(sets)
+        return np.repeat(np.arange(len(sets)), np.diff(starts)) * self._topic_count + topics
+
+
+def _turns(users: Ints) -> Iterator[NDArray[np.int64]]:
+    """Yield the places of the first change of each user, then those of the second ones, and so on."""
+    order = np.argsort(users, kind="stable")
+    ranks = np.empty(len(users), dtype=np.int64)
+    ranks[order] = np.arange(len(users)) - np.searchsorted(users[order], users[order])
+    for rank in range(int(ranks.max(initial=-1)) + 1):
+        yield np.flatnonzero(ranks == rank)
+
+
+def _windows(changes: UserChanges, update_h: float) -> Iterator[slice]:
+    """Yield the changes between each exchange and the next one; a change at the moment of an exchange comes after."""
+    if not update_h > 0:
+        raise ValueError(f"update_h is {update_h}: brokers tell each other after more than 0 h")
+    if not changes.change_count:
+        return
+    exchanges = _exchanges_before(float(changes.times_h[-1]), update_h)
+    bounds = np.searchsorted(changes.times_h, update_h * np.arange(exchanges + 1)).tolist()
+    for first, end in pairwise([*bounds, changes.change_count]):
+        if end > first:
+            yield slice(first, end)
+
+
+def _exchanges_before(time_h: float, update_h: float) -> int:
+    """Return how many exchanges there are in [0, time)."""
+    return int(np.ceil(time_h / update_h - ROUNDING))
