@@ -49,6 +49,7 @@ from producers.two_epochs import ProtocolError, TwoEpochBroker
 
 TOPIC = "topic"  # The attribute that subscriptions and publishers name their topic by.
 ENDED_MAX = 64  # Subscriptions of a topic that have ended and wait for a flush; then one is made.
+ENDED_KEPT_MAX = 10_000  # So many, when no flush comes back: a publisher's home or the rendezvous has died.
 
 
 def topic_of(filter_: Filter) -> str:
@@ -94,6 +95,11 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
     def live_neighbours(self) -> tuple[str, ...]:
         """The neighbours in any live epoch, sorted."""
         return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
+
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions that have ended wait for a flush."""
+        return sum(len(entry.ended_here) for tables in self.tables.values() for entry in tables.topics.values())
 
     def _flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
         """Return what follows when all that an ended subscription was owed in an epoch has come; nothing here."""
@@ -141,8 +147,18 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
                 del entry.subscriptions[local.subscription]
             else:
                 entry.ended_here.add(local.subscription)
+                effects += self._drop_oldest_ended(entry)
             effects += self._consider_leaving(tables, entry)
         return effects + self._forget_ended((local.subscription,))
+
+    def _drop_oldest_ended(self, entry: TopicEntry) -> list[Effect]:
+        """Keep the subscriptions that wait for a flush bounded; without deaths there are never so many."""
+        if len(entry.ended_here) <= ENDED_KEPT_MAX:
+            return []
+        oldest = next(name for name in entry.subscriptions if name in entry.ended_here)
+        del entry.subscriptions[oldest]
+        entry.ended_here.discard(oldest)
+        return self._forget_ended((oldest,))
 
     def _forget_ended(self, names: Iterable[str]) -> list[Effect]:
         """Forget subscriptions that have ended and are in no tree of a live epoch any more."""

@@ -19,6 +19,7 @@ from simpy.rt import RealtimeEnvironment
 from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
 from producers.checkin_workload import CheckinWorkload
+from producers.chord_core import ChordCore
 from producers.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulate_overlay import EmulatedOverlay, inventory_timing
 from producers.emulator_ports import ClientSink, CommandSource, ResultSink, TelemetrySink
@@ -213,6 +214,11 @@ class WallClockEmulator:
             "users_moved": users.counts.moved,
             "user_wait_ms_max": round(users.counts.wait_ms_max, 1),
             "subscriptions": users.subscription_count,
+            "ended_subscriptions_waiting": sum(
+                core.ended_count
+                for core in (broker.core for broker in self.overlay.brokers.values())
+                if isinstance(core, ChordCore)
+            ),
             "broker_subscriptions": users.topics.subscription_count,
             "broker_subscription_changes": users.topics.changes,
             "broker_subscription_changes_at_first_homes": users.topics_at_first_homes.changes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overlay.chord_configuration import ChordConfiguration
+from producers import chord_trees
 from producers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,
@@ -128,3 +129,15 @@ def test_what_was_published_on_a_topic_this_broker_has_left_is_passed_over_and_a
     assert broker.handle("n1", note(0, 0, down=True), 1) == []
     with pytest.raises(ProtocolError, match="of epoch 3 but holds tables of"):
         broker.handle("n1", note(0, 3, down=True), 1)
+
+
+def test_what_has_ended_and_is_never_flushed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the rendezvous has died no flush comes back: the oldest go, the newest are still owed what they were."""
+    monkeypatch.setattr(chord_trees, "ENDED_KEPT_MAX", 3)
+    broker = core("n5")
+    for number in range(6):
+        broker.handle(None, SubscribeRequest(f"s{number}", "u", topic_filter(TOPIC)), 1)
+        broker.handle("n1", JoinAck(0, TOPIC), 2)
+        broker.handle(None, CancelRequest(f"s{number}", 20.0), 20)
+    assert broker.ended_count == 3
+    assert sorted(broker.locals) == ["s3", "s4", "s5"]
