@@ -4,14 +4,17 @@ import json
 import random
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from producers.checkin_settings import CheckinSettings
 from producers.emulator_ports import MemoryClients, MemoryCommands, MemoryResults, MemoryTelemetry
 from producers.emulator_settings import EmulatorSettings, WorkloadSettings
-from producers.place_overlay import place_overlay
+from producers.place_overlay import place_overlay, place_ring
 from producers.run_emulator import WallClockEmulator, run_emulator
+from schemas.client import Role
 from schemas.command import Command, CommandPhase, Outcome
 
 INVENTORY = place_overlay(8, 4, random.Random(1))
@@ -50,6 +53,27 @@ def test_wall_clock_run_is_clean_and_drains(tmp_path: Path) -> None:
     assert [result.outcome for result in ports.results] == [Outcome.ABORTED]
     assert all(before_ms - 5_000 < batch.time_ms <= time.time() * 1_000 + 5_000 for batch in ports.batches)
     assert {batch.broker for batch in ports.batches} == set(INVENTORY.brokers)
+
+
+def test_a_ring_is_run_with_mobile_users(tmp_path: Path) -> None:
+    """The kind of overlay chooses the workload; users are registered with their topics, feeds with theirs."""
+    ports = MemoryEmulatorPorts()
+    told = replace(settings(tmp_path), checkins=CheckinSettings(user_count=60, connect_spread_s=0.5, linger_days=None))
+    emulator = WallClockEmulator(told, place_ring(8, random.Random(1)), ports)
+    stop = threading.Event()
+    threading.Timer(2.5, stop.set).start()
+    emulator.run(stop)
+    account = emulator.finish({})
+    assert account.final
+    assert account.is_clean
+    assert account.delivered > 10
+    status = json.loads((tmp_path / "run" / "emulator.json").read_text())
+    assert status["users"] == 60
+    assert status["broker_subscription_changes"] == status["broker_subscription_changes_at_first_homes"] > 0
+    users = [client for client in ports.connected.values() if client.topics]
+    assert len(users) == 60
+    feeds = [client for client in ports.connected.values() if client.role is Role.PUBLISHER]
+    assert all(client.predicates[0].text == client.client and client.rate_per_s > 0 for client in feeds)
 
 
 def test_status_is_written_whole(tmp_path: Path) -> None:
