@@ -14,6 +14,8 @@ import simpy
 
 from overlay.inventory import Inventory
 from producers.broker_core import BrokerCore
+from producers.checkin_settings import CheckinSettings
+from producers.checkin_workload import CheckinWorkload
 from producers.chord_core import ChordCore
 from producers.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
@@ -58,7 +60,7 @@ class VirtualOverlay:
     def __init__(
         self,
         inventory: Inventory,
-        workload: WorkloadSettings | None = None,
+        workload: WorkloadSettings | CheckinSettings | None = None,
         settings: VirtualSettings | None = None,
         telemetry_sink: TelemetrySink | None = None,
     ) -> None:
@@ -77,17 +79,26 @@ class VirtualOverlay:
         self.telemetry = MemoryTelemetry()
         self._results = MemoryResults()
         self._clients = MemoryClients()
-        rate_per_s = workload.notifications_per_s if workload else 0.0
-        forwarder = ReportForwarder(self.overlay, self._results, self._clients, lambda _: rate_per_s)
+        self.workload = self._workload_of(workload, rng)
+        forwarder = ReportForwarder(self.overlay, self._results, self._clients, self._publisher_rate_per_s)
         self.overlay.listeners.append(forwarder)
         self.overlay.user_listeners.append(forwarder)
-        self.workload = StockWorkload(self.overlay, workload, rng) if workload else None
         flush_ms = self.settings.flush_ms
         self.emitter = TelemetryEmitter(self.overlay, telemetry_sink or self.telemetry, flush_ms or 1.0, rng)
         if flush_ms is not None:
             self.emitter.start()
         if self.workload:
             self.workload.start()
+
+    def _workload_of(
+        self, told: WorkloadSettings | CheckinSettings | None, rng: random.Random
+    ) -> StockWorkload | CheckinWorkload | None:
+        if isinstance(told, CheckinSettings):
+            return CheckinWorkload(self.overlay, told, rng)
+        return StockWorkload(self.overlay, told, rng) if told else None
+
+    def _publisher_rate_per_s(self, publisher: str) -> float:
+        return self.workload.publisher_rate_per_s(publisher) if self.workload else 0.0
 
     @property
     def now_ms(self) -> float:

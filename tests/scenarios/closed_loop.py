@@ -12,8 +12,11 @@ from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings
 from controller.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
+from producers.checkin_settings import CheckinSettings
 from producers.emulator_settings import WorkloadSettings
+from producers.stock_workload import StockWorkload
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from schemas.client import Client
 from schemas.command import Command
 from schemas.plan import Plan, PlanPhase
 from streaming.reference_aggregator import ReferenceAggregator
@@ -29,7 +32,7 @@ class ClosedLoop:
     def __init__(
         self,
         inventory: Inventory,
-        workload: WorkloadSettings,
+        workload: WorkloadSettings | CheckinSettings,
         seed: int,
         settings: ControllerSettings | None = None,
         command_delay_ms: Callable[[Command], float] = lambda _: 5.0,
@@ -42,6 +45,7 @@ class ClosedLoop:
         )
         self.aggregator = ReferenceAggregator(window_ms, GRACE_MS)
         self.ports = MemoryPorts()
+        self._registered: dict[str, Client] = {}
         self.settings = replace(
             settings or ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual")), seed=seed
         )
@@ -72,12 +76,24 @@ class ClosedLoop:
         results = self.virtual.results.results
         while results:
             self.ports.results.records.append(results.popleft())
-        if self.virtual.workload is not None:
-            self.ports.clients.subscription_count = self.virtual.workload.subscription_count
+        self._register_clients()
         while self.loop.step(int(self.virtual.now_ms)):
             pass
         while self.ports.commands.sent:
             self.virtual.send_command(self.ports.commands.sent.popleft())
+
+    def _register_clients(self) -> None:
+        """Let the controller know of clients what the register would tell it: on a tree only how many there are."""
+        if isinstance(self.virtual.workload, StockWorkload):
+            self.ports.clients.subscription_count = self.virtual.workload.subscription_count
+            return
+        connected = self.virtual.clients.connected
+        for name in self._registered.keys() - connected.keys():
+            self.ports.clients.remove(name)
+        for name, client in connected.items():
+            if self._registered.get(name) is not client:
+                self.ports.clients.put(client)
+        self._registered = dict(connected)
 
     def finish(self) -> None:
         """Let a plan under way come to its end with traffic still flowing, then stop the clients."""
