@@ -25,12 +25,12 @@ def assign_ids(problem: RingProblem, swaps: SwapPrices | None = None, *, is_guar
     found = [Reassignment.of(problem, problem.present, 0.0)]
     if cost == 0.0:
         return found[0]
-    found.append(_improved(problem, cost, assigned_mapping(problem, cost)))
+    found.append(_improved(swaps, cost, assigned_mapping(problem, cost)))
     if is_guarded:
         greedy = best_on_path(problem, improve_greedily(swaps))
         found.append(greedy)
         if greedy.net_benefit > found[1].net_benefit:
-            found.append(_improved(problem, cost, greedy.mapping))
+            found.append(_improved(swaps, cost, greedy.mapping))
     return max(found, key=lambda one: one.net_benefit)
 
 
@@ -59,10 +59,11 @@ def assigned_mapping(problem: RingProblem, cost: float) -> Mapping:
     return mapping
 
 
-def _improved(problem: RingProblem, cost: float, mapping: Mapping) -> Reassignment:
+def _improved(swaps: SwapPrices, cost: float, mapping: Mapping) -> Reassignment:
     """Return a mapping after swaps that lower C + Cst; ``cost`` is C at present."""
-    if problem.hop_delays is not None:
+    problem = swaps.problem
+    if not isinstance(swaps, RingSwaps):
         return Reassignment.of(problem, mapping, cost - problem.cost(mapping))
-    swaps = RingSwaps(problem, mapping)
-    descend(swaps)
-    return Reassignment.of(problem, swaps.mapping, cost - swaps.cost)
+    better = swaps.at(mapping)
+    descend(better)
+    return Reassignment.of(problem, better.mapping, cost - better.cost)

@@ -199,14 +199,16 @@ def descend(swaps: RingSwaps) -> None:
         if not waiting:
             return
         while waiting:
-            touched = []
+            touched: dict[int, None] = {}  # In this order.
             for position in waiting:
+                if position in touched:
+                    continue
                 changes = paid.changes(position)
                 other = int(changes.argmin())
                 if changes[other] < -least:
                     paid.swap(position, other)
-                    touched += [position, other]
-            waiting = list(dict.fromkeys(touched))
+                    touched |= {position: None, other: None}
+            waiting = list(touched)
 
 
 def _moved_change(mapping: Mapping, position: int, other: int) -> int:

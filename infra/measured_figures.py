@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("regraft", "pyspark", "confluent-kafka", "fastavro", "numpy", "pyarrow")
+PACKAGES = ("regraft", "pyspark", "confluent-kafka", "fastavro", "numpy", "scipy", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True)

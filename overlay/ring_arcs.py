@@ -23,12 +23,12 @@ ARCS_KEPT_MAX = 2  # Positions and topics last from plan to plan; with 1,000 of 
 
 
 class RingArcs:
-    """For the root of each topic the ancestors of every position, and how many positions its subtree has.
+    """For each topic the ways of every position to its root, and how many positions its subtree has.
 
-    ``ancestors`` (depth + 1, roots * positions): column ``rows[t] + v`` begins with v and goes on to the root of topic
-    t; behind it stands the count of positions, which is none. ``sizes`` (roots * positions,) are how many positions
-    from v on are below v, v included. ``depths`` (topics, positions). Cost O(roots * positions * depth), time and
-    memory.
+    ``ways`` (depth + 1, topics * positions): column ``t * positions + v`` begins with v, goes on to the root of topic t
+    and then stays at one past the last position; each is its place in a flat array of ``positions + 1`` values for each
+    topic. ``sizes`` (roots * positions,) at ``rows[t] + v`` are how many positions from v on are below v, v included.
+    ``depths`` (topics, positions). Cost O(topics * positions * depth), time and memory.
     """
 
     def __init__(self, ring: ChordRing, roots: NDArray[np.integer]) -> None:
@@ -46,21 +46,21 @@ class RingArcs:
         ancestors[0] = np.arange(positions)
         for level in range(1, len(ancestors)):
             ancestors[level] = above.ravel().take(begins + ancestors[level - 1])
-        self.ancestors = ancestors.reshape(len(ancestors), -1)
+        first = (np.arange(len(roots), dtype=np.int32) * (positions + 1))[:, None]
+        self.ways = (ancestors[:, self._row_of] + first).reshape(len(ancestors), -1)
         below = np.bincount((begins + ancestors).ravel(), minlength=count * (positions + 1))
         self.sizes = below.reshape(count, positions + 1)[:, :-1].ravel()
 
     def arc_sums(self, values: Numbers) -> Numbers:
         """Return for each topic and position the sum of ``values`` (topics, positions) over its subtree."""
-        topics, positions = values.shape
-        sums = np.zeros((topics, 2 * positions + 1), dtype=np.int64)
-        np.cumsum(np.concatenate((values, values), axis=1), axis=1, out=sums[:, 1:])
-        ends = np.arange(positions) + self.sizes.reshape(-1, positions)[self._row_of]
-        return np.asarray(np.take_along_axis(sums, ends, axis=1) - sums[:, :positions])
+        sums = values.flatten()
+        for places, parents in reversed(self._levels):
+            np.add.at(sums, parents, sums[places])
+        return sums.reshape(values.shape)
 
-    def way_sums(self, values: NDArray[np.integer | np.bool_]) -> Numbers:
+    def way_sums(self, values: NDArray[np.integer | np.bool_]) -> NDArray[np.int32]:
         """Return for each topic and position the sum of ``values`` (topics, positions) from there to the root."""
-        sums = values.astype(np.int64).ravel()
+        sums = values.astype(np.int32).ravel()
         for places, parents in self._levels:
             sums[places] += sums[parents]
         return sums.reshape(values.shape)

@@ -11,6 +11,8 @@ below (they relay for that one alone, or are it), and which one that is.
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,8 +23,6 @@ Positions = NDArray[np.int64]
 
 ONE = np.int64(1 << 32)  # A subtree's code: its subscribers times this, plus the sum of their positions.
 TWO = 2 * ONE
-# Relays change where up to two are below before one leaves, and where up to one is below before one comes.
-LEAVING_AND_COMING = np.array([3 * ONE, TWO])
 UNCOUNTED = np.int64(1 << 60)  # The code of the root, which is no relay, and of what lies above it.
 
 
@@ -34,10 +34,10 @@ class RingSwaps:
 
     Of each topic t at each position v: ``_joins`` is what it costs to have a subscriber there, where there is none,
     and what it saves not to have it, where there is one; ``_lone`` (flat) the weight of the nodes on the way from v
-    that serve one subscriber alone; ``_pairs`` (flat) is where that one stands, times the positions, plus v. ``_parts``
-    holds what v adds to c_b, and what would be saved without v's subscription; ``_sums`` are their sums over topics.
-    ``_shared`` (positions, positions), the sums of ``_lone``, is what of both does not change when the subscriber at
-    the first moves to the second: the nodes both ways have in common.
+    that serve one subscriber alone; ``_pairs`` (flat) is where that one stands, times the positions, plus v.
+    ``_costs``, c_b, and ``_savings``, what would be saved without the subscriptions at v, are sums over topics of
+    ``_cost_parts`` and ``_saving_parts`` (flat). ``_shared`` (positions, positions), the sums of ``_lone``, is what of
+    both does not change when the subscriber at the first moves to the second: the nodes that both ways have in common.
     """
 
     def __init__(self, problem: RingProblem, mapping: Mapping | None = None) -> None:
@@ -45,8 +45,6 @@ class RingSwaps:
             raise ValueError("swaps are priced fast only where every hop takes 1: use ScratchSwaps for hop delays")
         self.problem = problem
         self.arcs = problem.arcs
-        self.mapping = (problem.present if mapping is None else mapping).copy()
-        topics, positions = problem.topic_count, problem.broker_count
         self._wanted = np.ascontiguousarray(problem.wanted)
         self._subscribers, self._topics = self._wanted.nonzero()
         self._first_topic = np.concatenate(([0], self._wanted.sum(axis=1).cumsum()))
@@ -56,23 +54,34 @@ class RingSwaps:
         # Whoever subscribes is no relay, but the root is none anyway: a subscriber there saves one less than elsewhere.
         self._fixed = self._delay_costs + (relay_weights * is_root).ravel()
         self._relay_costs = (relay_weights * ~is_root).ravel()
+        self._first_code = np.arange(problem.topic_count) * (problem.broker_count + 1)
+        self._begin(problem.present if mapping is None else mapping)
+
+    def at(self, mapping: Mapping) -> RingSwaps:
+        """Return swaps of another mapping of the same problem; what does not depend on the mapping is shared."""
+        other = copy(self)
+        other._begin(mapping)
+        return other
+
+    def _begin(self, mapping: Mapping) -> None:
+        self.mapping = mapping.copy()
+        topics, positions = self.problem.topic_count, self.problem.broker_count
         codes = np.full((topics, positions + 1), UNCOUNTED)
         codes[:, :-1] = self.arcs.arc_sums(np.where(self._wanted[self.mapping].T, ONE + np.arange(positions), 0))
-        codes[np.arange(topics), problem.roots] = UNCOUNTED
+        codes[np.arange(topics), self.problem.roots] = UNCOUNTED
         self._codes = codes.ravel()
-        self._first_code = np.arange(topics) * (positions + 1)
-        self._seen = np.zeros(topics * positions, dtype=np.int64)
+        self._seen = np.empty(topics * positions, dtype=np.int32)
         self._count_all()
 
     @property
     def broker_costs(self) -> Floats:
         """c_b of the broker at each position (Eq. 12)."""
-        return np.array(self._sums[: self.problem.broker_count])
+        return np.array(self._costs)
 
     @property
     def cost(self) -> float:
         """C of the mapping (Eq. 5)."""
-        return float(self.broker_costs.sum())
+        return float(self._costs.sum())
 
     def changes(self, position: int) -> Floats:
         """Return what C changes by when the broker at a position swaps with that at each other, inf at its own.
@@ -80,7 +89,6 @@ class RingSwaps:
         Cost O(topics + subscriptions + positions * topics that this one wants).
         """
         count, broker = self.problem.broker_count, self.mapping[position]
-        saved = self._sums[count:]
         own = self._topics[self._first_topic[broker] : self._first_topic[broker + 1]]
         # What the subscriptions of each other broker would cost here.
         here = np.bincount(self._subscribers, self._joins[:, position].take(self._topics), count)
@@ -88,8 +96,8 @@ class RingSwaps:
         found += here[self.mapping]
         found += self._shared[position]
         found += self._shared[:, position]
-        found -= saved
-        found -= saved[position]
+        found -= self._savings
+        found -= self._savings[position]
         found[position] = np.inf
         return np.asarray(found)
 
@@ -98,12 +106,11 @@ class RingSwaps:
 
         Cost O((positions + subscriptions) * positions), as one product of matrices.
         """
-        saved = self._sums[self.problem.broker_count :]
         found = (self.problem.interest @ self._joins)[self.mapping]
         found += self._shared
         found += found.T.copy()
-        found -= saved
-        found -= saved[:, None]
+        found -= self._savings
+        found -= self._savings[:, None]
         np.fill_diagonal(found, np.inf)
         return np.asarray(found)
 
@@ -119,29 +126,28 @@ class RingSwaps:
         if not len(topics):
             return
         leaves = wanted[topics]
-        origins = np.where(leaves, position, other)
-        places, topics = np.concatenate((origins, position + other - origins)), np.concatenate((topics, topics))
+        places = np.where(np.concatenate((leaves, ~leaves)), position, other)
+        topics = np.concatenate((topics, topics))
         tops, lengths = self._move_subscribers(topics, places)
         self._count_again(*self._below(topics, tops, lengths))
 
     def _move_subscribers(self, topics: Positions, places: Positions) -> tuple[Positions, Positions]:
         """Take one from each place of the first half and put one at each of the second, in the codes.
 
-        Return of each place the highest position above it whose relays change with that, and how many positions are
-        below it; the place alone where none do.
+        Return of each place the highest position above it that has less than two below before or after, and how many
+        positions are below it; the place alone where it has more. Relays elsewhere are relays as before.
         """
         half = len(topics) // 2
-        rows = self.arcs.rows[topics]
-        ways = self.arcs.ancestors.take(rows + places, axis=1)
-        at = ways + self._first_code[topics]
-        changing = self._codes.take(at) < LEAVING_AND_COMING.repeat(half)
+        ways = self.arcs.ways.take(topics * self.problem.broker_count + places, axis=1)
+        before = self._codes.take(ways)
         one = ONE + places
-        one[:half] *= -1
+        np.negative(one[:half], out=one[:half])
         # Flat, each with its own value: in numpy 2.4 add.at reads beyond values that it has to spread over rows itself.
-        np.add.at(self._codes, at.ravel(), one[None].repeat(len(at), axis=0).ravel())
-        count = np.add.reduce(changing, axis=0, dtype=np.int64)
-        tops = ways[np.maximum(count - 1, 0), np.arange(len(places))]
-        return tops, np.where(count, self.arcs.sizes[rows + tops], 1)
+        np.add.at(self._codes, ways.ravel(), one[None].repeat(len(ways), axis=0).ravel())
+        # What is above both places has as many below as before, and changes only where that is the one that moves.
+        changing = np.minimum(before, self._codes.take(ways)) < TWO
+        tops = ways[_count_true(changing[1:]), np.arange(len(places))] - self._first_code[topics]
+        return tops, np.where(changing[0], self.arcs.sizes[self.arcs.rows[topics] + tops], 1)
 
     def _below(self, topics: Positions, tops: Positions, lengths: Positions) -> tuple[Positions, Positions, Positions]:
         """Return topic, position and place in the flat arrays of all in these arcs, each once."""
@@ -155,26 +161,27 @@ class RingSwaps:
         return topics[first], nodes[first], keys[first]
 
     def _count_again(self, topics: Positions, nodes: Positions, keys: Positions) -> None:
-        joins, lone, pairs, cost, saved = self._count(topics, nodes, keys)
+        joins, lone, pairs, cost, saving = self._count(topics, nodes, keys)
         self._joins.ravel()[keys] = joins
-        both, parts = np.concatenate((keys, keys + len(self._lone))), np.concatenate((cost, saved))
-        np.add.at(self._sums, np.concatenate((nodes, nodes + self.problem.broker_count)), parts - self._parts[both])
-        self._parts[both] = parts
-        changed = np.concatenate((self._pairs[keys], pairs))
-        np.add.at(self._shared.ravel(), changed, np.concatenate((-self._lone[keys], lone)))
+        np.add.at(self._costs, nodes, cost - self._cost_parts[keys])
+        self._cost_parts[keys] = cost
+        np.add.at(self._savings, nodes, saving - self._saving_parts[keys])
+        self._saving_parts[keys] = saving
+        shared = self._shared.ravel()
+        np.subtract.at(shared, self._pairs[keys], self._lone[keys])
+        np.add.at(shared, pairs, lone)
         self._lone[keys] = lone
         self._pairs[keys] = pairs
 
     def _count(
         self, topics: Positions, nodes: Positions, keys: Positions
     ) -> tuple[Floats, Floats, Positions, Floats, Floats]:
-        """Return joins, lone, pairs and both parts of these topics at these positions, from the codes."""
-        ways = self.arcs.ancestors.take(self.arcs.rows[topics] + nodes, axis=1) + self._first_code[topics]
-        codes = self._codes.take(ways)
-        none = np.add.reduce(codes < ONE, axis=0, dtype=np.int64)
-        alone = np.add.reduce(codes < TWO, axis=0, dtype=np.int64) - none
+        """Return joins, lone, pairs, cost and saving parts of these topics at these positions, from the codes."""
+        codes = self._codes.take(self.arcs.ways.take(keys, axis=1))
+        none = _count_true(codes < ONE)
+        alone = _count_true(codes < TWO) - none
         # Behind the nodes with none below come those with one, whose position is what the code has left.
-        served = np.where(alone, codes[none, np.arange(len(nodes))] - ONE, 0)
+        served = np.where(alone, codes.ravel()[none * np.intp(len(nodes)) + np.arange(len(nodes))] - ONE, 0)
         members = self._wanted.ravel().take(self.mapping[nodes] * self.problem.topic_count + topics)
         weights = self._weights[topics]
         lone = weights * alone
@@ -196,6 +203,12 @@ class RingSwaps:
         fixed, delays = self._fixed.reshape(codes.shape), self._delay_costs.reshape(codes.shape)
         self._joins = fixed + weights * np.where(members, alone, none)
         cost = np.where(members, delays, self._relay_costs.reshape(codes.shape) * (codes >= ONE))
-        parts = np.stack((cost, members * self._joins))
-        self._parts, self._sums = parts.ravel(), parts.sum(axis=1).ravel()
+        savings = members * self._joins
+        self._cost_parts, self._costs = cost.ravel(), cost.sum(axis=0)
+        self._saving_parts, self._savings = savings.ravel(), savings.sum(axis=0)
         self._shared = np.bincount(self._pairs, self._lone, positions**2).reshape(positions, positions)
+
+
+def _count_true(flags: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Return how many of each column are true; summed as bytes, several times as fast as numpy sums flags."""
+    return np.asarray(np.add.reduce(flags.view(np.uint8), axis=0, dtype=np.uint8))

@@ -48,6 +48,9 @@ def test_many_swaps_leave_what_a_new_start_finds(seed: int) -> None:
     for _ in range(200):
         swaps.swap(*(int(place) for place in rng.integers(problem.broker_count, size=2)))
     again = RingSwaps(problem, swaps.mapping)
+    elsewhere = swaps.at(problem.present)
+    elsewhere.swap(0, problem.broker_count - 1)
+    assert elsewhere.cost == problem.cost(elsewhere.mapping)
     assert swaps.broker_costs.tolist() == again.broker_costs.tolist()
     assert swaps.all_changes().tolist() == again.all_changes().tolist()
 
@@ -87,7 +90,8 @@ def test_what_lies_below_a_position_is_an_arc_that_begins_there(seed: int) -> No
             below = {target for target, route in enumerate(routes) if position in route}
             size = arcs.sizes[arcs.rows[topic] + position]
             assert below == {(position + step) % nodes for step in range(size)}
-            way = [one for one in arcs.ancestors[:, arcs.rows[topic] + position].tolist() if one != nodes]
+            places = arcs.ways[:, topic * nodes + position] - topic * (nodes + 1)
+            way = [one for one in places.tolist() if one != nodes]
             assert tuple(reversed(way)) == routes[position]
 
 
@@ -113,4 +117,4 @@ def test_the_arcs_of_a_ring_in_use_are_not_computed_again() -> None:
     kept = ring_arcs(ring, roots)
     assert ring_arcs(ChordRing(4, (0, 3, 9)), np.array([1, 1, 2], dtype=np.int32)) is kept
     assert ring_arcs(ring, np.array([1, 1, 0])) is not kept
-    assert kept.ancestors.tolist() == RingArcs(ring, roots).ancestors.tolist()
+    assert kept.ways.tolist() == RingArcs(ring, roots).ways.tolist()

@@ -1,0 +1,128 @@
+"""How long reassigning ring IDs takes: DYNATOPS-Greedy and ours, beside Table 1 of paper 002 and prices from scratch.
+
+In: sizes, a seed. Out: by brokers, topics and pattern ``ssbr_ms`` and ``assignment_ms``, from problem to answer, the
+median over draws of the least of some repetitions; ``ssbr_first_ms``, the median of the first times, in which the
+tables of the ring are built that later ones find; ``ssbr_swaps``, how long the improvement path is. By brokers and
+topics ``ssbr_step_ms`` and ``scratch_step_ms``, the time of a step of the path with prices kept up and from scratch;
+``identical_steps``, how many steps were compared, and found to be the same. The paper's times are of Java on four cores
+of 2 GHz.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+from controller.assign_ring_ids import assign_ids
+from controller.search_ring_ids import ImprovementPath, Reassignment, best_on_path, improve_greedily, swaps_of
+from experiments.dynatops.cut_patterns import PATTERNS, Pattern, draw_problem
+from infra.measured_figures import Figure
+from overlay.ring_reassignment import RingProblem
+from overlay.ring_scratch import ScratchSwaps
+
+Where = dict[str, str | int | float]
+
+PAPER_MS = {  # Table 1, by brokers and topics.
+    (10, 100): 28.0,
+    (100, 50): 98.0,
+    (100, 100): 184.0,
+    (100, 500): 502.0,
+    (100, 5000): 1_900.0,
+    (1000, 100): 96_000.0,
+}
+TIMED_PATTERNS = tuple(pattern for pattern in PATTERNS if pattern.name in ("uniform 5%", "5 topics of one mode"))
+EVENTS = 1000.0  # Per topic and period: enough that most of the path pays.
+DRAWS = 5
+LARGE_BROKERS = 500  # From here on draws and repetitions are fewer.
+LARGE_DRAWS = 2
+REPEATS = 3
+SCRATCH_VALUES_MAX = 100_000_000  # Topics times positions times swaps priced from scratch: five to fifteen seconds.
+
+
+def reassignment_times(
+    sizes: Sequence[tuple[int, int]] = tuple(PAPER_MS),
+    seed: int = 1,
+    *,
+    patterns: Sequence[Pattern] = TIMED_PATTERNS,
+    scratch_values_max: int = SCRATCH_VALUES_MAX,
+    on_progress: Callable[[str, int], None] | None = None,
+) -> list[Figure]:
+    """Return times by size and pattern; ``on_progress`` is told which size is next.
+
+    Raises AssertionError when a path is not the one that prices from scratch give, as far as these were looked at, or
+    ours is worth less than DYNATOPS-Greedy's.
+    """
+    figures: list[Figure] = []
+    for done, (brokers, topics) in enumerate(sizes):
+        if on_progress is not None:
+            on_progress(f"{brokers} brokers, {topics} topics", done)
+        for pattern in patterns:
+            where: Where = {"brokers": brokers, "topics": topics, "pattern": pattern.name}
+            figures += _times_of(pattern, brokers, topics, seed, where)
+        figures += _against_scratch(draw_problem(patterns[0], brokers, topics, seed, EVENTS), scratch_values_max)
+    return figures
+
+
+def solve_ssbr(problem: RingProblem) -> Reassignment:
+    """Return DYNATOPS-Greedy's answer."""
+    return best_on_path(problem, improve_greedily(swaps_of(problem)))
+
+
+def _times_of(pattern: Pattern, brokers: int, topics: int, seed: int, where: Where) -> list[Figure]:
+    least_ms: dict[str, list[float]] = {"ssbr": [], "assignment": []}
+    first_ms, swaps = [], []
+    for draw in range(LARGE_DRAWS if brokers >= LARGE_BROKERS else DRAWS):
+        problem = draw_problem(pattern, brokers, topics, seed + draw, EVENTS)
+        ssbr, ssbr_ms = _repeated(solve_ssbr, problem)
+        ours, ours_ms = _repeated(assign_ids, problem)
+        assert ours.net_benefit >= ssbr.net_benefit, f"{where}: {ours.net_benefit}, greedy {ssbr.net_benefit}"
+        least_ms["ssbr"].append(min(ssbr_ms))
+        least_ms["assignment"].append(min(ours_ms))
+        first_ms.append(ssbr_ms[0])
+        swaps.append(len(improve_greedily(swaps_of(problem)).swaps))
+    return [
+        *(Figure(f"{name}_ms", where, statistics.median(each), "ms") for name, each in least_ms.items()),
+        Figure("ssbr_first_ms", where, statistics.median(first_ms), "ms"),
+        Figure("ssbr_swaps", where, statistics.median(swaps), "1"),
+    ]
+
+
+def _repeated(solve: Callable[[RingProblem], Reassignment], drawn: RingProblem) -> tuple[Reassignment, list[float]]:
+    """Return the answer and what each repetition took, each from a problem that has computed nothing yet."""
+    spent_ms = []
+    for _ in range(REPEATS):
+        problem = RingProblem(drawn.ring, drawn.roots, drawn.wanted, drawn.events, drawn.delay_weight)
+        began_s = time.perf_counter()
+        found = solve(problem)
+        spent_ms.append((time.perf_counter() - began_s) * 1000)
+    return found, spent_ms
+
+
+def _against_scratch(problem: RingProblem, values_max: int) -> list[Figure]:
+    """Return times of a step; raise AssertionError when both ways of pricing lead to different paths."""
+    count = problem.broker_count
+    swaps = ScratchSwaps(problem)
+    steps_max = max(1, values_max // (problem.topic_count * count * count))
+    began_s = time.perf_counter()
+    fast = improve_greedily(swaps_of(problem))
+    middle_s = time.perf_counter()
+    slow = improve_greedily(swaps, steps_max=steps_max)
+    spent_s = time.perf_counter() - middle_s
+    compared = len(slow.swaps)
+    where: Where = {"brokers": count, "topics": problem.topic_count}
+    assert fast.swaps[:compared] == slow.swaps, f"{where}: other swaps than from scratch"
+    assert fast.costs[: compared + 1] == slow.costs, f"{where}: other costs than from scratch"
+    if compared < steps_max:
+        assert fast.swaps == slow.swaps, f"{where}: goes on where nothing is found from scratch"
+    end = fast.mapping(len(fast.swaps))
+    assert problem.cost(end) == fast.costs[-1], f"{where}: the end costs {problem.cost(end)}, not {fast.costs[-1]}"
+    return [
+        Figure("ssbr_step_ms", where, _step_ms(fast, middle_s - began_s), "ms"),
+        Figure("scratch_step_ms", where, _step_ms(slow, spent_s), "ms"),
+        Figure("identical_steps", where, compared, "1"),
+    ]
+
+
+def _step_ms(path: ImprovementPath, spent_s: float) -> float:
+    return spent_s * 1000 / max(1, len(path.swaps))
