@@ -11,15 +11,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Child to parent: forward the topic's notifications to me."""
+    """Child to parent: forward the topic's notifications to me.
+
+    ``issued_max`` is the newest epoch that the child knew: in later ones its place is derived from this one where its
+    way from the rendezvous is the same, up to it the child says by itself what it wants.
+    """
 
     epoch: int
     topic: str
+    issued_max: int
 
 
 @dataclass(frozen=True, slots=True)
 class JoinAck:
-    """Parent to child: the way from the rendezvous to you stands."""
+    """Parent to child: the way from the rendezvous to you stands, also in the epoch that derived it from this one."""
 
     epoch: int
     topic: str
@@ -27,10 +32,11 @@ class JoinAck:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Child to parent: forward the topic's notifications to me no longer."""
+    """Child to parent: forward the topic's notifications to me no longer; ``issued_max`` as in :class:`Join`."""
 
     epoch: int
     topic: str
+    issued_max: int
 
 
 @dataclass(frozen=True, slots=True)

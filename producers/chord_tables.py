@@ -14,26 +14,31 @@ from overlay.chord_configuration import ChordConfiguration
 class TopicEntry:
     """One topic's tree as this broker sees it.
 
-    ``parent`` is the neighbour towards the rendezvous, None at the rendezvous itself. ``children`` get what comes.
+    ``parent`` is the neighbour towards the rendezvous, None at the rendezvous itself. ``children`` get what comes;
+    ``issued`` says up to which epoch each of them speaks for itself.
     ``subscriptions`` are the local ones, with those that have ended but may still be owed something (``ended_here``);
     ``fresh`` are not confirmed yet. ``is_joined``: the way from the rendezvous stands; ``waiting`` are children to be
     told when it does. ``flushing`` are the subscriptions that the flush under way lets go, None when none is.
-    ``is_over``: nothing of this epoch will come any more.
+    ``is_over``: nothing of this epoch will come any more. ``is_derived``: taken over from the epoch before, whose
+    acknowledgement is this one's, too.
     """
 
     topic: str
     parent: str | None
     is_joined: bool
     children: tuple[str, ...] = ()
+    issued: dict[str, int] = field(default_factory=dict)
     subscriptions: dict[str, None] = field(default_factory=dict)  # In order of coming.
     fresh: set[str] = field(default_factory=set)
     ended_here: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
     flushing: frozenset[str] | None = None
     is_over: bool = False
+    is_derived: bool = False
 
-    def add_child(self, peer: str) -> None:
+    def add_child(self, peer: str, issued_max: int) -> None:
         """Forward to a neighbour from now on."""
+        self.issued[peer] = issued_max
         if peer not in self.children:
             self.children = tuple(sorted((*self.children, peer)))
 
@@ -41,6 +46,7 @@ class TopicEntry:
         """Forward to it no longer."""
         self.children = tuple(child for child in self.children if child != peer)
         self.waiting.discard(peer)
+        self.issued.pop(peer, None)
 
 
 class ChordTables:
@@ -86,6 +92,17 @@ class ChordTables:
     def parent(self, topic: str) -> str | None:
         """Return the neighbour towards a topic's rendezvous in its tree, None when this broker is it."""
         return self._parent[self.rendezvous(topic)]
+
+    def same_way(self, older: ChordTables, topic: str, broker: str) -> bool:
+        """Tell whether the way from a topic's rendezvous to a broker is that of an older epoch, broker by broker.
+
+        Then it is so for all brokers on it, too: routes from one node share their beginnings.
+        """
+        ours, theirs = self.configuration, older.configuration
+        if ours.ids == theirs.ids:
+            return True
+        root = self.rendezvous(topic)
+        return root == older.rendezvous(topic) and ours.route(root, broker) == theirs.route(root, broker)
 
     @property
     def is_drained(self) -> bool:

@@ -73,7 +73,7 @@ class ChordTransitions(ChordTrees):
                 entry.drop_child(peer)
                 if entry.parent == peer:
                     entry.is_joined = True
-                    effects += self._settle(tables, entry, now_ms) + self._end_topic(tables, entry)
+                    effects += self._settle(entry.topic, now_ms) + self._end_topic(tables, entry)
                 effects += self._consider_leaving(tables, entry)
             for topic, publishers in tables.registered.items():
                 gone = {name for name, home in publishers.items() if home == peer}
@@ -107,13 +107,18 @@ class ChordTransitions(ChordTrees):
             command.plan, command.epoch_from, command.epoch_to, moves, awaited_users=coming - going
         )
         self.transition.leaving = {user: here[user] for user in sorted(going) if user in here}
+        old = self.tables[self.epoch]
+        self._derive(old, tables)
         effects: list[Effect] = []
         for local in list(self.locals.values()):
             if local.cancelled_ms is None and local.user not in going:
                 local.unconfirmed_epochs.add(tables.epoch)
                 effects += self._issue(tables, local, now_ms)
-        for publisher in sorted(self.publishers):
-            effects += self._register(tables, publisher)
+        for entry in list(tables.topics.values()):
+            effects += self._consider_leaving(tables, entry)
+        for publisher, topic in sorted(self.publishers.items()):
+            if tables.rendezvous(topic) != old.rendezvous(topic):  # Else that takes it over.
+                effects += self._register(tables, publisher)
         for user in sorted(going):
             home_to = moves[user].home_to
             if user in here:
@@ -121,6 +126,25 @@ class ChordTransitions(ChordTrees):
             else:  # It left, or is elsewhere: then it stays there.
                 effects += self._route_on(tables, NotComing(tables.epoch, home_to, user))
         return effects
+
+    def _derive(self, old: ChordTables, tables: ChordTables) -> None:
+        """Take over our places in trees, and children, where the way from the rendezvous is the same in both epochs.
+
+        Neighbours do likewise, so no message is needed. Whoever has no use for its place in the new epoch leaves it.
+        """
+        for topic, entry in old.topics.items():
+            if tables.same_way(old, topic, self.broker):
+                kept = {
+                    peer: issued_max
+                    for peer, issued_max in entry.issued.items()
+                    if issued_max < tables.epoch and tables.same_way(old, topic, peer)
+                }
+                tables.topics[topic] = TopicEntry(
+                    topic, entry.parent, entry.is_joined, tuple(sorted(kept)), kept, is_derived=True
+                )
+        for topic, publishers in old.registered.items():
+            if tables.rendezvous(topic) == self.broker:
+                tables.registered[topic] = dict(publishers)
 
     def _attach(self, request: AttachRequest, now_ms: float) -> list[Effect]:
         """Take a user that comes here by the plan under way, in its new epoch only."""
@@ -272,6 +296,7 @@ class ChordTransitions(ChordTrees):
             entry = gone.topics[topic]
             effects += self._confirm(sorted(entry.fresh), gone.epoch, now_ms)
             effects += self._forget_ended(entry.subscriptions)
+            effects += self._settle(topic, now_ms)  # Acknowledgements that waited for the epoch that has gone.
         for name in [name for name, local in self.locals.items() if not self._is_issued(local)]:
             del self.locals[name]  # Its user has moved: served here in the old epoch, or, aborted, in the new one.
         for publisher in sorted(self._unconfirmed_publishers):

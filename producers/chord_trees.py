@@ -130,7 +130,7 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         entry = self._entered(tables, local.topic, effects)
         entry.subscriptions[local.subscription] = None
         entry.fresh.add(local.subscription)
-        return effects + self._settle(tables, entry, now_ms)
+        return effects + self._settle(local.topic, now_ms)
 
     def _cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         local = self.locals.get(request.subscription)
@@ -173,18 +173,29 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
                 effects.append(Cancelled(name))
         return effects
 
-    def _settle(self, tables: ChordTables, entry: TopicEntry, now_ms: float) -> list[Effect]:
-        """Tell children and local users that the way from the rendezvous stands, once it does."""
-        if not entry.is_joined:
-            return []
+    def _settle(self, topic: str, now_ms: float) -> list[Effect]:
+        """Tell children and local users that the way from the topic's rendezvous stands, where it does."""
         effects: list[Effect] = []
-        for peer in sorted(entry.waiting):
-            effects.append(Send(peer, JoinAck(tables.epoch, entry.topic)))
-            if entry.is_over:
-                effects.append(Send(peer, EndTopic(tables.epoch, entry.topic)))
-        entry.waiting.clear()
-        fresh, entry.fresh = sorted(entry.fresh), set()
-        return effects + self._confirm(fresh, tables.epoch, now_ms)
+        for tables in self._epochs():
+            entry = tables.topics.get(topic)
+            if entry is None or not entry.is_joined:
+                continue
+            for peer in sorted(entry.waiting):
+                if self._stands_later(tables, topic, peer):
+                    entry.waiting.discard(peer)
+                    effects.append(Send(peer, JoinAck(tables.epoch, topic)))
+                    if entry.is_over:
+                        effects.append(Send(peer, EndTopic(tables.epoch, topic)))
+            fresh, entry.fresh = sorted(entry.fresh), set()
+            effects += self._confirm(fresh, tables.epoch, now_ms)
+        return effects
+
+    def _stands_later(self, tables: ChordTables, topic: str, peer: str) -> bool:
+        """Tell whether an acknowledgement to a child holds in the later epochs that derive its place from this one."""
+        later = (other.topics.get(topic) for other in self._epochs() if other.epoch > tables.epoch)
+        return all(
+            entry is None or entry.is_joined or peer not in entry.children or peer in entry.waiting for entry in later
+        )
 
     def _confirm(self, names: Iterable[str], epoch: int, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -208,29 +219,44 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
             is_cut = parent in self.lost_peers  # Nothing can come any more: what waits for it must not wait for ever.
             entry = tables.topics[topic] = TopicEntry(topic, parent, is_joined=parent is None or is_cut, is_over=is_cut)
             if parent is not None and not is_cut:
-                effects.append(Send(parent, Join(tables.epoch, topic)))
+                effects.append(Send(parent, Join(tables.epoch, topic, max(self.tables))))
         return entry
 
     def _accept_join(self, tables: ChordTables, source: str, message: Join, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
         entry = self._entered(tables, message.topic, effects)
-        entry.add_child(source)
+        entry.add_child(source, message.issued_max)
         entry.waiting.add(source)
-        return effects + self._settle(tables, entry, now_ms)
+        for later in self._epochs():
+            if later.epoch > message.issued_max and later.same_way(tables, message.topic, source):
+                self._entered(later, message.topic, effects).add_child(source, message.issued_max)
+        return effects + self._settle(message.topic, now_ms)
 
     def _accept_join_ack(self, tables: ChordTables, message: JoinAck, now_ms: float) -> list[Effect]:
         entry = tables.topics.get(message.topic)
         if entry is None:
             return []
         entry.is_joined = True
-        return self._settle(tables, entry, now_ms) + self._consider_leaving(tables, entry)
+        for later in self._epochs():
+            derived = later.topics.get(message.topic)
+            if later.epoch > tables.epoch and derived is not None and derived.is_derived:
+                derived.is_joined = True
+        effects = self._settle(message.topic, now_ms)
+        for other in self._epochs():
+            joined = other.topics.get(message.topic)
+            if joined is not None:
+                effects += self._consider_leaving(other, joined)
+        return effects
 
     def _accept_leave(self, tables: ChordTables, source: str, message: Leave) -> list[Effect]:
-        entry = tables.topics.get(message.topic)
-        if entry is None:
-            return []
-        entry.drop_child(source)
-        return self._consider_leaving(tables, entry)
+        effects: list[Effect] = []
+        for other in self._epochs():
+            if other is tables or other.epoch > message.issued_max:
+                entry = other.topics.get(message.topic)
+                if entry is not None:
+                    entry.drop_child(source)
+                    effects += self._consider_leaving(other, entry)
+        return effects
 
     def _consider_leaving(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
         """Leave a tree in which nobody is left; ask for a flush where that must come first."""
@@ -244,7 +270,7 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         if entry.subscriptions or entry.children or tables.registered.get(entry.topic):
             return []
         del tables.topics[entry.topic]
-        return [] if entry.parent is None else [Send(entry.parent, Leave(tables.epoch, entry.topic))]
+        return [] if entry.parent is None else [Send(entry.parent, Leave(tables.epoch, entry.topic, max(self.tables)))]
 
     # --- flushes -----------------------------------------------------------------------------------------------------
 
@@ -304,7 +330,9 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
     def _accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
         effects: list[Effect] = []
         self._entered(tables, message.topic, effects)
-        tables.registered.setdefault(message.topic, {})[message.publisher] = message.home
+        for other in self._from(tables, message.topic):
+            other.registered.setdefault(message.topic, {})[message.publisher] = message.home
+            self._entered(other, message.topic, effects)
         return effects + self._route_on(tables, RegisterAck(tables.epoch, message.home, message.publisher))
 
     def _confirm_publisher(self, publisher: str, epoch: int, now_ms: float) -> list[Effect]:
@@ -333,12 +361,20 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         return effects
 
     def _accept_unregistration(self, tables: ChordTables, message: Unregister) -> list[Effect]:
-        publishers = tables.registered.get(message.topic, {})
-        publishers.pop(message.publisher, None)
-        if not publishers:
-            tables.registered.pop(message.topic, None)
-        entry = tables.topics.get(message.topic)
-        return [] if entry is None else self._consider_leaving(tables, entry)
+        effects: list[Effect] = []
+        for other in self._from(tables, message.topic):
+            publishers = other.registered.get(message.topic, {})
+            publishers.pop(message.publisher, None)
+            if not publishers:
+                other.registered.pop(message.topic, None)
+            entry = other.topics.get(message.topic)
+            effects += [] if entry is None else self._consider_leaving(other, entry)
+        return effects
+
+    def _from(self, tables: ChordTables, topic: str) -> list[ChordTables]:
+        """Return an epoch and the later ones in which this broker is the topic's rendezvous: these derive from it."""
+        later = [other for other in self._epochs() if other.epoch > tables.epoch]
+        return [tables, *(other for other in later if other.rendezvous(topic) == self.broker)]
 
     # --- routing -----------------------------------------------------------------------------------------------------
 

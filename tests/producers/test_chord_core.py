@@ -52,18 +52,18 @@ def test_a_notification_goes_to_the_rendezvous_and_down_the_tree() -> None:
     assert isinstance(published, Published)
     assert isinstance(sent, Send)
     assert (sent.peer, sent.message.epoch) == ("n0", 0)
-    assert root.handle("n5", Join(0, TOPIC), 1) == [Send("n5", JoinAck(0, TOPIC))]
+    assert root.handle("n5", Join(0, TOPIC, 0), 1) == [Send("n5", JoinAck(0, TOPIC))]
     (down,) = root.handle("n0", note(0, 0), 12)
     assert down == Send("n5", note(0, 0, down=True))
-    relay.handle("n7", Join(0, TOPIC), 1)
+    relay.handle("n7", Join(0, TOPIC, 0), 1)
     assert relay.handle("n1", note(0, 0, down=True), 13) == [Send("n7", note(0, 0, down=True))]
 
 
 def test_a_relay_joins_for_others_and_confirms_when_the_way_stands() -> None:
     relay = core("n5")
-    assert relay.handle("n7", Join(0, TOPIC), 1) == [Send("n1", Join(0, TOPIC))]
+    assert relay.handle("n7", Join(0, TOPIC, 0), 1) == [Send("n1", Join(0, TOPIC, 0))]
     assert relay.handle("n1", JoinAck(0, TOPIC), 2) == [Send("n7", JoinAck(0, TOPIC))]
-    assert relay.handle("n7", Leave(0, TOPIC), 3) == [Send("n1", Leave(0, TOPIC))]
+    assert relay.handle("n7", Leave(0, TOPIC, 0), 3) == [Send("n1", Leave(0, TOPIC, 0))]
     assert not relay.tables[0].topics
 
 
@@ -77,7 +77,7 @@ def test_a_broker_leaves_only_when_all_that_was_published_before_has_come() -> N
     assert broker.handle("n1", late, 21) == [Deliver(late, ("s",))]
     assert broker.handle("n1", note(1, 0, down=True, publish_ms=21.0), 22) == []
     effects = broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23)
-    assert effects[-1] == Send("n1", Leave(0, TOPIC))
+    assert effects[-1] == Send("n1", Leave(0, TOPIC, 0))
     assert not broker.locals
 
 
