@@ -7,8 +7,9 @@ Paper 002, section 5.1.2, has four steps; here they are:
 
 - RCFG_INIT and RCFG_OVERLAY: *prepare* carries the whole new ring, so each broker has both control planes at once and
   nobody leaves and joins the ring by lookups.
-- RCFG_PUBSUB: every broker joins the trees of its users in the new epoch, and registers its publishers at their new
-  rendezvous. The paper hands tables over and then repairs them; here all of it travels as joins.
+- RCFG_PUBSUB: where the way from a topic's rendezvous to a broker is the same in both epochs, its place in the tree is
+  taken over on both ends; elsewhere it joins, and publishers register at a rendezvous that is another one. The paper
+  hands tables over and then repairs them.
 - RCFG_FINISH: *activate*, then *drain* and *retire*, which the paper leaves open.
 
 A user that moves is told so at its old home, which goes on serving it in epoch k; it attaches at its next home, too,

@@ -74,6 +74,33 @@ def pop_grape(
     _reproduce(lambda console: reproduce_pop_grape(options, console), out)
 
 
+@reproduce_app.command()
+def dynatops(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer settings and shorter runs: about 2 minutes instead of 20.")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file as well.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/dynatops"),
+    seed: Annotated[int, typer.Option("--seed", help="Seed of all random choices.")] = 1,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Folder of recorded check-ins; without it the shipped cut is used."),
+    ] = None,
+) -> None:
+    """Run the evaluation of paper 002 (user placement and broker reassignment) with our planner beside the paper's.
+
+    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+
+    Examples: `regraft reproduce dynatops --quick`; `regraft reproduce dynatops --seed 3 --out out/dynatops-3`.
+    """
+    from regraft.reproduce_dynatops import DynatopsOptions, reproduce_dynatops
+
+    options = DynatopsOptions(out, quick, seed, json_file, data)
+    _reproduce(lambda console: reproduce_dynatops(options, console), out)
+
+
 def _reproduce(run: Callable[[Console], list[tuple[str, Judgement]]], out: Path) -> None:
     """Run an evaluation and show its verdicts; end with code 2 for a wrong call and 130 for Ctrl-C."""
     from regraft.reproduce_parts import ReproduceError, show_judgements

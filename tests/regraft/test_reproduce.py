@@ -69,7 +69,7 @@ def test_a_wrong_call_is_told_before_anything_runs(arguments: list[str], sentenc
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("paper", ["psoop", "pop-grape"])
+@pytest.mark.parametrize("paper", ["psoop", "pop-grape", "dynatops"])
 def test_ctrl_c_ends_the_run_and_its_processes(paper: str, tmp_path: Path) -> None:
     """Exit code 130, one sentence, no traceback, no process left; a terminal sends Ctrl-C to all of them."""
     run = subprocess.Popen(

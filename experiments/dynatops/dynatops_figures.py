@@ -1,0 +1,26 @@
+"""From the samples of all tasks to figures: means over draws with their 95 % intervals.
+
+In: results of tasks. Out: a flat list of figures. Verdicts on claims do not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.dynatops.run_dynatops import TaskResult
+from experiments.mean_figures import with_interval
+from infra.measured_figures import Figure
+
+Setting = tuple[tuple[str, str | int | float], ...]
+
+
+def mean_figures(results: Sequence[TaskResult]) -> list[Figure]:
+    """Return for each name and setting the mean over the draws that have it, in the order in which they first come."""
+    values: dict[tuple[str, Setting, str], list[float]] = {}
+    for result in results:
+        for each in result.samples:
+            values.setdefault((each.name, tuple(each.where.items()), each.unit), []).append(each.value)
+    figures: list[Figure] = []
+    for (name, setting, unit), found in values.items():
+        figures += with_interval(name, {**dict(setting), "draws": len(found)}, found, unit)
+    return figures

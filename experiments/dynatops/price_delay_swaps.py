@@ -1,0 +1,147 @@
+"""Prices of swaps on a ring whose hops have delays: all partners of a broker at once, the same as from scratch.
+
+In: a problem with hop delays, and a mapping. Out: what each broker costs and what each swap would change.
+:mod:`overlay.ring_scratch` says the same slowly, :mod:`overlay.ring_swaps` says it where all hops take 1; relays, which
+no delay changes, are priced by the latter.
+
+A swap of two brokers changes the delays of the links at both positions, and which events go there. The former is a sum
+over links of what flows over each; the latter needs the ways to both positions as they are after the swap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.ring_reassignment import Mapping, RingProblem
+from overlay.ring_swaps import RingSwaps
+
+Floats = NDArray[np.float64]
+
+ROUNDING = 1e-9  # Changes below this share of the cost are none.
+
+
+class DelaySwaps:
+    """A mapping, what its brokers cost, and what swapping two of them would change. ``mapping`` None is the present.
+
+    Raises ValueError when the problem has no hop delays, or they are not the same both ways. Cost of a look at all
+    partners, and of a swap: O(roots * positions * depth).
+    """
+
+    def __init__(self, problem: RingProblem, mapping: Mapping | None = None) -> None:
+        delays = problem.hop_delays
+        if delays is None or not np.allclose(delays, delays.T):
+            raise ValueError("hop delays are needed, the same both ways: use RingSwaps where every hop takes 1")
+        self.problem = problem
+        self._broker_delays = delays * ~np.eye(len(delays), dtype=np.bool_)  # No hop leads to where it began.
+        self._relays = RingSwaps(replace(problem, delay_weight=0.0, hop_delays=None), mapping)
+        roots, row_of = np.unique(problem.roots, return_inverse=True)
+        self._roots = roots
+        self._parents, self._depths = problem.ring.parents[roots], problem.ring.depths[roots]
+        self._rows = np.arange(len(roots))
+        self._sizes = problem.arcs.sizes.reshape(len(roots), -1)  # Of subtrees, which are arcs of the ring.
+        weights = np.zeros((len(roots), problem.broker_count))
+        np.add.at(weights, row_of, problem.wanted.T * problem.delay_weights[:, None])
+        self._broker_weights = weights  # (roots, brokers): what a unit of delay to a broker costs.
+        self._levels = [np.nonzero(self._depths == depth) for depth in range(1, int(self._depths.max()) + 1)]
+        self._count()
+
+    @property
+    def mapping(self) -> Mapping:
+        """The broker at each position."""
+        return self._relays.mapping
+
+    @property
+    def broker_costs(self) -> Floats:
+        """c_b of the broker at each position (Eq. 12)."""
+        return np.asarray(self._relays.broker_costs + (self._weights * self._ways).sum(axis=0))
+
+    @property
+    def cost(self) -> float:
+        """C of the mapping (Eq. 5)."""
+        return float(self._relays.cost + (self._weights * self._ways).sum())
+
+    def changes(self, position: int) -> Floats:
+        """Return what C changes by when the broker at a position swaps with that at each other, inf at its own."""
+        to_here, to_others = self._ways_after(position)
+        gained = self._weights - self._weights[:, [position]]  # What goes here instead of there, for each partner.
+        found = self._link_changes(position) + (gained * (to_here - to_others)).sum(axis=0)
+        found += self._relays.changes(position)
+        found[np.abs(found) < ROUNDING * self.cost] = 0.0
+        found[position] = np.inf
+        return np.asarray(found)
+
+    def swap(self, position: int, other: int) -> None:
+        """Let the brokers at two positions change places."""
+        self._relays.swap(position, other)
+        self._count()
+
+    def _count(self) -> None:
+        mapping = self.mapping
+        self._delays = self._broker_delays[np.ix_(mapping, mapping)]
+        self._weights = self._broker_weights[:, mapping]
+        self._ways = np.zeros(self._weights.shape)
+        for rows, nodes in self._levels:
+            above = self._parents[rows, nodes]
+            self._ways[rows, nodes] = self._ways[rows, above] + self._delays[above, nodes]
+        behind = self._weights.copy()
+        for rows, nodes in reversed(self._levels):
+            np.add.at(behind, (rows, self._parents[rows, nodes]), behind[rows, nodes])
+        rows, nodes = np.nonzero(self._depths > 0)
+        count = self.problem.broker_count
+        links = self._parents[rows, nodes].astype(np.int64) * count + nodes
+        flows = np.bincount(links, behind[rows, nodes], count * count).reshape(count, count)
+        self._flows = flows + flows.T  # Both ways together: delays are the same.
+
+    def _link_changes(self, here: int) -> Floats:
+        """Return what the delays of links change by, with the events that flow over them now, for each partner."""
+        flows, delays = self._flows, self._delays
+        found = delays @ flows[:, here] - flows[here] @ delays[here]
+        found -= np.einsum("ij,ij->j", flows, delays)
+        found += flows @ delays[:, here]
+        # A link between the two positions keeps its delay.
+        return np.asarray(found + 2 * flows[here] * delays[here])
+
+    def _ways_after(self, here: int) -> tuple[Floats, Floats]:
+        """Return delays from each root to this position and to each other after they swapped, (roots, positions)."""
+        delays, rows = self._delays, self._rows
+        above_here = self._parents[:, here]
+        is_root = above_here < 0
+        to_here = self._ways[:, [here]] + np.where(
+            is_root[:, None], 0.0, delays[above_here] - delays[above_here, here][:, None]
+        )
+        # Partners that lie on the way here: the links on both their sides become those of this broker.
+        below, node = np.full(len(rows), here), above_here.copy()
+        while True:
+            inside = node >= 0
+            if not inside.any():
+                break
+            r, at, child = rows[inside], node[inside], below[inside]
+            up = self._parents[r, at]
+            above, is_child = above_here[r], child == here
+            way = self._ways[r, here] + np.where(is_child, 0.0, delays[above, at] - delays[above, here])
+            way += np.where(is_child, 0.0, delays[here, child] - delays[at, child])
+            way += np.where(up >= 0, delays[up, here] - delays[up, at], 0.0)
+            to_here[r, at] = way
+            below[inside], node[inside] = at, up
+        return to_here, self._ways_to_others(here, above_here)
+
+    def _ways_to_others(self, here: int, above_here: NDArray[np.integer]) -> Floats:
+        """Return delays from each root to each other position with the broker that is here now."""
+        delays, count = self._delays, self.problem.broker_count
+        parents = self._parents
+        found = self._ways + np.where(parents < 0, 0.0, delays[parents, here] - delays[parents, np.arange(count)])
+        # Behind this position the links on both its sides become those of the partner.
+        offsets = (np.arange(count) - here) % count
+        rows, nodes = np.nonzero((offsets > 0) & (offsets < self._sizes[:, [here]]))
+        child = self.problem.ring.next_hops[here, nodes]
+        above, up = parents[rows, nodes], above_here[rows]
+        way = self._ways[rows, nodes]
+        is_child = child == nodes
+        way = way + np.where(is_child, 0.0, delays[above, here] - delays[above, nodes])
+        way += np.where(is_child, 0.0, delays[nodes, child] - delays[here, child])
+        way += np.where(up >= 0, delays[up, nodes] - delays[up, here], 0.0)
+        found[rows, nodes] = way
+        return np.asarray(found)

@@ -1,0 +1,86 @@
+"""Algorithm 2 of paper 002 period by period: filter rates, test the demand, compute a reassignment, weigh its price.
+
+In: a ring, the topics' true rates, at the end of each period what brokers want. Out: a reassignment or None. Carrying
+it out does not belong here.
+
+Readings: the number of events of a topic in a period is drawn around its true rate (Poisson) and filtered (Eq. 8); the
+next period is expected to have as many. Where hops have delays, these are in units of the mean delay between two
+brokers, so that w_d = 1 weighs a relayed message as much as one more mean hop of a delivery.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.assign_ring_ids import assign_ids
+from controller.ring_state import PAPER_RATE_FILTER
+from controller.search_ring_ids import Reassignment, best_on_path, improve_greedily, swaps_of
+from experiments.dynatops.price_delay_swaps import DelaySwaps
+from overlay.chord_ring import ChordRing
+from overlay.ring_reassignment import RingProblem
+
+Floats = NDArray[np.float64]
+Way = Literal["ssbr", "assignment"]
+WAYS: tuple[Way, ...] = get_args(Way)
+
+PAPER_TEST_SHARE = 0.1  # beta of paper 002, section 5.1.
+
+
+@dataclass
+class Reassigner:
+    """How IDs are reassigned after each period.
+
+    ``way``: "ssbr" is DYNATOPS-Greedy, which minds the delays of hops; "assignment" is ours, which counts hops.
+    ``events`` (topics,) are what each topic has in a period, on average.
+    """
+
+    way: Way
+    events: Floats
+    rng: np.random.Generator
+    delay_weight: float = 1.0
+    test_share: float = PAPER_TEST_SHARE
+    rate_filter: float = PAPER_RATE_FILTER
+
+    def __post_init__(self) -> None:
+        self._estimate: Floats | None = None
+
+    def reassign(
+        self,
+        ring: ChordRing,
+        roots: NDArray[np.integer],
+        wanted: NDArray[np.bool_],
+        hop_delays: Floats | None = None,
+    ) -> Reassignment | None:
+        """Return what to go over to at the end of a period, None when nothing is to be gained.
+
+        ``roots`` (topics,) are positions; ``wanted`` (positions, topics) and ``hop_delays`` (positions, positions) are
+        by where brokers stand now.
+        """
+        relative = None
+        if hop_delays is not None and self.way == "ssbr":
+            relative = hop_delays / _mean_between(hop_delays)
+        problem = RingProblem(ring, roots, wanted, self._expected_events(), self.delay_weight, relative)
+        if not problem.is_worth_computing(problem.cost(problem.present), self.test_share):
+            return None
+        found = assign_ids(problem) if self.way == "assignment" else _solve_ssbr(problem)
+        return found if found.net_benefit > 0 else None
+
+    def _expected_events(self) -> Floats:
+        counted = self.rng.poisson(self.events).astype(np.float64)
+        old = counted if self._estimate is None else self._estimate
+        self._estimate = np.asarray((1 - self.rate_filter) * old + self.rate_filter * counted)
+        return self._estimate
+
+
+def _solve_ssbr(problem: RingProblem) -> Reassignment:
+    swaps = swaps_of(problem) if problem.hop_delays is None else DelaySwaps(problem)
+    return best_on_path(problem, improve_greedily(swaps))
+
+
+def _mean_between(delays: Floats) -> float:
+    count = len(delays)
+    return float(delays.sum() - np.trace(delays)) / (count * (count - 1))

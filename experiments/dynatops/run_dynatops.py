@@ -1,0 +1,44 @@
+"""Run one task of paper 002's evaluation, whichever it is.
+
+In: a task. Out: its samples; the same task gives the same, on any machine. Processes, files and means over draws do not
+belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from experiments.dynatops.count_protocol import ProtocolTask, run_protocol
+from experiments.dynatops.run_clusters import ClusterTask, run_clusters
+from experiments.dynatops.run_location import LocationTask, run_location
+from experiments.dynatops.run_location_users import LocationUsersTask, run_location_users
+from experiments.dynatops.run_patterns import PatternTask, run_patterns
+from experiments.dynatops.run_poisson import PoissonTask, run_poisson
+from infra.measured_figures import Figure
+
+Task = PoissonTask | ClusterTask | LocationTask | LocationUsersTask | PatternTask | ProtocolTask
+
+
+class TaskResult(msgspec.Struct, frozen=True):
+    """What one draw came to, as figures that know no draw: means are taken over those with the same setting."""
+
+    samples: list[Figure]
+
+
+def run_task(task: Task, tell_work: Callable[[int], None] = lambda count: None) -> TaskResult:
+    """Return the samples of a task; ``tell_work`` is told of work as it is done."""
+    match task:
+        case PoissonTask():
+            return TaskResult(run_poisson(task, tell_work))
+        case ClusterTask():
+            return TaskResult(run_clusters(task, tell_work))
+        case LocationTask():
+            return TaskResult(run_location(task, tell_work))
+        case LocationUsersTask():
+            return TaskResult(run_location_users(task, tell_work))
+        case PatternTask():
+            return TaskResult(run_patterns(task, tell_work))
+        case ProtocolTask():
+            return TaskResult(run_protocol(task, tell_work))

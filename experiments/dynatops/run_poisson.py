@@ -1,0 +1,175 @@
+"""Run all systems of paper 002 under the Poisson model: Figs. 7 and 8, and Fig. 9 with other values of T_free.
+
+In: a task. Out: samples of figures; the same task gives the same. Means over draws and verdicts do not belong here.
+
+``homes`` "static": each user at a random broker for ever, as for Bayeux and TCO in the paper; "placed": by Algorithm 1,
+where a user asks a random broker first and later its home. ``system``: "chord" is a ring with random IDs, "ssbr" the
+same with DYNATOPS-Greedy, "assignment" with ours; "bayeux16" and "bayeux4" are Bayeux with digits of these bases, "tco"
+is DCB-M. So DYNATOPS is (ssbr, placed), DYNATOPS(BNR) (ssbr, static) and DYNATOPS(UP) (chord, placed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from controller.place_users import PlacementRules
+from experiments.dynatops.chord_baseline import random_configuration
+from experiments.dynatops.compared_systems import ConnectedSystem, System, bayeux_systems, ring_systems
+from experiments.dynatops.poisson_workload import Pattern, PoissonSettings, draw_poisson_changes
+from experiments.dynatops.random_streams import random_of
+from experiments.dynatops.user_changes import UserChanges
+from experiments.dynatops.user_model import UserHomes, place_by_utility, total_steps, user_steps
+from experiments.dynatops.watch_systems import (
+    Name,
+    Schedule,
+    SystemTotals,
+    Where,
+    cut_samples,
+    total_samples,
+    watch_systems,
+)
+from infra.measured_figures import Figure
+from overlay.user_clusters import UserClusters
+
+TellWork = Callable[[int], None]
+
+MEASURE_H = 5.0
+STEP_H = UPDATE_H = 1.0
+LOAD_WEIGHT = 1.0
+CONNECTED_MEASURES = 2  # Measuring TCO takes as long as rebuilding it.
+CONNECTED_WORK = 12  # What an hour of TCO takes, in hours of all the others.
+SUBJECTS: tuple[Name, ...] = (
+    ("chord", "placed"), ("ssbr", "static"), ("ssbr", "placed"), ("assignment", "static"), ("assignment", "placed"),
+)  # fmt: skip
+AGAINST: tuple[Name, ...] = (
+    ("chord", "static"), ("bayeux16", "static"), ("bayeux4", "static"), ("tco", "static"), ("chord", "placed"),
+    ("ssbr", "static"), ("ssbr", "placed"),
+)  # fmt: skip
+
+
+class PoissonTask(msgspec.Struct, frozen=True, tag="poisson"):
+    """All systems on one pattern, rate, cluster size and T_free.
+
+    Measured from ``settle_h`` on. ``connected_h``: for how long TCO is run, which takes longest, 0 for not.
+    ``events_per_user_h``: what each user publishes, spread over all topics alike.
+    """
+
+    seed: int
+    draw: int
+    pattern: Pattern
+    changes_per_user_h: float
+    cluster_brokers: int
+    period_h: float
+    duration_h: float
+    settle_h: float
+    connected_h: float = 0.0
+    events_per_user_h: float = 1.0
+    user_count: int = 50_000
+    broker_count: int = 100
+    topic_count: int = 1_000
+
+    @property
+    def label(self) -> str:
+        """How the task is called among files."""
+        return (
+            f"poisson-{self.pattern}-{self.changes_per_user_h:g}-{self.cluster_brokers}-{self.period_h:g}-{self.draw}"
+        )
+
+    @property
+    def work_count(self) -> int:
+        """How much work the task is, in simulated hours of both kinds of homes."""
+        connected_steps = round(self.connected_h) + 1 if self.connected_h else 0
+        return 2 * (round(self.duration_h) + 1) + CONNECTED_WORK * connected_steps
+
+    @property
+    def where(self) -> Where:
+        """The setting that all of its figures have."""
+        return {
+            "model": "poisson", "pattern": self.pattern, "changes_per_user_h": self.changes_per_user_h,
+            "cluster_brokers": self.cluster_brokers, "period_h": self.period_h,
+            "events_per_user_h": self.events_per_user_h,
+        }  # fmt: skip
+
+
+def run_poisson(task: PoissonTask, tell_work: TellWork) -> list[Figure]:
+    """Return the samples of one draw."""
+    changes, asked = draw_users(task)
+    schedule = Schedule(MEASURE_H, task.settle_h, task.period_h)
+    clusters = UserClusters.at_random(
+        task.broker_count, task.cluster_brokers, random_of(task.seed, task.draw, "clusters")
+    )
+    placed = place_by_utility(changes, clusters, PlacementRules(LOAD_WEIGHT), asked, update_h=UPDATE_H)
+    samples: list[Figure] = []
+    totals: dict[Name, SystemTotals] = {}
+    for homes, where_users, exchange in (
+        ("static", UserHomes(asked), 0),
+        ("placed", placed, clusters.messages_per_exchange),
+    ):
+        no_hops = np.zeros((task.broker_count, task.topic_count), dtype=np.int32)  # Each system counts its own.
+        steps = list(user_steps(changes, where_users, no_hops, exchange, UPDATE_H, STEP_H, task.duration_h))
+        users = total_steps(steps)
+        here: Where = {**task.where, "homes": homes}
+        samples += [
+            Figure("subscription_changes_per_h", here, users.subscription_changes / task.duration_h, "1/h"),
+            Figure("handovers_per_h", here, users.handovers / task.duration_h, "1/h"),
+            Figure("brokers_per_topic", here, float(steps[-1].interests.wanted.sum(axis=0).mean()), "1"),
+        ]
+        found = watch_systems(
+            (step.interests for step in steps), _systems(task), schedule, lambda: tell_work(round(STEP_H))
+        )
+        for name, total in found.items():
+            totals[name, homes] = SystemTotals(
+                total.measures, total.counts, total.hours, float(users.exchange_messages)
+            )
+    totals |= _connected(task, changes, UserHomes(asked), tell_work)
+    samples += _user_cuts(task, samples)
+    return samples + total_samples(task.where, totals, "hops") + cut_samples(task.where, totals, SUBJECTS, AGAINST)
+
+
+def draw_users(task: PoissonTask) -> tuple[UserChanges, np.ndarray]:
+    """Return what users want over time, and the broker that each asks first."""
+    settings = PoissonSettings(
+        task.pattern, task.changes_per_user_h, task.user_count, task.broker_count, task.topic_count,
+        duration_h=task.duration_h,
+    )  # fmt: skip
+    changes = draw_poisson_changes(settings, random_of(task.seed, task.draw, "changes"))
+    return changes, random_of(task.seed, task.draw, "asked").integers(task.broker_count, size=task.user_count)
+
+
+def _systems(task: PoissonTask) -> dict[str, System]:
+    topics = tuple(f"topic {number:04d}" for number in range(task.topic_count))
+    brokers = [f"broker {number:04d}" for number in range(task.broker_count)]
+    configuration = random_configuration(brokers, random_of(task.seed, task.draw, "ring"))
+    events_per_period = task.events_per_user_h * task.user_count / task.topic_count * task.period_h
+    rings = ring_systems(configuration, topics, events_per_period, lambda: random_of(task.seed, task.draw, "events"))
+    return rings | bayeux_systems(task.broker_count, topics, lambda name: random_of(task.seed, task.draw, name))
+
+
+def _connected(
+    task: PoissonTask, changes: UserChanges, homes: UserHomes, tell_work: TellWork
+) -> dict[Name, SystemTotals]:
+    """Return what TCO came to in its hours."""
+    if not task.connected_h:
+        return {}
+    no_hops = np.zeros((task.broker_count, task.topic_count), dtype=np.int32)
+    steps = user_steps(changes, homes, no_hops, step_h=STEP_H, duration_h=task.connected_h)
+    schedule = Schedule(max(STEP_H, task.connected_h // CONNECTED_MEASURES), 0.0)
+    found = watch_systems(
+        (step.interests for step in steps),
+        {"tco": ConnectedSystem(random_of(task.seed, task.draw, "tco"))},
+        schedule,
+        lambda: tell_work(CONNECTED_WORK),
+    )
+    return {("tco", "static"): found["tco"]}
+
+
+def _user_cuts(task: PoissonTask, samples: list[Figure]) -> list[Figure]:
+    """Return what placement saves of brokers' subscription changes."""
+    found = {each.where["homes"]: each.value for each in samples if each.name == "subscription_changes_per_h"}
+    if not found["static"]:
+        return []
+    cut = 1 - found["placed"] / found["static"]
+    return [Figure("changes_cut_by_rate", {**task.where, "homes": "placed"}, cut, "1")]
