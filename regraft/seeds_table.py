@@ -12,7 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-COLUMNS = (
+TREE_CHANGES = (
+    ("plans (after the shift)", "plans_completed", "{:d}"),
+    ("links exchanged", "links_exchanged", "{:d}"),
+    ("publishers moved", "publishers_moved", "{:d}"),
+)
+RING_CHANGES = (
+    ("plans", "plans_completed", "{:d}"),
+    ("users moved", "users_moved", "{:,d}"),
+    ("IDs reassigned", "id_moves", "{:d}"),
+    ("brokers' subscription changes cut", "subscription_changes_cut", "{:.1%}"),
+)
+BEFORE_CHANGES = (
     ("seed", "seed", "{:d}"),
     ("notifications", "notifications_published", "{:,d}"),
     ("deliveries", "deliveries", "{:,d}"),
@@ -20,9 +31,8 @@ COLUMNS = (
     ("repeated", "repeated", "{:d}"),
     ("out of order", "out_of_order", "{:d}"),
     ("windows (incomplete)", "windows_closed", "{:d}"),
-    ("plans (after the shift)", "plans_completed", "{:d}"),
-    ("links exchanged", "links_exchanged", "{:d}"),
-    ("publishers moved", "publishers_moved", "{:d}"),
+)
+AFTER_CHANGES = (
     ("cost/s, bootstrap", "cost_initial", "{:,.0f}"),
     ("cost/s, final", "cost_final", "{:,.0f}"),
     ("saved", "cost_reduction_share", "{:.1%}"),
@@ -32,11 +42,13 @@ COLUMNS = (
 
 
 def seeds_table(summaries: Sequence[dict[str, Any]]) -> str:
-    """Return the Markdown table of some runs, by seed. A figure that a run does not have shows as a dash."""
-    heads = [head for head, _, _ in COLUMNS]
+    """Return the Markdown table of some runs of one scenario, by seed. A figure that a run does not have is a dash."""
+    is_ring = any("users_moved" in summary for summary in summaries)
+    columns = (*BEFORE_CHANGES, *(RING_CHANGES if is_ring else TREE_CHANGES), *AFTER_CHANGES)
+    heads = [head for head, _, _ in columns]
     lines = [f"| {' | '.join(heads)} |", f"|{' ---: |' * len(heads)}"]
     for summary in sorted(summaries, key=lambda each: int(each["seed"])):
-        lines.append(f"| {' | '.join(_cell(summary, name, form) for _, name, form in COLUMNS)} |")
+        lines.append(f"| {' | '.join(_cell(summary, name, form) for _, name, form in columns)} |")
     return "\n".join(lines)
 
 
@@ -49,7 +61,7 @@ def _cell(summary: dict[str, Any], name: str, form: str) -> str:
     text = form.format(value)
     if name == "windows_closed":
         return f"{text} ({summary['windows_incomplete']})"
-    if name == "plans_completed":
+    if name == "plans_completed" and "users_moved" not in summary:
         return f"{text} ({summary['plans_completed_after_regime_change']})"
     if name == "window_close_to_command_ms_p50":
         return f"{text} / {summary['window_close_to_command_ms_p95']:,.0f}"

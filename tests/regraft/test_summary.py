@@ -122,3 +122,11 @@ def test_a_ring_tells_users_and_ids_instead_of_publishers() -> None:
     assert unknown["subscription_changes_cut"] is None
     assert summarise(small_run())["publishers_moved"] == 0
     assert "users_moved" not in summarise(small_run())
+
+
+def test_the_table_of_rings_tells_users_and_ids() -> None:
+    """The same command, other columns; interests of a ring shift all the time, so no plan is after the shift."""
+    heads, _, row = seeds_table([summarise(ring_run())]).splitlines()
+    assert "users moved | IDs reassigned | brokers' subscription changes cut" in heads
+    assert "publishers moved" not in heads
+    assert "| 1 | 2 | 2 | 25.0% |" in row
