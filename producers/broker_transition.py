@@ -152,7 +152,7 @@ class BrokerTransition(BrokerRouting):
         coming = [name for name, move in under_way.moves.items() if move.home_to == self.broker]
         return [PublisherTaken(name) for name in sorted(coming)]
 
-    def _drain_on(self, now_ms: float) -> list[Effect]:
+    def _drain_on(self) -> list[Effect]:
         """Send END over each old link whose other old links have all ended."""
         assert self.transition is not None
         old = self.tables[self.transition.epoch_from]

@@ -21,13 +21,14 @@ import simpy
 
 from producers.checkin_data import DAY_MINUTES, Checkins, cell_name, cell_numbers, load_checkins
 from producers.checkin_settings import CheckinSettings
+from producers.chord_trees import TOPIC
 from producers.emulate_overlay import OverlayListener
-from producers.match_content import Content, Filter, Operator, Predicate
+from producers.match_content import Content, Filter
+from producers.user_clients import topic_filter
 from schemas.client import Role
 from schemas.command import CommandResult
 
 SECOND_MS = 1_000.0
-TOPIC = "topic"
 
 
 class UserOverlay(Protocol):
@@ -62,11 +63,6 @@ class UserOverlay(Protocol):
 
     def user_home(self, user: str) -> str | None:
         """Return a connected user's home, None for one that is not connected."""
-
-
-def advertisement(topic: str) -> Filter:
-    """Return what the feed of a topic advertises."""
-    return (Predicate(TOPIC, Operator.EQ, topic),)
 
 
 def user_name(number: int) -> str:
@@ -182,7 +178,7 @@ class CheckinWorkload:
         self._start_ms = self._overlay.env.now
         self._overlay.listeners.append(self)
         for topic in self._feeds:
-            self._overlay.advertise(topic, self._home_rng.choice(self._brokers), advertisement(topic))
+            self._overlay.advertise(topic, self._home_rng.choice(self._brokers), topic_filter(topic))
         for user in self._users:
             self._plan_start(user)
             self._plan_visit(user)

@@ -62,12 +62,10 @@ class ChordCore(ChordTransitions):
     def __init__(self, broker: str, configuration: ChordConfiguration, boot_ms: int) -> None:
         super().__init__(broker, configuration)
         self.boot_ms = boot_ms
-        self._now_ms = 0.0
         self._postponed: deque[AdvertiseRequest] = deque()
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
-        self._now_ms = now_ms
         if isinstance(message, Notification):
             return self._route(source, message)
         if isinstance(message, Command):
@@ -139,7 +137,7 @@ class ChordCore(ChordTransitions):
                     # Whoever drains an epoch must know all who publish in it.
                     self._postponed.append(request)
                     return []
-                return self._advertise(request, now_ms)
+                return self._advertise(request)
             case UnadvertiseRequest():
                 self._postponed = deque(one for one in self._postponed if one.publisher != request.publisher)
                 return self._unadvertise(request.publisher)
@@ -177,7 +175,7 @@ class ChordCore(ChordTransitions):
             case Register():
                 return self._accept_registration(tables, message)
             case RegisterAck():
-                return self._confirm_publisher(message.publisher, tables.epoch, self._now_ms)
+                return self._confirm_publisher(message.publisher, tables.epoch)
             case Unregister():
                 return self._accept_unregistration(tables, message)
             case EndPublisher():

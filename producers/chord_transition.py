@@ -232,7 +232,7 @@ class ChordTransitions(ChordTrees):
 
     # --- draining ----------------------------------------------------------------------------------------------------
 
-    def _drain_on(self, now_ms: float) -> list[Effect]:
+    def _drain_on(self) -> list[Effect]:
         """Send END for our publishers, once, and END of the topics that are ours when all their publishers have."""
         under_way = self.transition
         assert under_way is not None
@@ -301,7 +301,7 @@ class ChordTransitions(ChordTrees):
         for name in [name for name, local in self.locals.items() if not self._is_issued(local)]:
             del self.locals[name]  # Its user has moved: served here in the old epoch, or, aborted, in the new one.
         for publisher in sorted(self._unconfirmed_publishers):
-            effects += self._confirm_publisher(publisher, gone.epoch, now_ms)
+            effects += self._confirm_publisher(publisher, gone.epoch)
         if isinstance(under_way, ChordTransition) and gone.epoch == under_way.epoch_to:
             for tables in self.tables.values():
                 tables.awaited.clear()

@@ -314,7 +314,7 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
 
     # --- publishers --------------------------------------------------------------------------------------------------
 
-    def _advertise(self, request: AdvertiseRequest, now_ms: float) -> list[Effect]:
+    def _advertise(self, request: AdvertiseRequest) -> list[Effect]:
         self.publishers[request.publisher] = topic_of(request.filter_)
         effects: list[Effect] = []
         for tables in self._epochs():
@@ -329,13 +329,12 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
 
     def _accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
         effects: list[Effect] = []
-        self._entered(tables, message.topic, effects)
         for other in self._from(tables, message.topic):
             other.registered.setdefault(message.topic, {})[message.publisher] = message.home
             self._entered(other, message.topic, effects)
         return effects + self._route_on(tables, RegisterAck(tables.epoch, message.home, message.publisher))
 
-    def _confirm_publisher(self, publisher: str, epoch: int, now_ms: float) -> list[Effect]:
+    def _confirm_publisher(self, publisher: str, epoch: int) -> list[Effect]:
         epochs = self._unconfirmed_publishers.get(publisher)
         if epochs is None:
             return []

@@ -110,7 +110,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         """Return what clients are told when this broker has switched."""
 
     @abstractmethod
-    def _drain_on(self, now_ms: float) -> list[Effect]:
+    def _drain_on(self) -> list[Effect]:
         """Return the markers of draining that have become due."""
 
     @abstractmethod
@@ -211,7 +211,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         under_way = self.transition
         if under_way is None or not under_way.is_active:
             return []
-        effects = self._drain_on(now_ms)
+        effects = self._drain_on()
         if self.tables[under_way.epoch_from].is_drained and not under_way.is_drained_told:
             under_way.is_drained_told = True
             effects.append(

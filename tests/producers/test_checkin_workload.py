@@ -11,9 +11,10 @@ import simpy
 
 from producers.checkin_data import Checkins, cell_name, cell_numbers, checkins_of, load_checkins
 from producers.checkin_settings import CheckinSettings
-from producers.checkin_workload import CheckinWorkload, advertisement
+from producers.checkin_workload import CheckinWorkload
 from producers.emulate_overlay import OverlayListener
 from producers.match_content import Content, Filter, matches
+from producers.user_clients import topic_filter
 
 START_MS = 1_000_000.0
 DAY_MINUTES = 1_440
@@ -269,8 +270,8 @@ def test_feeds_publish_the_check_ins_of_their_cell_oldest_first_and_over_again()
         real[cell_name(cell, settings.grid_columns)].append((f"user-{user:04d}", float(minute)))
     for topic, contents in overlay.published.items():
         rows = real[topic]
-        assert overlay.feeds[topic][1] == advertisement(topic)
-        assert all(matches(advertisement(topic), content) for content in contents)
+        assert overlay.feeds[topic][1] == topic_filter(topic)
+        assert all(matches(topic_filter(topic), content) for content in contents)
         told = [(content["user"], content["minute"]) for content in contents]
         assert told == [rows[position % len(rows)] for position in range(len(told))]
     assert max(len(overlay.published[topic]) / len(rows) for topic, rows in real.items()) > 1.5
