@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 EXIT_CALL = 2
 EXIT_INTERRUPTED = 130
 
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file as well.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.")]
+
 reproduce_app = typer.Typer(
     no_args_is_help=True, help="Run the evaluation of a paper again, with ours beside it, and judge its claims."
 )
@@ -28,11 +33,9 @@ def psoop(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer networks and shorter runs: about 2 minutes instead of 20.")
     ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file as well.")
-    ] = None,
+    json_file: JsonFile = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/psoop"),
-    seed: Annotated[int, typer.Option("--seed", help="Seed of all random choices.")] = 1,
+    seed: Seed = 1,
     data: Annotated[
         Path | None,
         typer.Option("--data", metavar="DIR", help="Folder of recorded networks; adds the Topology Zoo."),
@@ -55,11 +58,9 @@ def pop_grape(
     quick: Annotated[
         bool, typer.Option("--quick", help="One testbed and fewer workloads: about 2 minutes instead of 15.")
     ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file as well.")
-    ] = None,
+    json_file: JsonFile = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/pop-grape"),
-    seed: Annotated[int, typer.Option("--seed", help="Seed of all random choices.")] = 1,
+    seed: Seed = 1,
 ) -> None:
     """Run the evaluation of paper 001 (moving publishers by POP and GRAPE) with our planner beside the paper's.
 
@@ -79,11 +80,9 @@ def dynatops(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer settings and shorter runs: about 2 minutes instead of 20.")
     ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file as well.")
-    ] = None,
+    json_file: JsonFile = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/dynatops"),
-    seed: Annotated[int, typer.Option("--seed", help="Seed of all random choices.")] = 1,
+    seed: Seed = 1,
     data: Annotated[
         Path | None,
         typer.Option("--data", metavar="DIR", help="Folder of recorded check-ins; without it the shipped cut is used."),

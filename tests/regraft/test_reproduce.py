@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import regraft.reproduce_psoop
 from regraft.cli import app
 from tests.experiments.psoop.small_evaluation import SMALL_SIZE
+from tests.regraft.run_small import run_small
 
 RUNNER = CliRunner()
 ROOT = Path(__file__).parents[2]
@@ -21,15 +22,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run in a tiny size: the folder that it wrote."""
-    out = tmp_path_factory.mktemp("psoop")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regraft.reproduce_psoop, "QUICK", SMALL_SIZE)
-        answer = RUNNER.invoke(
-            app, ["reproduce", "psoop", "--quick", "--out", str(out), "--json", str(out / "copy.json"), "--seed", "2"]
-        )
-    assert answer.exit_code == 0, answer.output
-    assert "CI performs better than the other two" in " ".join(answer.stdout.split())
-    return out
+    told = "CI performs better than the other two"
+    return run_small("psoop", regraft.reproduce_psoop, SMALL_SIZE, tmp_path_factory.mktemp("psoop"), told)
 
 
 def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
@@ -55,15 +49,18 @@ def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("paper", "arguments", "sentence"),
     [
-        (["--data", "nowhere"], "--data nowhere is not the folder of recorded networks"),
-        (["--seed", "-1"], "--seed is -1: at least 0"),
+        ("psoop", ["--data", "nowhere"], "--data nowhere is not the folder of recorded networks"),
+        ("dynatops", ["--data", "nowhere"], "--data nowhere is not the folder of recorded check-ins"),
+        *((paper, ["--seed", "-1"], "--seed is -1: at least 0") for paper in ("psoop", "pop-grape", "dynatops")),
     ],
 )
-def test_a_wrong_call_is_told_before_anything_runs(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+def test_a_wrong_call_is_told_before_anything_runs(
+    paper: str, arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
     """Exit code 2, and nothing is written."""
-    answer = RUNNER.invoke(app, ["reproduce", "psoop", "--out", str(tmp_path / "out"), *arguments])
+    answer = RUNNER.invoke(app, ["reproduce", paper, "--out", str(tmp_path / "out"), *arguments])
     assert answer.exit_code == 2
     assert sentence in answer.stderr
     assert not (tmp_path / "out").exists()

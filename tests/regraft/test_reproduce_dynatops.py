@@ -2,28 +2,18 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import regraft.reproduce_dynatops
-from regraft.cli import app
 from tests.experiments.dynatops.small_dynatops import SMALL_SIZE
-
-RUNNER = CliRunner()
+from tests.regraft.run_small import run_small
 
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run in a tiny size: the folder that it wrote."""
+    told = "DYNATOPS has the least overhead under all patterns"
     out = tmp_path_factory.mktemp("dynatops")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regraft.reproduce_dynatops, "QUICK", SMALL_SIZE)
-        answer = RUNNER.invoke(
-            app,
-            ["reproduce", "dynatops", "--quick", "--out", str(out), "--json", str(out / "copy.json"), "--seed", "2"],
-        )
-    assert answer.exit_code == 0, answer.output
-    assert "DYNATOPS has the least overhead under all patterns" in " ".join(answer.stdout.split())
-    return out
+    return run_small("dynatops", regraft.reproduce_dynatops, SMALL_SIZE, out, told)
 
 
 def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
@@ -53,18 +43,3 @@ def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
     drawings = {path.name: path.read_text(encoding="utf-8") for path in small_run.glob("*.svg")}
     assert {"fig6a.svg", "fig7.svg", "fig9.svg", "protocol.svg"} <= set(drawings)
     assert all("<svg" in drawing for drawing in drawings.values())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--data", "nowhere"], "--data nowhere is not the folder of recorded check-ins"),
-        (["--seed", "-1"], "--seed is -1: at least 0"),
-    ],
-)
-def test_a_wrong_call_is_told_before_anything_runs(arguments: list[str], sentence: str, tmp_path: Path) -> None:
-    """Exit code 2, and nothing is written."""
-    answer = RUNNER.invoke(app, ["reproduce", "dynatops", "--out", str(tmp_path / "out"), *arguments])
-    assert answer.exit_code == 2
-    assert sentence in answer.stderr
-    assert not (tmp_path / "out").exists()

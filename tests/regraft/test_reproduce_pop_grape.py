@@ -2,28 +2,18 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import regraft.reproduce_pop_grape
-from regraft.cli import app
 from tests.experiments.pop_grape.small_relocation import SMALL_SIZE
-
-RUNNER = CliRunner()
+from tests.regraft.run_small import run_small
 
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run in a tiny size: the folder that it wrote."""
+    told = "clustered: load100 yields the lowest message rate"
     out = tmp_path_factory.mktemp("pop-grape")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regraft.reproduce_pop_grape, "QUICK", SMALL_SIZE)
-        answer = RUNNER.invoke(
-            app,
-            ["reproduce", "pop-grape", "--quick", "--out", str(out), "--json", str(out / "copy.json"), "--seed", "2"],
-        )
-    assert answer.exit_code == 0, answer.output
-    assert "clustered: load100 yields the lowest message rate" in " ".join(answer.stdout.split())
-    return out
+    return run_small("pop-grape", regraft.reproduce_pop_grape, SMALL_SIZE, out, told)
 
 
 def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
@@ -49,11 +39,3 @@ def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
     drawings = {path.name: path.read_text(encoding="utf-8") for path in small_run.glob("*.svg")}
     assert set(drawings) == {"planetlab-message-rate.svg", "planetlab-client-delay.svg"}
     assert all("<svg" in drawing and "Regraft" in drawing for drawing in drawings.values())
-
-
-def test_a_wrong_call_is_told_before_anything_runs(tmp_path: Path) -> None:
-    """Exit code 2, and nothing is written."""
-    answer = RUNNER.invoke(app, ["reproduce", "pop-grape", "--out", str(tmp_path / "out"), "--seed", "-1"])
-    assert answer.exit_code == 2
-    assert "--seed is -1: at least 0" in answer.stderr
-    assert not (tmp_path / "out").exists()

@@ -1,0 +1,22 @@
+"""Run `regraft reproduce` of a paper whole, in a tiny size, as its tests look at it."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from typer.testing import CliRunner
+
+from regraft.cli import app
+
+
+def run_small(paper: str, module: ModuleType, size: object, out: Path, told: str) -> Path:
+    """Run it with ``size`` in the place of the module's QUICK; check that it ends well and tells ``told``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "QUICK", size)
+        answer = CliRunner().invoke(
+            app,
+            ["reproduce", paper, "--quick", "--out", str(out), "--json", str(out / "copy.json"), "--seed", "2"],
+        )
+    assert answer.exit_code == 0, answer.output
+    assert told in " ".join(answer.stdout.split())
+    return out
