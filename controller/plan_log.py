@@ -165,7 +165,7 @@ class PlanLog:
 
     def _forget_oldest(self) -> bool:
         """Forget the oldest plan that is over and leads nowhere in use; return False when there is none."""
-        final = (PlanPhase.COMPLETED, PlanPhase.ABORTED)
+        final = (PlanPhase.COMPLETED, PlanPhase.ABORTED, PlanPhase.REFUSED)
         in_use = {self._epoch_present, self._epoch_max}
         plan = next((plan for plan in self.plans if plan.phase in final and plan.epoch_to not in in_use), None)
         if plan is None:

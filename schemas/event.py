@@ -16,6 +16,8 @@ class Severity(StrEnum):
 class EventKind(StrEnum):
     """What happened."""
 
+    PLAN_PROPOSED = "plan_proposed"
+    PLAN_REFUSED = "plan_refused"
     PLAN_STARTED = "plan_started"
     PLAN_PHASE = "plan_phase"
     PLAN_COMPLETED = "plan_completed"
@@ -27,6 +29,10 @@ class EventKind(StrEnum):
     WINDOW_STALE = "window_stale"
     CONTROLLER_STARTED = "controller_started"
     PLANNER_FAILED = "planner_failed"
+    ORDER_TAKEN = "order_taken"
+    ORDER_REFUSED = "order_refused"
+    ALERT_RAISED = "alert_raised"
+    ALERT_CLEARED = "alert_cleared"
 
 
 class AdaptationEvent(Struct, frozen=True):

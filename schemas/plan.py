@@ -58,6 +58,9 @@ class Verdict(StrEnum):
     PLAN_RUNNING = "plan_running"
     CONFLICT = "conflict"
     CHANGES_PER_PLAN = "changes_per_plan"
+    MAINTENANCE = "maintenance"
+    PAUSED = "paused"
+    IN_REVIEW = "in_review"
 
 
 class Proposal(Struct, frozen=True):
@@ -89,8 +92,13 @@ class Proposal(Struct, frozen=True):
 
 
 class PlanPhase(StrEnum):
-    """The whole life of a plan: one transition from ``epoch_from`` to ``epoch_to``."""
+    """The whole life of a plan: one transition from ``epoch_from`` to ``epoch_to``.
 
+    In a dry run it begins as ``proposed`` and waits for a person; ``refused`` it leaves no trace but its record.
+    """
+
+    PROPOSED = "proposed"
+    REFUSED = "refused"
     PREPARING = "preparing"
     ACTIVATING = "activating"
     DRAINING = "draining"
@@ -115,7 +123,8 @@ class Plan(Struct, frozen=True):
     ``links_target`` is the whole target tree, ``ring_target`` the whole target ring, so that a plan alone says what is
     intended; one of them is empty. ``moves`` are the clients that change their home, ``id_moves`` the brokers that
     change their ID. ``undoes`` names the plan
-    that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows.
+    that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows. ``refused``
+    are the proposals that did not become part of it, each with its reason; of very many only the first.
     """
 
     plan: str
@@ -136,3 +145,4 @@ class Plan(Struct, frozen=True):
     moves: tuple[ClientMove, ...] = ()
     id_moves: tuple[IdMove, ...] = ()
     ring_target: tuple[RingId, ...] = ()
+    refused: tuple[Proposal, ...] = ()

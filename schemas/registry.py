@@ -30,10 +30,12 @@ SCHEMAS: dict[int, str] = {
     602: "plan.v2",
     603: "plan.v3",
     604: "plan.v4",
+    605: "plan.v5",
     701: "adaptation_event.v1",
     801: "client.v1",
     802: "client.v2",
     901: "dead_letter.v1",
+    1001: "order.v1",
 }
 
 

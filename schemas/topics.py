@@ -37,6 +37,7 @@ COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 
 RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller", 1, 24 * HOUR_MS)
 PLANS = Topic("plans", "Plan", "plan", "controller", "controller, dashboard", 1, None)
 EVENTS = Topic("events", "AdaptationEvent", "subject", "controller", "alerts, dashboard", 1, 7 * 24 * HOUR_MS)
+ORDERS = Topic("orders", "Order", "scope, subject", "command line, dashboard", "controller, alerts", 1, None)
 DEAD_LETTERS = Topic(
     "dead-letters", "DeadLetter", "source topic", "producers, streaming, controller", "operator", 1, 7 * 24 * HOUR_MS
 )
@@ -50,6 +51,7 @@ TOPICS: tuple[Topic, ...] = (
     RESULTS,
     PLANS,
     EVENTS,
+    ORDERS,
     DEAD_LETTERS,
 )
 

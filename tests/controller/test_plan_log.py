@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from controller.plan_log import PLANS_KEPT_MAX, PlanLog
+from controller.plan_log import MOVING_PHASES, PLANS_KEPT_MAX, PlanLog
 from overlay.configuration import NotATreeError
 from schemas.plan import PhaseChange, Plan, PlanPhase, Proposal
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -50,7 +50,7 @@ def test_only_passed_activation_changes_the_present(phase: PlanPhase) -> None:
     assert log.present.epoch == (1 if passed else 0)
     assert log.present.links == (OTHER if passed else BOOTSTRAP).links
     assert log.epoch_next == 2
-    over = phase in {PlanPhase.VERIFYING, PlanPhase.COMPLETED, PlanPhase.ABORTED}
+    over = phase not in MOVING_PHASES
     assert (log.moving is None) is over
     assert (log.verifying is None) is (phase is not PlanPhase.VERIFYING)
 

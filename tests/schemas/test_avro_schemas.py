@@ -17,6 +17,7 @@ import schemas.client
 import schemas.command
 import schemas.dead_letter
 import schemas.event
+import schemas.order
 import schemas.plan
 import schemas.state
 import schemas.telemetry
@@ -28,6 +29,7 @@ MODULES = (
     schemas.command,
     schemas.dead_letter,
     schemas.event,
+    schemas.order,
     schemas.plan,
     schemas.state,
     schemas.telemetry,

@@ -1,0 +1,54 @@
+"""Put a person's order into Kafka, for the controller to take up.
+
+In: an order. Out: a record in the compacted topic of orders, acknowledged. What comes of it the controller tells as an
+event, and the plan or the status shows it; deciding does not belong here.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from infra.stack_error import StackError
+from schemas.codec import encode
+from schemas.order import Order
+from schemas.topics import DEFAULT_NAMESPACE, ORDERS, topic_name
+
+WAIT_S_MAX = 10.0
+
+
+class OrderNotStoredError(StackError):
+    """Say which order did not reach Kafka, and why."""
+
+
+def send_order(
+    bootstrap: str, order: Order, namespace: str = DEFAULT_NAMESPACE, wait_s_max: float = WAIT_S_MAX
+) -> None:
+    """Store the order; return when Kafka has acknowledged it. Raises OrderNotStoredError after ``wait_s_max``."""
+    faults: list[str] = []
+
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            faults.append(error.str())
+
+    topic = topic_name(ORDERS, namespace)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "message.timeout.ms": int(wait_s_max * 1000),
+            "log_level": 0,
+        }
+    )
+    try:
+        producer.produce(topic, key=order.key.encode(), value=encode(order), on_delivery=on_delivery)
+        waiting = producer.flush(wait_s_max + 1)
+    except KafkaException as error:
+        faults.append(str(error))
+        waiting = 0
+    if waiting or faults:
+        reason = faults[0] if faults else f"no answer within {wait_s_max:g} s"
+        raise OrderNotStoredError(
+            f"The order to {order.kind} {order.subject} was not stored in {topic} at {bootstrap} ({reason}): "
+            "is Kafka up, and are the topics there (regraft topics --create)?"
+        )
