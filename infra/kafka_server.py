@@ -7,6 +7,7 @@ same ports and data again. Topics belong to create_topics.py.
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -139,10 +140,16 @@ class KafkaFiles:
 
 
 def start_kafka_service(
-    supervisor: Supervisor, run_dir: Path, *, port: int | None = None, heap_mb: int = HEAP_MB
+    supervisor: Supervisor,
+    run_dir: Path,
+    *,
+    port: int | None = None,
+    heap_mb: int = HEAP_MB,
+    more_properties: Mapping[str, str] | None = None,
 ) -> KafkaAddress:
     """Start a broker under ``supervisor`` with its data in ``run_dir/kafka`` and wait until it serves clients.
 
+    ``more_properties`` are written behind the usual ones, and so win over them.
     Without ``port`` the ports of an earlier run in this directory are used again if they are free, else free ones.
     Raises PortInUseError, KafkaError or ServiceFailedError.
     """
@@ -150,7 +157,7 @@ def start_kafka_service(
 
     def prepare(again: bool) -> tuple[KafkaAddress, Service]:
         address = _choose_address(files, port, again=again)
-        _write_settings(files, address)
+        _write_settings(files, address, more_properties)
         _format(files, java, class_path)
         return address, _service(files, address, java, class_path, heap_mb)
 
@@ -219,13 +226,12 @@ def _read_address(files: KafkaFiles) -> KafkaAddress | None:
     return None
 
 
-def _write_settings(files: KafkaFiles, address: KafkaAddress) -> None:
+def _write_settings(files: KafkaFiles, address: KafkaAddress, more: Mapping[str, str] | None = None) -> None:
     files.root.mkdir(parents=True, exist_ok=True)
-    files.properties.write_text(
-        PROPERTIES.format(
-            host=LOOPBACK, port=address.port, controller_port=address.controller_port, data_dir=files.data
-        )
+    usual = PROPERTIES.format(
+        host=LOOPBACK, port=address.port, controller_port=address.controller_port, data_dir=files.data
     )
+    files.properties.write_text(usual + "".join(f"{name}={value}\n" for name, value in (more or {}).items()))
     files.log_settings.write_text(LOG_PROPERTIES.replace("{log_dir}", str(files.root)))
 
 

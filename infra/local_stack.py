@@ -47,6 +47,7 @@ class LocalStack:
         kafka_port: int | None = None,
         redis_port: int | None = None,
         kafka_heap_mb: int = HEAP_MB,
+        kafka_properties: Mapping[str, str] | None = None,
         free_mb_min: int = FREE_MB_MIN,
         on_event: Callable[[ServiceEvent], None] | None = None,
         environ: Mapping[str, str] = os.environ,
@@ -57,6 +58,7 @@ class LocalStack:
         self._kafka_port = kafka_port
         self._redis_port = redis_port
         self._kafka_heap_mb = kafka_heap_mb
+        self._kafka_properties = kafka_properties
         self._free_mb_min = free_mb_min
         self._on_event = on_event
         self._environ = environ
@@ -129,7 +131,13 @@ class LocalStack:
     def _start_kafka(self, supervisor: Supervisor) -> str:
         external = self._environ.get(BOOTSTRAP_VARIABLE)
         if not external:
-            address = start_kafka_service(supervisor, self.run_dir, port=self._kafka_port, heap_mb=self._kafka_heap_mb)
+            address = start_kafka_service(
+                supervisor,
+                self.run_dir,
+                port=self._kafka_port,
+                heap_mb=self._kafka_heap_mb,
+                more_properties=self._kafka_properties,
+            )
             return address.bootstrap
         if not is_kafka_ready(external, EXTERNAL_TIMEOUT_S):
             raise StackError(

@@ -29,7 +29,8 @@ class Inventory:
     Costs are per notification in one common unit; the demo takes milliseconds of one-way delay and of service.
     ``degree_max`` caps the links of a broker; on a ring the fingers are what they are. ``bootstrap`` is the overlay of
     epoch 0, a tree or a ring. ``load_max_per_s`` (n,) is how
-    many notifications a second may pass each broker, None for no cap.
+    many notifications a second may pass each broker, None for no cap. ``positions`` (n, 2) is where brokers are on a
+    map, x to the right and y upwards, as longitude and latitude; None where nobody knows. Nothing is decided by it.
     """
 
     brokers: tuple[str, ...]
@@ -38,6 +39,7 @@ class Inventory:
     degree_max: int
     bootstrap: AnyConfiguration
     load_max_per_s: NDArray[np.float64] | None = None
+    positions: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.brokers)
@@ -57,6 +59,9 @@ class Inventory:
         loads = self.load_max_per_s
         if loads is not None and (loads.shape != (count,) or not (loads > 0).all()):
             raise InventoryError(f"load_max_per_s must be {count} numbers above 0, got shape {loads.shape}: {loads}")
+        places = self.positions
+        if places is not None and (places.shape != (count, 2) or not np.isfinite(places).all()):
+            raise InventoryError(f"positions must be {count} pairs of finite numbers, got shape {places.shape}")
         if self.bootstrap.brokers != self.brokers:
             raise InventoryError("the bootstrap overlay is over other brokers than the inventory")
 
@@ -78,6 +83,10 @@ class Inventory:
 
     def save(self, path: Path) -> None:
         """Write the inventory as JSON, whole: another process may be looking at this moment."""
+        replace_file(path, self.to_json())
+
+    def to_json(self) -> str:
+        """Return the inventory as JSON; :meth:`from_json` is the way back."""
         document: dict[str, Any] = {
             "brokers": self.brokers,
             "processing_cost": self.processing_cost.tolist(),
@@ -90,15 +99,26 @@ class Inventory:
             document["links"] = self.bootstrap.links
         if self.load_max_per_s is not None:
             document["load_max_per_s"] = self.load_max_per_s.tolist()
-        replace_file(path, json.dumps(document))
+        if self.positions is not None:
+            document["positions"] = self.positions.tolist()
+        return json.dumps(document)
 
     @classmethod
     def load(cls, path: Path) -> Inventory:
         """Read an inventory from JSON; raise InventoryError naming the file and what is wrong with it."""
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InventoryError(f"{path} is not an inventory: {error}") from error
+        return cls.from_json(text, str(path))
+
+    @classmethod
+    def from_json(cls, text: str, source: str) -> Inventory:
+        """Read an inventory from JSON text; raise InventoryError naming the source and what is wrong with it."""
+        try:
+            document = json.loads(text)
             brokers: Sequence[str] = document["brokers"]
-            loads = document.get("load_max_per_s")
+            loads, places = document.get("load_max_per_s"), document.get("positions")
             return cls(
                 tuple(brokers),
                 np.asarray(document["processing_cost"], dtype=np.float64),
@@ -106,9 +126,10 @@ class Inventory:
                 int(document["degree_max"]),
                 _bootstrap(brokers, document),
                 None if loads is None else np.asarray(loads, dtype=np.float64),
+                None if places is None else np.asarray(places, dtype=np.float64),
             )
-        except (OSError, KeyError, TypeError, ValueError, NotATreeError) as error:
-            raise InventoryError(f"{path} is not an inventory: {error}") from error
+        except (KeyError, TypeError, ValueError, NotATreeError) as error:
+            raise InventoryError(f"{source} is not an inventory: {error}") from error
 
 
 def _bootstrap(brokers: Sequence[str], document: dict[str, Any]) -> AnyConfiguration:

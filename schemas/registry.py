@@ -36,6 +36,7 @@ SCHEMAS: dict[int, str] = {
     802: "client.v2",
     901: "dead_letter.v1",
     1001: "order.v1",
+    1101: "alert.v1",
 }
 
 

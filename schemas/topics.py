@@ -31,15 +31,22 @@ class Topic:
 
 TELEMETRY = Topic("telemetry", "TelemetryBatch", "broker", "producers", "streaming, recorder", 4, 24 * HOUR_MS)
 CLIENTS = Topic("clients", "Client", "client", "producers", "controller", 1, None)
-STATE = Topic("state", "StateRow", "window, kind, entity", "streaming", "controller", 1, 24 * HOUR_MS)
-WINDOWS = Topic("windows", "WindowClosed", "window", "streaming", "controller", 1, 24 * HOUR_MS)
+STATE = Topic("state", "StateRow", "window, kind, entity", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
+WINDOWS = Topic("windows", "WindowClosed", "window", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
 COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 24 * HOUR_MS)
 RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller", 1, 24 * HOUR_MS)
-PLANS = Topic("plans", "Plan", "plan", "controller", "controller, dashboard", 1, None)
-EVENTS = Topic("events", "AdaptationEvent", "subject", "controller", "alerts, dashboard", 1, 7 * 24 * HOUR_MS)
+PLANS = Topic("plans", "Plan", "plan", "controller", "controller, alerts", 1, None)
+EVENTS = Topic("events", "AdaptationEvent", "subject", "controller, alerts", "alerts, operator", 1, 7 * 24 * HOUR_MS)
 ORDERS = Topic("orders", "Order", "scope, subject", "command line, dashboard", "controller, alerts", 1, None)
+ALERTS = Topic("alerts", "Alert", "rule, subject", "alerts", "alerts, command line", 1, None)
 DEAD_LETTERS = Topic(
-    "dead-letters", "DeadLetter", "source topic", "producers, streaming, controller", "operator", 1, 7 * 24 * HOUR_MS
+    "dead-letters",
+    "DeadLetter",
+    "source topic",
+    "producers, streaming, controller, alerts",
+    "operator, alerts",
+    1,
+    7 * 24 * HOUR_MS,
 )
 
 TOPICS: tuple[Topic, ...] = (
@@ -52,6 +59,7 @@ TOPICS: tuple[Topic, ...] = (
     PLANS,
     EVENTS,
     ORDERS,
+    ALERTS,
     DEAD_LETTERS,
 )
 

@@ -149,3 +149,11 @@ def test_a_cluster_id_that_starts_with_a_dash_is_no_option(tmp_path: Path, monke
     with start_kafka(tmp_path) as running:
         assert is_kafka_ready(running.bootstrap)
     assert "cluster.id=-_v7" in (tmp_path / "kafka" / "data" / "meta.properties").read_text()
+
+
+def test_further_properties_win_over_the_usual_ones(tmp_path: Path) -> None:
+    """They stand last, and Kafka takes the last of two equal names."""
+    files = KafkaFiles(tmp_path)
+    module._write_settings(files, KafkaAddress(19092, 19093), {"log.segment.bytes": "1048576"})
+    lines = [line for line in files.properties.read_text().splitlines() if line.startswith("log.segment.bytes=")]
+    assert lines == ["log.segment.bytes=67108864", "log.segment.bytes=1048576"]

@@ -13,6 +13,7 @@ import pytest
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 from avro.schema import parse
 
+import schemas.alert
 import schemas.client
 import schemas.command
 import schemas.dead_letter
@@ -25,6 +26,7 @@ from schemas.registry import AVSC_DIRECTORY, SCHEMAS, schema_by_id, schema_ids_o
 from schemas.topics import TOPICS
 
 MODULES = (
+    schemas.alert,
     schemas.client,
     schemas.command,
     schemas.dead_letter,

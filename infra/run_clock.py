@@ -1,0 +1,57 @@
+"""The clock that all stages of one run share: the wall clock, or one that runs faster from a common origin on.
+
+In: an origin and a speed, both settings. Out: the present in ms since 1970, and wall times of clock times. At speed 1
+the clock is the wall clock. Who sleeps how long belongs to the stages; Kafka's own timestamps are always wall time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+SPEED_MAX = 1_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunClock:
+    """What time it is in a run.
+
+    ``origin_ms``: wall time at which the clock showed the wall time; 0 where none is given. ``speed``: how many seconds
+    pass on the clock while one passes on the wall. A long run in a short time has a speed above 1, and then all its
+    processes need the same origin.
+    """
+
+    origin_ms: int = 0
+    speed: float = 1.0
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, one sentence each."""
+        found = []
+        if not 0 < self.speed <= SPEED_MAX:
+            found.append(f"clock_speed is {self.speed:g}: above 0 and at most {SPEED_MAX:g}; 1 is the wall clock")
+        elif not math.isclose(self.speed, 1.0) and self.origin_ms <= 0:
+            found.append(
+                f"clock_speed is {self.speed:g} without clock_origin_ms: give all processes of the run the same wall "
+                "time in ms since 1970, from which on the clock runs at that speed"
+            )
+        if self.origin_ms < 0:
+            found.append(f"clock_origin_ms is {self.origin_ms}: ms since 1970, or 0 for none")
+        return found
+
+    def now_ms(self) -> int:
+        """Return the time on the clock."""
+        wall_ms = time.time_ns() // 1_000_000
+        if self.speed == 1.0:
+            return wall_ms
+        return self.origin_ms + int((wall_ms - self.origin_ms) * self.speed)
+
+    def wall_ms(self, clock_ms: int) -> int:
+        """Return the wall time at which the clock shows ``clock_ms``."""
+        if self.speed == 1.0:
+            return clock_ms
+        return self.origin_ms + int((clock_ms - self.origin_ms) / self.speed)
+
+    def wall_s(self, duration_ms: float) -> float:
+        """Return how many seconds of wall time a duration on the clock takes."""
+        return duration_ms / 1_000 / self.speed

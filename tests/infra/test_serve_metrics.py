@@ -1,0 +1,174 @@
+"""Metrics and health over HTTP: what a scraper and a supervisor ask, and what they get."""
+
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from infra.find_port import LOOPBACK, is_listening
+from infra.serve_metrics import (
+    REQUESTS_AT_ONCE_MAX,
+    Health,
+    MetricsPortError,
+    MetricsServer,
+    Pulse,
+    port_faults,
+    serve_metrics,
+)
+
+
+class Stage:
+    """A stage whose health a test sets."""
+
+    def __init__(self) -> None:
+        self.health = Health(is_ready=True)
+        self.is_asked = threading.Event()
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+
+    def __call__(self) -> Health:
+        self.is_asked.set()
+        assert self.may_answer.wait(30)
+        return self.health
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def server(stage: Stage) -> Iterator[MetricsServer]:
+    registry = CollectorRegistry()
+    Counter("regraft_test_windows", "Windows seen.", registry=registry).inc(3)
+    with serve_metrics(registry, LOOPBACK, 0, stage) as running:
+        yield running
+
+
+def ask(server: MetricsServer, path: str, accept: str = "*/*", method: str = "GET") -> tuple[int, str, str]:
+    """Return status, content type and body."""
+    url = f"http://{LOOPBACK}:{server.port}{path}"
+    request = urllib.request.Request(url, headers={"Accept": accept}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def test_metrics_are_served_in_the_format_that_is_asked_for(server: MetricsServer) -> None:
+    """The plain format by default, OpenMetrics where the scraper prefers it."""
+    status, kind, text = ask(server, "/metrics")
+    assert (status, kind.split(";")[0]) == (200, "text/plain")
+    assert "regraft_test_windows_total 3.0" in text
+    _, kind, text = ask(server, "/metrics", "application/openmetrics-text;version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+
+
+def test_a_well_stage_is_alive_and_ready(server: MetricsServer) -> None:
+    """Both answers are 200 and say so."""
+    for path in ("/health", "/ready"):
+        status, _, text = ask(server, path)
+        assert (status, json.loads(text)) == (200, {"is_ready": True, "faults": []})
+
+
+def test_a_stage_that_starts_is_alive_but_not_ready(server: MetricsServer, stage: Stage) -> None:
+    """A supervisor leaves it alone, a load balancer does not use it yet."""
+    stage.health = Health(is_ready=False)
+    assert ask(server, "/health")[0] == 200
+    assert ask(server, "/ready")[0] == 503
+
+
+def test_a_fault_makes_a_stage_neither_alive_nor_ready(server: MetricsServer, stage: Stage) -> None:
+    """The answer names the fault, and metrics are still served."""
+    stage.health = Health(is_ready=True, faults=("the loop stands",))
+    for path in ("/health", "/ready"):
+        status, _, text = ask(server, path)
+        assert (status, json.loads(text)["faults"]) == (503, ["the loop stands"])
+    assert ask(server, "/metrics")[0] == 200
+
+
+def test_a_stage_that_cannot_say_how_it_is_is_ill(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception in the stage's own answer is a fault, not a broken connection."""
+    monkeypatch.setattr(Stage, "__call__", lambda _self: 1 / 0)
+    status, _, text = ask(server, "/health")
+    assert status == 503
+    assert "ZeroDivisionError" in json.loads(text)["faults"][0]
+
+
+def test_other_paths_and_methods_are_told_what_there_is(server: MetricsServer) -> None:
+    """404 names the paths; only GET is answered."""
+    status, _, text = ask(server, "/")
+    assert (status, json.loads(text)["paths"]) == (404, ["/metrics", "/health", "/ready"])
+    assert ask(server, "/health", method="POST")[0] == 405
+
+
+def test_a_taken_port_is_told_in_one_sentence(server: MetricsServer, stage: Stage) -> None:
+    """Address, reason and what to do."""
+    with pytest.raises(MetricsPortError, match=rf"on 127.0.0.1:{server.port} \(Address already in use\): stop what"):
+        serve_metrics(CollectorRegistry(), LOOPBACK, server.port, stage)
+    with pytest.raises(MetricsPortError, match="choose another metrics_port or metrics_host"):
+        serve_metrics(CollectorRegistry(), "no.such.host.invalid", 0, stage)
+
+
+def test_the_port_is_free_after_the_end(stage: Stage) -> None:
+    """The next start of the stage finds its port again."""
+    server = serve_metrics(CollectorRegistry(), LOOPBACK, 0, stage)
+    port = server.port
+    server.close()
+    assert not is_listening(port)
+    serve_metrics(CollectorRegistry(), LOOPBACK, port, stage).close()
+
+
+def test_requests_at_once_are_bounded(server: MetricsServer, stage: Stage) -> None:
+    """Callers that hang hold so many threads and no more; once they go, others are answered again."""
+    stage.may_answer.clear()
+    held = [socket.create_connection((LOOPBACK, server.port), timeout=30) for _ in range(REQUESTS_AT_ONCE_MAX)]
+    for each in held:
+        each.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+    assert stage.is_asked.wait(30)
+    with socket.create_connection((LOOPBACK, server.port), timeout=30) as one_more:
+        assert _closed_unanswered(one_more)
+    stage.may_answer.set()
+    for each in held:
+        with each:
+            assert b"200 OK" in each.recv(1000)
+    while True:  # A thread gives its place back a moment after its answer.
+        try:
+            assert ask(server, "/ready")[0] == 200
+            break
+        except (urllib.error.URLError, ConnectionError):
+            continue
+
+
+def _closed_unanswered(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_loop_that_hangs_is_a_fault_until_it_turns_again() -> None:
+    """The sentence says what has been silent for how long, and what is usual."""
+    now_s = [0.0]
+    pulse = Pulse("the control loop", 30.0, lambda: now_s[0])
+    now_s[0] = 30.0
+    assert pulse.fault() is None
+    now_s[0] = 31.5
+    assert pulse.fault() == "the control loop has not turned for 31.5 s, at most 30 s are usual"
+    pulse.beat()
+    assert pulse.fault() is None
+
+
+def test_ports_that_cannot_be_are_wrong_settings() -> None:
+    """None opens no port; 0 would be a different port at each start, which nobody could scrape."""
+    assert port_faults(None) == port_faults(9_101) == []
+    for port in (0, -1, 65_536):
+        assert port_faults(port) == [f"metrics_port is {port}: from 1 to 65535, or none to open no port"]
