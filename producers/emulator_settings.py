@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.run_clock import RunClock
+from infra.serve_metrics import port_faults
 from producers.checkin_settings import CheckinSettings
 from schemas.topics import DEFAULT_NAMESPACE
 
@@ -26,7 +28,10 @@ class WorkloadSettings:
     1 as in paper 000; the default lets interests weigh beside PlanetLab's delays, so that their shift asks for another
     overlay. ``popularity_sigma``: how uneven symbols are in being wanted, 0 for all alike.
     ``regime_change_s``: when, after the start of traffic, brokers and symbols change their shares; none for never.
-    ``regime_change_spread_s``: in how long all subscriptions are then replaced.
+    ``regime_change_spread_s``: in how long all subscriptions are then replaced. ``regime_change_every_s``: how long
+    after one shift the next one follows, for long runs; none for one shift at most. ``burst_every_s``: pause from the
+    start of one burst to that of the next; none for no bursts. ``burst_s``: how long a burst lasts. ``burst_factor``:
+    what multiple of its rate each publisher publishes meanwhile.
     """
 
     publisher_count: int = SYMBOLS_SHIPPED
@@ -37,6 +42,10 @@ class WorkloadSettings:
     popularity_sigma: float = 0.5
     regime_change_s: float | None = None
     regime_change_spread_s: float = 3.0
+    regime_change_every_s: float | None = None
+    burst_every_s: float | None = None
+    burst_s: float = 10.0
+    burst_factor: float = 3.0
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
@@ -52,6 +61,8 @@ class WorkloadSettings:
                 ("broker_load_exponent", self.broker_load_exponent, 0.0, "0 makes all brokers alike"),
                 ("popularity_sigma", self.popularity_sigma, 0.0, "0 makes all symbols alike"),
                 ("regime_change_spread_s", self.regime_change_spread_s, 0.0, "0 replaces all at once"),
+                ("burst_factor", self.burst_factor, 1.0, "1 is no burst at all"),
+                ("burst_s", self.burst_s, 0.1, "it is a time"),
             ]
         )
         if not 1 <= self.publisher_count <= SYMBOLS_SHIPPED:
@@ -64,6 +75,16 @@ class WorkloadSettings:
             )
         if self.regime_change_s is not None and self.regime_change_s <= 0:
             found.append(f"regime_change_s is {self.regime_change_s:g}: above 0, or none for no regime change")
+        every_s = self.regime_change_every_s
+        if every_s is not None and every_s <= self.regime_change_spread_s:
+            found.append(
+                f"regime_change_every_s is {every_s:g}: above regime_change_spread_s, {self.regime_change_spread_s:g}, "
+                "so that one shift is over before the next, or none for one shift at most"
+            )
+        if self.burst_every_s is not None and self.burst_every_s <= self.burst_s:
+            found.append(
+                f"burst_every_s is {self.burst_every_s:g}: above burst_s, {self.burst_s:g}, or none for no bursts"
+            )
         return found
 
 
@@ -82,6 +103,8 @@ class EmulatorSettings:
     counts as lost; longer than any outage, since a transition that waits for its controller holds deliveries back.
     ``drain_s_max``: how long the end may wait until the model is quiet. ``kafka_outage_s_max``: how long telemetry and
     results wait for a Kafka that is away. ``kafka_buffer_records_max``: how many of them may wait.
+    ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
+    the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
     """
 
     bootstrap: str
@@ -100,6 +123,9 @@ class EmulatorSettings:
     drain_s_max: float = 60.0
     kafka_outage_s_max: float = 600.0
     kafka_buffer_records_max: int = 500_000
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    clock: RunClock = field(default_factory=RunClock)
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
@@ -122,7 +148,7 @@ class EmulatorSettings:
             found.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
         if self.flush_ms > 1_000:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
-        found += [f"workload.{fault}" for fault in self.workload.faults()]
+        found += port_faults(self.metrics_port) + [f"workload.{fault}" for fault in self.workload.faults()]
         return found + [f"checkins.{fault}" for fault in self.checkins.faults()]
 
 

@@ -11,21 +11,26 @@ import random
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
 from simpy.rt import RealtimeEnvironment
 
+from infra.serve_metrics import serve_metrics
 from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
 from producers.checkin_workload import CheckinWorkload
 from producers.chord_core import ChordCore
 from producers.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulate_overlay import EmulatedOverlay, inventory_timing
+from producers.emulator_metrics import EmulatorHealth, EmulatorMetrics
 from producers.emulator_ports import ClientSink, CommandSource, ResultSink, TelemetrySink
 from producers.emulator_settings import EmulatorSettings
 from producers.kafka_ports import KafkaPorts
 from producers.ledger import Ledger, LedgerSnapshot
+from producers.log_transitions import TransitionLog
 from producers.stock_workload import StockWorkload
 from schemas.status_file import StatusFile
 
@@ -36,7 +41,8 @@ CELLS_KEPT_S = 120  # Publish time after which a cell is no longer sent again; f
 CONNECT_S_MAX = 60.0
 TURN_MS = 100.0  # Wall time between two looks at the stop event.
 FLUSH_S_MAX = 30.0
-STATUS_MS = 1_000.0
+STATUS_MS = 1_000.0  # Of wall time.
+SILENCE_S_MAX = 30.0  # The model looks up every 100 ms unless it is hopelessly behind.
 
 
 class Workload(Protocol):
@@ -62,29 +68,34 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
     """Emulate until ``stop`` is set, drain, and return the final account.
 
     Raises ValueError when settings are wrong, InventoryError when the inventory is, KafkaUnreachableError when
-    Kafka is not there.
+    Kafka is not there, MetricsPortError when the metrics port is in use.
     """
     faults = settings.faults()
     if faults:
         raise ValueError("; ".join(faults))
     inventory = Inventory.load(settings.inventory_path)
-    ports = KafkaPorts(
-        settings.bootstrap,
-        settings.namespace,
-        outage_s_max=settings.kafka_outage_s_max,
-        buffer_records_max=settings.kafka_buffer_records_max,
-        now_ms=lambda: int(time.time() * SECOND_MS),
-    )
-    try:
+    metrics, health = EmulatorMetrics(), EmulatorHealth(SILENCE_S_MAX)
+    with ExitStack() as held:
+        if settings.metrics_port is not None:
+            held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
+        ports = KafkaPorts(
+            settings.bootstrap,
+            settings.namespace,
+            outage_s_max=settings.kafka_outage_s_max,
+            buffer_records_max=settings.kafka_buffer_records_max,
+            now_ms=settings.clock.now_ms,
+        )
+        held.callback(ports.close)
+        for name, writer in (("telemetry", ports.telemetry), ("answers", ports.answers)):
+            metrics.records_waiting.labels(name).set_function(partial(getattr, writer, "waiting_count"))
+            metrics.records_lost.labels(name).set_function(writer.lost.total)
         ports.connect(CONNECT_S_MAX)
-        emulator = WallClockEmulator(settings, inventory, ports)
+        emulator = WallClockEmulator(settings, inventory, ports, metrics, health)
         emulator.run(stop)
         unsent = ports.flush(FLUSH_S_MAX)
         if unsent:
             log.error("records unsent at the end", count=unsent, waited_s=FLUSH_S_MAX)
         return emulator.finish({"records_unsent": unsent, **_port_counts(ports)})
-    finally:
-        ports.close()
 
 
 def _port_counts(ports: EmulatorPorts) -> dict[str, int]:
@@ -107,16 +118,27 @@ def workload_of(overlay: EmulatedOverlay, settings: EmulatorSettings, rng: rando
 
 
 class WallClockEmulator:
-    """The model on the wall clock, one run: ``run`` until told to stop and quiet, then ``finish``."""
+    """The model on the run's clock, one run: ``run`` until told to stop and quiet, then ``finish``."""
 
-    def __init__(self, settings: EmulatorSettings, inventory: Inventory, ports: EmulatorPorts) -> None:
+    def __init__(
+        self,
+        settings: EmulatorSettings,
+        inventory: Inventory,
+        ports: EmulatorPorts,
+        metrics: EmulatorMetrics | None = None,
+        health: EmulatorHealth | None = None,
+    ) -> None:
         self._settings = settings
         self._ports = ports
+        self._metrics = metrics or EmulatorMetrics()
+        self._health = health or EmulatorHealth(SILENCE_S_MAX)
+        self._speed = settings.clock.speed
+        self._turn_ms = TURN_MS * self._speed
         self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
         rng = random.Random(settings.seed)
         self._started_s = time.monotonic()
-        self._start_ms = float(int(time.time() * SECOND_MS))
-        self._env = RealtimeEnvironment(initial_time=self._start_ms, factor=1 / SECOND_MS, strict=False)
+        self._start_ms = float(settings.clock.now_ms())
+        self._env = RealtimeEnvironment(initial_time=self._start_ms, factor=settings.clock.wall_s(1.0), strict=False)
         self._ledger = Ledger(settings.settle_s * SECOND_MS)
         self.overlay = EmulatedOverlay(
             self._env,
@@ -130,6 +152,8 @@ class WallClockEmulator:
         forwarder = ReportForwarder(self.overlay, ports, ports, self._workload.publisher_rate_per_s)
         self.overlay.listeners.append(forwarder)
         self.overlay.user_listeners.append(forwarder)
+        self._transitions = TransitionLog(len(inventory.brokers))
+        self.overlay.listeners += [self._transitions, self._metrics]
         self._emitter = TelemetryEmitter(self.overlay, ports, settings.flush_ms, rng)
         self._phase = "running"
 
@@ -142,16 +166,22 @@ class WallClockEmulator:
         self._workload.start()
         self._obey_commands(None)
         self._look_after(None)
+        self._health.is_running = True
         while not stop.is_set():
-            self._env.run(until=self._env.now + TURN_MS)
+            self._turn()
         self._workload.stop()
         self._phase = "draining"
         deadline_ms = self._env.now + self._settings.drain_s_max * SECOND_MS
         while not self.overlay.is_quiet and self._env.now < deadline_ms:
-            self._env.run(until=self._env.now + TURN_MS)
+            self._turn()
         if not self.overlay.is_quiet:
             log.error("the model is not quiet: the account is not final", waited_s=self._settings.drain_s_max)
         self._emitter.flush_all()
+        self._health.is_running = False
+
+    def _turn(self) -> None:
+        self._env.run(until=self._env.now + self._turn_ms)
+        self._health.pulse.beat()
 
     def finish(self, counts: dict[str, int]) -> LedgerSnapshot:
         """Close the account, write the last status and return the account."""
@@ -162,7 +192,9 @@ class WallClockEmulator:
 
     def _obey_commands(self, _: object) -> None:
         for command in self._ports.poll():
+            self._metrics.commands.labels(command.phase).inc()
             if command.broker in self.overlay.brokers:
+                self._transitions.on_command(command)
                 self.overlay.obey(command)
             else:
                 log.warning("command for a broker that is not in the inventory", broker=command.broker)
@@ -171,22 +203,24 @@ class WallClockEmulator:
     def _look_after(self, _: object) -> None:
         self._ledger.settle(self._env.now)
         self._write_status(self._ledger.snapshot(), _port_counts(self._ports))
-        self._env.timeout(STATUS_MS).callbacks.append(self._look_after)
+        self._env.timeout(STATUS_MS * self._speed).callbacks.append(self._look_after)
 
     def _write_status(self, account: LedgerSnapshot, counts: dict[str, int]) -> None:
+        document = self._status(account, counts)
+        self._metrics.show(document)
         if self._status_file is not None:
-            self._status_file.write(self._status(account, counts))
+            self._status_file.write(document)
 
     def _status(self, account: LedgerSnapshot, counts: dict[str, int]) -> dict[str, Any]:
         now_ms = float(self._env.now)
         cores = [broker.core for broker in self.overlay.brokers.values()]
         epochs = Counter(core.epoch for core in cores)
-        wall_ms = self._start_ms + (time.monotonic() - self._started_s) * SECOND_MS
+        due_ms = self._start_ms + (time.monotonic() - self._started_s) * SECOND_MS * self._speed
         return {
             "phase": self._phase,
             "time_ms": int(now_ms),
             "started_ms": int(self._start_ms),
-            "behind_ms": round(max(wall_ms - now_ms, 0.0), 1),
+            "behind_ms": round(max(due_ms - now_ms, 0.0), 1),
             "regime_changed_ms": self._workload.regime_changed_ms,
             "ledger": dataclasses.asdict(account),
             "brokers_by_epoch": {str(epoch): count for epoch, count in sorted(epochs.items())},

@@ -11,7 +11,7 @@ import csv
 import gzip
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -162,6 +162,7 @@ class StockWorkload:
         self._brokers = list(overlay.brokers)
         self._loads: list[float] = []
         self._popularity: list[float] = []
+        self._rate_factor = 1.0  # Above 1 in a burst.
         self.regime_changed_ms: float | None = None
 
     @property
@@ -182,9 +183,11 @@ class StockWorkload:
             self._overlay.advertise(symbol, self._home_rng.choice(self._brokers), advertisement(symbol))
         for slot in self._slots:
             self._fill(slot)
-        if self._settings.regime_change_s is not None:
-            timeout = self._overlay.env.timeout(self._settings.regime_change_s * SECOND_MS)
-            timeout.callbacks.append(lambda _: self.change_regime())
+        first_s = self._settings.regime_change_s or self._settings.regime_change_every_s
+        if first_s is not None:
+            self._after(first_s, self._change_regime_again)
+        if self._settings.burst_every_s is not None:
+            self._after(self._settings.burst_every_s, self._begin_burst)
 
     def stop(self) -> None:
         """Publish and change nothing any more; those who are connected stay."""
@@ -199,6 +202,25 @@ class StockWorkload:
         for slot in self._slots:
             slot.turn += 1
             self._plan_replacement(slot, self._life_rng.uniform(0, self._settings.regime_change_spread_s))
+
+    def _change_regime_again(self) -> None:
+        self.change_regime()
+        if self._settings.regime_change_every_s is not None and self._is_running:
+            self._after(self._settings.regime_change_every_s, self._change_regime_again)
+
+    def _begin_burst(self) -> None:
+        every_s = self._settings.burst_every_s
+        if every_s is None or not self._is_running:
+            return
+        self._rate_factor = self._settings.burst_factor
+        self._after(self._settings.burst_s, self._end_burst)
+        self._after(every_s, self._begin_burst)
+
+    def _end_burst(self) -> None:
+        self._rate_factor = 1.0
+
+    def _after(self, seconds: float, act: Callable[[], None]) -> None:
+        self._overlay.env.timeout(seconds * SECOND_MS).callbacks.append(lambda _: act())
 
     # --- what the overlay tells ------------------------------------------------------------------------------------
 
@@ -215,7 +237,8 @@ class StockWorkload:
     # --- publishing ------------------------------------------------------------------------------------------------
 
     def _plan_publication(self, symbol: str) -> None:
-        pause_ms = self._publish_rngs[symbol].expovariate(self._settings.notifications_per_s) * SECOND_MS
+        rate_per_s = self._settings.notifications_per_s * self._rate_factor
+        pause_ms = self._publish_rngs[symbol].expovariate(rate_per_s) * SECOND_MS
         self._overlay.env.timeout(pause_ms, symbol).callbacks.append(self._publish)
 
     def _publish(self, event: simpy.Event) -> None:

@@ -9,7 +9,7 @@ import queue
 import re
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -28,8 +28,10 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
+from infra.serve_metrics import serve_metrics
 from schemas.status_file import StatusFile
 from streaming.close_windows import WindowRows
+from streaming.job_metrics import JobHealth, JobMetrics
 from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of
 from streaming.measure_backlog import records_behind
 from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint
@@ -39,6 +41,7 @@ from streaming.write_state import StateWriteError, StateWriter
 
 POLL_S = 0.2
 IDLE_POLL_S = 0.005
+HEAP_PAUSE_S = 5.0  # Between two looks at the heap, which take some ms.
 REPORTS_WAITING_MAX = 1_000
 
 EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST = 1, 2, 3
@@ -59,11 +62,17 @@ class StreamingJobError(RuntimeError):
 
 @dataclass(slots=True)
 class JobStatus:
-    """How far the job is; written to ``settings.status_file`` after every micro-batch, times in ms since 1970."""
+    """How far the job is; written to ``settings.status_file`` after every micro-batch, times in ms since 1970.
+
+    ``grace_ms``: of the query that runs; written also when another has begun, so what is sent from then on is for it.
+    ``records_behind``: what was not read after the last micro-batch. ``windows_rewritten``: how many of ``windows``
+    were written again because their micro-batch ran again.
+    """
 
     batch_id: int = -1
     batch_time_ms: int = 0
     catching_up: bool = True
+    grace_ms: int = 0
     records: int = 0
     cells: int = 0
     records_per_s: float = 0.0
@@ -74,13 +83,17 @@ class JobStatus:
     rows: int = 0
     window_end_ms_last: int = 0
     state_bytes: int = 0
+    state_rows: int = 0
+    batch_ms: int = 0
+    records_behind: int = 0
+    windows_rewritten: int = 0
 
 
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
     """Run until ``stop`` is set, then finish the micro-batch in hand; return the last status.
 
     A crash at any point is healed by starting again: the last micro-batch writes the same keys with the same rows.
-    Raises StreamingJobError.
+    Raises StreamingJobError, and MetricsPortError when the metrics port is in use.
     """
     if faults := settings.faults():
         raise StreamingJobError("; ".join(faults), EXIT_REFUSED)
@@ -90,21 +103,26 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
         raise _unwritable(error, settings) from error
-    with closing(StateWriter(settings.bootstrap, settings.namespace, settings.write_timeout_ms)) as writer:
-        job = _Job(spark, settings, writer)
+    metrics, health = JobMetrics(), JobHealth()
+    with ExitStack() as held:
+        if settings.metrics_port is not None:
+            held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
+        writer = held.enter_context(
+            closing(StateWriter(settings.bootstrap, settings.namespace, settings.write_timeout_ms))
+        )
+        job = _Job(spark, settings, writer, metrics, health)
         spark.streams.addListener(job.reports)
-        try:
-            while not stop.is_set():
-                job.run_query(stop)
-        finally:
-            spark.streams.removeListener(job.reports)
+        held.callback(spark.streams.removeListener, job.reports)
+        while not stop.is_set():
+            job.run_query(stop)
         return job.status
 
 
 class _Reports(StreamingQueryListener):
     """Hands the progress reports of one query over to the thread that runs the job."""
 
-    def __init__(self) -> None:
+    def __init__(self, health: JobHealth) -> None:
+        self._health = health
         self.run_id = ""
         self.waiting: queue.Queue[StreamingQueryProgress] = queue.Queue(REPORTS_WAITING_MAX)
 
@@ -112,6 +130,7 @@ class _Reports(StreamingQueryListener):
         pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        self._health.batches.beat()
         if str(event.progress.runId) != self.run_id and self.run_id:
             return
         if self.waiting.full():  # What is lost is read again: DeadLetterKeeper sees the gap in the offsets.
@@ -119,7 +138,7 @@ class _Reports(StreamingQueryListener):
         self.waiting.put_nowait(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        pass
+        self._health.batches.beat()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         pass
@@ -128,15 +147,24 @@ class _Reports(StreamingQueryListener):
 class _Job:
     """One run of the job: the present query and what is counted across its restarts."""
 
-    def __init__(self, spark: SparkSession, settings: StreamingSettings, writer: StateWriter) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: StreamingSettings,
+        writer: StateWriter,
+        metrics: JobMetrics,
+        health: JobHealth,
+    ) -> None:
         self._spark, self._settings, self._writer = spark, settings, writer
+        self._metrics, self._health = metrics, health
+        self._heap_at_s = 0.0
         self._topic = settings.source_topic
         self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
         self._letters = DeadLetterKeeper(spark, settings, writer.write_dead_letters)
         self._writing = threading.Lock()
         self._stopping = False
         self._late_rows_untold = 0
-        self.reports = _Reports()
+        self.reports = _Reports(health)
         behind = records_behind(settings.bootstrap, self._topic, self._letters.next_offsets)
         # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
         self.status = JobStatus(catching_up=behind is None or behind > settings.records_per_trigger_max)
@@ -154,7 +182,11 @@ class _Job:
         except (PySparkException, Py4JError) as error:
             raise _explained(str(error), self._topic, settings) from error
         self.reports.run_id = str(query.runId)
+        self._metrics.query_starts.labels("catch_up" if catching_up else "live").inc()
         log.info("streaming query started", grace_ms=grace_ms, catching_up=catching_up)
+        self.status.grace_ms = grace_ms
+        if self._status_file is not None and self.status.batch_id >= 0:  # Before the first batch nobody is to see one.
+            self._status_file.write(asdict(self.status))
         try:
             while query.isActive and not stop.is_set() and self.status.catching_up == catching_up:
                 self._take_reports(POLL_S)
@@ -167,8 +199,19 @@ class _Job:
         with self._writing:
             if self._stopping:
                 raise RuntimeError("the job is being stopped: this micro-batch runs again at the next start")
-            self.status.rows += self._writer.write_windows(windows)
+            waits = self._writer.waits
+            rows = self._writer.write_windows(windows)
+            self._metrics.write_waits.inc(self._writer.waits - waits)
+            rewritten = sum(rows_of.window.end_ms <= self.status.window_end_ms_last for rows_of in windows)
+            self.status.rows += rows
             self.status.windows += len(windows)
+            self.status.windows_rewritten += rewritten
+            for counter, count in (
+                (self._metrics.rows, rows),
+                (self._metrics.windows, len(windows)),
+                (self._metrics.windows_rewritten, rewritten),
+            ):
+                counter.inc(count)
             self.status.window_end_ms_last = windows[-1].window.end_ms
 
     def _take_late_rows(self) -> int:
@@ -192,6 +235,7 @@ class _Job:
 
     def _take_reports(self, wait_s: float) -> None:
         """Take all reports that are there, waiting for the first at most ``wait_s``."""
+        self._health.turns.beat()
         try:
             self._take(self.reports.waiting.get(timeout=wait_s) if wait_s else self.reports.waiting.get_nowait())
             while True:
@@ -212,22 +256,41 @@ class _Job:
         observed = _observed(progress)
         status.records += observed.get("records", 0)
         status.cells += observed.get("cells", 0)
+        status.state_rows = sum(operator.numRowsTotal for operator in operators)
+        status.batch_ms = progress.durationMs.get("triggerExecution", 0)
         status.records_per_s = progress.processedRowsPerSecond
         source = progress.sources[0]
         end, latest = offsets_of(str(source.endOffset), self._topic), offsets_of(str(source.latestOffset), self._topic)
         if end is not None:
             start = offsets_of(str(source.startOffset), self._topic)
             try:
-                status.dead_letters += self._letters.keep(start, end, observed.get("dead", 0))
+                kept = self._letters.keep(start, end, observed.get("dead", 0))
+                status.dead_letters += kept
+                self._metrics.dead_letters.inc(kept)
             except (PySparkException, Py4JError, StateWriteError, OSError) as error:
                 text = f"{type(error).__name__}: {error}"
                 raise _explained(text, self._topic, self._settings) from error
             self._choose_grace(end, latest or end)
+        self._show(progress, late, observed)
         if self._status_file is not None:
             self._status_file.write(asdict(status))
 
+    def _show(self, progress: StreamingQueryProgress, late: int, observed: dict[str, int]) -> None:
+        """Tell Prometheus what a report says; it knows only of this process, the status of the whole job."""
+        metrics, self._health.has_batch = self._metrics, True
+        metrics.show_progress(progress)
+        metrics.late_rows.inc(late)
+        metrics.records.inc(observed.get("records", 0))
+        metrics.cells.inc(observed.get("cells", 0))
+        metrics.backlog_records.set(self.status.records_behind)
+        metrics.catching_up.set(self.status.catching_up)
+        if self._settings.metrics_port is not None and time.monotonic() - self._heap_at_s > HEAP_PAUSE_S:
+            self._heap_at_s = time.monotonic()
+            metrics.show_heap(self._spark)
+
     def _choose_grace(self, end: Offsets, latest: Offsets) -> None:
         behind = sum(max(latest[partition] - end.get(partition, 0), 0) for partition in latest)
+        self.status.records_behind = behind
         if behind == 0:
             self.status.catching_up = False
         elif behind > self._settings.records_per_trigger_max:

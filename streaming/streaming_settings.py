@@ -6,6 +6,7 @@ Neither reads files nor the environment; ``regraft`` and ``window_job.main`` fil
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.serve_metrics import port_faults
 from schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 
 # Bump with every change of keys, windows or aggregates: a checkpoint holds state that only its own query understands.
@@ -37,6 +38,12 @@ SPARK_SETTINGS: dict[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     "spark.sql.streaming.numRecentProgressUpdates": "200",
+    # What Spark remembers of each micro-batch for its pages, with the page off too: by default of the last 1000, some
+    # 100 kB of heap each. None of it is read here.
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
 }
 
@@ -59,6 +66,8 @@ class StreamingSettings:
     ``write_timeout_ms``: how long Kafka may take to acknowledge a window's rows before the job ends.
     ``status_file``: JSON that says how far the job is; None writes none.
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
+    ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
+    the default host is this one.
     """
 
     bootstrap: str
@@ -75,6 +84,8 @@ class StreamingSettings:
     write_timeout_ms: int = 60_000
     status_file: Path | None = None
     telemetry_topic: str = ""
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
 
     @property
     def source_topic(self) -> str:
@@ -112,4 +123,4 @@ class StreamingSettings:
                 found.append(
                     f"{name} is {bound}, less than a window of {self.window_ms}: good records would be refused"
                 )
-        return found
+        return found + port_faults(self.metrics_port)

@@ -30,6 +30,7 @@ class StateWriter:
     def __init__(self, bootstrap: str, namespace: str, timeout_ms: int) -> None:
         self._bootstrap, self._namespace, self._timeout_ms = bootstrap, namespace, timeout_ms
         self._failure: KafkaError | None = None
+        self.waits = 0  # Times that the full buffer was waited for.
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -86,6 +87,7 @@ class StateWriter:
             if messages:
                 if time.monotonic() > deadline_s:
                     raise self._error(topic, f"{len(messages)} messages do not fit the queue")
+                self.waits += 1
                 self._producer.poll(POLL_S)
 
     def _check_queue_full(self, topic: Topic, error: object) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -119,3 +120,58 @@ def test_stopped_workload_changes_nothing() -> None:
     virtual.run_for(30_000)
     assert virtual.ledger.snapshot().published == account.published
     assert virtual.clients.connected == connected
+
+
+def test_bursts_multiply_the_rate_for_their_time() -> None:
+    """Each burst begins at its time, lasts its time, and leaves the rate as it was; subscriptions are the same."""
+    calm = WorkloadSettings(publisher_count=10, notifications_per_s=2.0, lifetime_s_mean=1_000.0)
+    bursty = replace(calm, burst_every_s=60.0, burst_s=20.0, burst_factor=5.0)
+    counts: dict[str, list[int]] = {}
+    for name, settings in (("calm", calm), ("bursty", bursty)):
+        virtual = VirtualOverlay(inventory(6), settings, VirtualSettings(flush_ms=None))
+        counts[name] = []
+        for _ in range(10):  # 20 s each: the bursts are the spans that begin at 60 and 120 s.
+            before = virtual.ledger.snapshot().published
+            virtual.run_for(20_000)
+            counts[name].append(virtual.ledger.snapshot().published - before)
+    assert counts["calm"][:3] == counts["bursty"][:3]
+    for number, count in enumerate(counts["bursty"]):
+        expected = 2_000 if number in (3, 6, 9) else 400
+        assert expected * 0.8 < count < expected * 1.2
+
+
+def test_interests_shift_again_and_again() -> None:
+    """The first shift comes at its own time, each further one after the same pause."""
+    settings = WorkloadSettings(
+        publisher_count=3,
+        notifications_per_s=0.1,
+        lifetime_s_mean=10_000.0,
+        regime_change_s=5.0,
+        regime_change_every_s=20.0,
+        regime_change_spread_s=1.0,
+    )
+    virtual = VirtualOverlay(inventory(6), settings, VirtualSettings(flush_ms=None))
+    shifts = []
+    for _ in range(60):
+        virtual.run_for(1_000)
+        shifted_ms = virtual.workload.regime_changed_ms
+        if shifted_ms is not None and shifted_ms not in shifts:
+            shifts.append(shifted_ms)
+    assert [shift - shifts[0] for shift in shifts] == [0.0, 20_000.0, 40_000.0]
+    every_only = replace(settings, regime_change_s=None)
+    virtual = VirtualOverlay(inventory(6), every_only, VirtualSettings(flush_ms=None))
+    virtual.run_for(19_000)
+    assert virtual.workload.regime_changed_ms is None
+    virtual.run_for(2_000)
+    assert virtual.workload.regime_changed_ms is not None
+
+
+def test_wrong_bursts_and_shifts_are_told() -> None:
+    """Bursts that never end, and shifts that overtake each other."""
+    assert WorkloadSettings(burst_every_s=10.0, burst_s=10.0).faults() == [
+        "burst_every_s is 10: above burst_s, 10, or none for no bursts"
+    ]
+    (fault,) = WorkloadSettings(regime_change_every_s=2.0, regime_change_spread_s=3.0).faults()
+    assert fault.startswith("regime_change_every_s is 2: above regime_change_spread_s, 3,")
+    (fault,) = WorkloadSettings(burst_factor=0.5).faults()
+    assert fault.startswith("burst_factor is 0.5, at least 1 is needed")

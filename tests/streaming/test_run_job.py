@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from infra.create_topics import create_topics
 from infra.fetch_jars import spark_jars
+from infra.find_port import choose_ports
 from infra.kafka_server import RunningKafka
 from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
@@ -142,11 +144,30 @@ def check_windows(settings: StreamingSettings, windows: int) -> None:
         assert all(row.interest.notifications == (1 if row.entity == "b0" else 2) for row, _ in mine if row.interest)
 
 
+def check_scrape(settings: StreamingSettings) -> None:
+    """While the job runs: alive and ready, and what it counts is what its status says."""
+    place = f"http://{settings.metrics_host}:{settings.metrics_port}"
+    with urllib.request.urlopen(f"{place}/ready", timeout=30) as ready:
+        assert json.load(ready) == {"is_ready": True, "faults": []}
+    with urllib.request.urlopen(f"{place}/metrics", timeout=30) as metrics:
+        found = {
+            line.split()[0]: float(line.split()[1]) for line in metrics.read().decode().splitlines() if line[0] != "#"
+        }
+    assert found["regraft_streaming_windows_total"] == 109
+    assert found["regraft_streaming_dead_letters_total"] == 2
+    assert found["regraft_streaming_records_total"] == 110 * BROKERS + 2
+    assert found['regraft_streaming_query_starts_total{grace="catch_up"}'] == 1
+    assert found['regraft_streaming_query_starts_total{grace="live"}'] >= 1
+    assert found["regraft_streaming_batches_total"] > 2
+    assert found["regraft_streaming_heap_bytes"] > 1_000_000
+
+
 def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
     spark: SparkSession, job: StreamingSettings
 ) -> None:
     """Backlog, live telemetry and a restart give every window once, none late, and every bad record a dead letter."""
-    job = dataclasses.replace(job, records_per_trigger_max=500)  # Less than what waits, so that the job catches up.
+    # Less than what waits, so that the job catches up.
+    job = dataclasses.replace(job, records_per_trigger_max=500, metrics_port=choose_ports(1)[0])
     begin_ms = (int(time.time()) - 200) * 1_000
     bad = [("x", b"garbage"), ("y", b"\x00\x00\x00\x0f\xffzz")]
     send(job, [*bad, *beats(range(100), begin_ms)])
@@ -155,6 +176,7 @@ def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
     running.wait(lambda status: status["windows"] == 39 and not status["catching_up"])
     send(job, beats(range(100, 110), begin_ms))
     running.wait(lambda status: status["windows"] == 109)
+    check_scrape(job)
     assert running.end().dead_letters == 2
     send(job, [("z", b""), *beats(range(110, 115), begin_ms)])
     again = Running(spark, job)

@@ -1,0 +1,221 @@
+"""Records per second that one core records to disk and reads again, beside fastavro's own writer in the same run.
+
+``python -m benchmarks.bench_recording [--seconds S] [--json FILE] [--directory DIR]``. The telemetry is that of
+emulated overlays: small batches of 100 brokers as in the demo, and batches of about 50 delivery cells. ``recorder``
+writes what it takes unseen, as it does in a backlog; ``checked`` looks into each value; ``fastavro`` decodes each and
+encodes it again. Written is to DIR, synced to the disk twice a second and at the end; it is read again and compared.
+Rates are per second of the core's own time (``core_s``: this process, user and system) and, beside it, of wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from fastavro import schemaless_reader
+
+from infra.measured_figures import Figure, run_facts, write_figures
+from producers.emulator_settings import WorkloadSettings
+from producers.place_overlay import place_overlay
+from producers.read_recording import open_recording
+from producers.recording_format import COMPRESS_LEVEL, container_schema
+from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from schemas.codec import CONFLUENT_HEADER_BYTES, encode
+from schemas.registry import latest_schema
+from schemas.telemetry import TelemetryBatch
+
+RUN_MS = 20_000
+START_MS = 1_760_000_000_000.0
+RECORDS_PER_LOOK = 1_000
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Messages of one kind, again and again, and the inventory of their overlay."""
+
+    name: str
+    messages: list[tuple[bytes, int, bytes]]
+    inventory: str
+
+    @property
+    def bytes_mean(self) -> float:
+        """Mean size of a value."""
+        return sum(len(value) for _, _, value in self.messages) / len(self.messages)
+
+    def endless(self) -> Iterator[tuple[int, bytes, int, bytes]]:
+        """Yield number, key, time and value of one message after the other, without an end."""
+        number = 0
+        while True:
+            for key, time_ms, value in self.messages:
+                yield number, key, time_ms + number // len(self.messages) * RUN_MS, value
+                number += 1
+
+
+def emulated(name: str, brokers: int, workload: WorkloadSettings, processing_ms: tuple[float, float]) -> Telemetry:
+    inventory = place_overlay(brokers, 8, random.Random(1), processing_ms)
+    overlay = VirtualOverlay(inventory, workload, VirtualSettings(seed=1, start_ms=START_MS))
+    overlay.run_for(RUN_MS)
+    batches = list(overlay.telemetry.batches)[len(overlay.telemetry.batches) // 4 :]  # Clients connect at first.
+    return Telemetry(name, [(one.broker.encode(), one.time_ms, encode(one)) for one in batches], inventory.to_json())
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written, and in what time of the wall and of the core."""
+
+    records: int
+    bytes: int
+    wall_s: float
+    core_s: float
+
+
+class Stopwatch:
+    """Measures both times from its making on."""
+
+    def __init__(self) -> None:
+        self._wall_s, self._core_s = time.perf_counter(), time.process_time()
+
+    def written(self, records: int, size: int) -> Written:
+        """Return what was written until now."""
+        return Written(records, size, time.perf_counter() - self._wall_s, time.process_time() - self._core_s)
+
+
+def write_recorded(out: Path, told: Telemetry, seconds: float, *, is_checking: bool) -> Written:
+    """Record so long."""
+    run = RecordedRun("bench", ("telemetry",), {}, told.inventory, "bench", "none")
+    watch, begin = Stopwatch(), time.perf_counter()
+    writer = RecordingWriter(out, run, {"telemetry": TelemetryBatch}, RecordingLimits(rotate_mb=1e6), int(START_MS))
+    writer.is_checking = is_checking
+    count = 0
+    now_s = time.perf_counter()
+    for number, key, time_ms, value in told.endless():
+        if number % RECORDS_PER_LOOK == 0:
+            now_s = time.perf_counter()
+            writer.tick(now_s)
+            if now_s - begin >= seconds:
+                count = number
+                break
+        writer.write("telemetry", time_ms, number & 3, number, key, value, now_s)
+    writer.close()
+    return watch.written(count, writer.counts.bytes)
+
+
+def write_by_fastavro(out: Path, told: Telemetry, seconds: float) -> Written:
+    """Do the same by fastavro's writer, which takes decoded records."""
+    parsed = latest_schema("TelemetryBatch").parsed
+    watch, begin = Stopwatch(), time.perf_counter()
+    count = 0
+
+    def records() -> Iterator[dict[str, Any]]:
+        nonlocal count
+        for number, key, time_ms, value in told.endless():
+            if number % RECORDS_PER_LOOK == 0 and time.perf_counter() - begin >= seconds:
+                return
+            body = io.BytesIO(value[CONFLUENT_HEADER_BYTES:])
+            size = len(value) - CONFLUENT_HEADER_BYTES
+            count += 1
+            yield {
+                "topic": "telemetry",
+                "time_ms": time_ms,
+                "partition": number & 3,
+                "offset": number,
+                "key": key,
+                "size": size,
+                "value": ("regraft.recorded.telemetry_batch.TelemetryBatch", schemaless_reader(body, parsed, None)),
+            }
+
+    with out.open("wb") as file:
+        schema = fastavro.parse_schema(json.loads(json.dumps(container_schema())))
+        fastavro.writer(
+            file,
+            schema,
+            records(),
+            codec="zstandard",
+            codec_compression_level=COMPRESS_LEVEL,
+            sync_interval=1 << 20,
+        )
+    return watch.written(count, out.stat().st_size)
+
+
+def read_whole(out: Path, count: int, told: Telemetry, how: str, seconds: float) -> float:
+    """Return how many records are read per second of the core; check that they are those that were written."""
+    recording = open_recording(out)
+    assert recording.count == count, (recording.count, count)
+    begin, begin_core, seen = time.perf_counter(), time.process_time(), 0
+    found = recording.messages() if how == "messages" else recording.batches()
+    wanted = told.endless()
+    for one in found:
+        if how == "messages":
+            number, key, time_ms, value = next(wanted)
+            assert seen or one.value == value, "the first record differs"  # type: ignore[union-attr]
+            assert number == seen
+            assert (one.key, one.time_ms) == (key, time_ms)  # type: ignore[union-attr]
+        seen += 1
+        if seen % RECORDS_PER_LOOK == 0 and time.perf_counter() - begin > seconds:
+            break
+    return seen / (time.process_time() - begin_core)
+
+
+def measure(told: Telemetry, directory: Path, seconds: float) -> list[Figure]:
+    ways: dict[str, Callable[[Path], Written]] = {
+        "recorder": lambda out: write_recorded(out, told, seconds, is_checking=False),
+        "checked": lambda out: write_recorded(out, told, seconds, is_checking=True),
+        "fastavro": lambda out: write_by_fastavro(out, told, seconds),
+    }
+    figures, rates = [], {}
+    for by, way in ways.items():
+        out = directory / f"{told.name}-{by}.avro"
+        done = way(out)
+        rates[by] = done.records / done.core_s
+        raw_mb = done.records * told.bytes_mean / 1e6
+        where: dict[str, str | int | float] = {"batches": told.name, "by": by, "bytes": round(told.bytes_mean)}
+        figures += [
+            Figure("written_records_per_core_s", where, round(rates[by]), "1/s"),
+            Figure("written_mb_per_core_s", where, round(raw_mb / done.core_s, 1), "MB/s"),
+            Figure("written_records_per_wall_s", where, round(done.records / done.wall_s), "1/s"),
+            Figure("compressed_to_share", where, round(done.bytes / 1e6 / raw_mb, 3), ""),
+        ]
+        if by == "recorder":
+            for how in ("messages", "batches"):
+                rate = read_whole(out, done.records, told, how, seconds)
+                figures.append(Figure(f"read_{how}_per_core_s", where, round(rate), "1/s"))
+        out.unlink()
+    figures.append(
+        Figure("times_as_fast_as_fastavro", {"batches": told.name}, round(rates["recorder"] / rates["fastavro"], 1), "")
+    )
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="time for each figure")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--directory", type=Path, help="where recordings are written; default a temporary one")
+    given = parser.parse_args()
+    kinds = [
+        emulated("small", 100, WorkloadSettings(), (1.0, 3.0)),
+        emulated("50 cells", 12, WorkloadSettings(notifications_per_s=20.0, interested_broker_count=14), (0.01, 0.02)),
+    ]
+    with tempfile.TemporaryDirectory(dir=given.directory) as folder:
+        figures = [figure for told in kinds for figure in measure(told, Path(folder), given.seconds)]
+    for figure in figures:
+        where = " ".join(str(value) for name, value in figure.where.items() if name != "bytes")
+        print(f"{where:20} {figure.name:26} {figure.value:>12,.10g} {figure.unit}")
+    for told in kinds:
+        print(f"{told.name}: {told.bytes_mean:.0f} bytes a batch")
+    if given.json is not None:
+        write_figures(given.json, run_facts({"seconds": given.seconds, "level": COMPRESS_LEVEL}, seed=1), figures)
+
+
+if __name__ == "__main__":
+    main()

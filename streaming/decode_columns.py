@@ -1,0 +1,256 @@
+"""Avro bodies -> Arrow columns, all records at a time: for telemetry in such amounts that record by record is too slow.
+
+In: bytes in which bodies of one schema stand, and where each begins and ends. Out: one Arrow struct array, a row for
+each body that decodes, and which do not. fastavro reads the same and says why a body is wrong; a test holds one to the
+other. What records mean does not belong here.
+
+All records are walked side by side: each step reads the same field of every record, at a cursor of its own. What is not
+wanted is stepped over: an Avro long ends at its first byte below 128, so any number of longs in a row is one look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Longs = NDArray[np.int64]
+
+LONG_BYTES_MAX = 10
+PADDING = bytes(16)  # Zeros end every long and every array that runs out of the data.
+
+
+class UnsupportedSchemaError(ValueError):
+    """The schema has something that is not read by columns; the message names it."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DecodedColumns:
+    """``rows`` has a row for each good body, in their order; ``places`` says which of the bodies these are."""
+
+    rows: pa.StructArray
+    places: Longs
+
+
+def decode_columns(
+    data: bytes, starts: Longs, ends: Longs, schema: Mapping[str, Any], wanted: Collection[str] | None = None
+) -> DecodedColumns:
+    """Return the bodies ``data[starts[i]:ends[i]]`` of a record schema as columns.
+
+    ``wanted`` names the fields to return, None for all. A body is good when it is a record of the schema from its
+    first byte to its last; the others are left out. Read are records of longs, doubles, texts and arrays of such, and
+    of records of these. Raises UnsupportedSchemaError for any other schema.
+    """
+    names = [field["name"] for field in schema["fields"]]
+    kept = set(names) if wanted is None else set(wanted)
+    bodies = np.arange(starts.size, dtype=np.int64)
+    while True:
+        walk = ColumnWalk(data, starts[bodies], ends[bodies])
+        rows = walk.record(schema, kept)
+        if not walk.is_bad.any():
+            return DecodedColumns(rows, bodies)
+        bodies = bodies[~walk.is_bad]  # What a bad body said of its arrays is wrong: once more without it.
+
+
+class ColumnWalk:
+    """One walk over many bodies side by side; ``at`` is where each stands, ``is_bad`` marks those that cannot be read.
+
+    ``rows`` in its methods are the positions of the bodies concerned.
+    """
+
+    def __init__(self, data: bytes, starts: Longs, ends: Longs) -> None:
+        self._raw = data + PADDING
+        self._bytes: NDArray[np.uint8] = np.frombuffer(self._raw, dtype=np.uint8)
+        is_last = self._bytes < 0x80
+        self._lasts = np.flatnonzero(is_last)
+        self._lasts_before = np.cumsum(is_last, dtype=np.int32)
+        self.at = starts.astype(np.int64, copy=True)
+        self._ends = ends
+        self.is_bad: NDArray[np.bool_] = np.zeros(starts.size, dtype=np.bool_)
+
+    def record(self, schema: Mapping[str, Any], wanted: Collection[str]) -> pa.StructArray:
+        """Return the wanted fields of all bodies, which then stand at their ends."""
+        everyone = np.arange(self.at.size, dtype=np.int64)
+        columns: dict[str, pa.Array] = {}
+        for field in schema["fields"]:
+            name, kind = field["name"], field["type"]
+            is_wanted = name in wanted
+            if isinstance(kind, Mapping) and kind["type"] == "array":
+                found = self._array(kind["items"], is_wanted)
+            else:
+                values = self._plain(kind, everyone, is_wanted)
+                found = self._arrow(kind, values, everyone) if is_wanted else None
+            if found is not None:
+                columns[name] = found
+        self.is_bad |= self.at != self._ends
+        return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+
+    def _array(self, item: Any, is_wanted: bool) -> pa.ListArray | None:
+        """Return the arrays that stand at all cursors: the first items of all, then the second, and so on."""
+        fields = _fields_of(item)
+        owners: list[Longs] = []
+        found: list[list[_Values]] = []
+        rows = np.arange(self.at.size, dtype=np.int64)
+        while rows.size:  # An array is a sequence of counted blocks, the last of which is empty.
+            left = self._count(rows)
+            rows, left = rows[left > 0], left[left > 0]
+            owner = rows
+            while owner.size:
+                values = self._items(fields, owner, is_wanted)
+                if is_wanted:
+                    owners.append(owner)
+                    found.append(values)
+                left = left - 1
+                owner, left = owner[left > 0], left[left > 0]
+        if not is_wanted:
+            return None
+        owner = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
+        order = np.argsort(owner, kind="stable")
+        offsets = np.zeros(self.at.size + 1, dtype=np.int32)
+        np.cumsum(np.bincount(owner, minlength=self.at.size), out=offsets[1:])
+        columns = [
+            self._arrow(kind, _joined([values[place] for values in found], kind).taken(order), owner[order])
+            for place, (_, kind) in enumerate(fields)
+        ]
+        is_record = not isinstance(item, str)
+        items = pa.StructArray.from_arrays(columns, names=[name for name, _ in fields]) if is_record else columns[0]
+        return pa.ListArray.from_arrays(pa.array(offsets), items)
+
+    def _items(self, fields: Sequence[tuple[str, Any]], owner: Longs, is_wanted: bool) -> list[_Values]:
+        if is_wanted:
+            return [self._plain(kind, owner, is_wanted=True) for _, kind in fields]
+        place = 0
+        while place < len(fields):
+            run = place
+            while run < len(fields) and _is_long(fields[run][1]):
+                run += 1
+            if run > place:
+                self.skip_longs(owner, run - place)
+                place = run
+            else:
+                self._plain(fields[place][1], owner, is_wanted=False)
+                place += 1
+        return []
+
+    def _count(self, rows: Longs) -> Longs:
+        """Return how many items follow at the cursors of some bodies; a body that cannot have so many is bad."""
+        count = self.longs(rows)
+        with_size = rows[count < 0]
+        if with_size.size:
+            self.skip_longs(with_size, 1)
+            count = np.abs(count)
+        impossible = count > self._ends[rows] - self.at[rows]
+        self.is_bad[rows[impossible]] = True
+        count[impossible] = 0
+        return count
+
+    def _plain(self, kind: Any, rows: Longs, is_wanted: bool) -> _Values:
+        """Return a field that is no array, of some bodies, and step over it."""
+        if _is_long(kind):
+            if is_wanted:
+                return _Values(self.longs(rows))
+            self.skip_longs(rows, 1)
+        elif kind == "double":
+            at = self.at[rows]
+            self.at[rows] = np.minimum(at + 8, len(self._raw))
+            if is_wanted:
+                within = np.minimum(at, len(self._raw) - 8)
+                eight = self._bytes[within[:, None] + np.arange(8)]
+                return _Values(eight.view("<f8").reshape(-1))
+        elif kind == "string":
+            at, length = self.texts(rows)
+            if is_wanted:
+                return _Values(at, length)
+        else:
+            raise UnsupportedSchemaError(f"a field of type {kind} is not read by columns")
+        return _Values(np.zeros(0, dtype=np.int64))
+
+    def longs(self, rows: Longs) -> Longs:
+        """Return the long at which each body stands, and step over it."""
+        at = np.minimum(self.at[rows], len(self._raw) - 1)
+        byte = self._bytes[at]
+        rest = (byte & 0x7F).astype(np.uint64)
+        at += 1
+        more = np.flatnonzero(byte > 0x7F)
+        shift = 7
+        while more.size and shift < 7 * LONG_BYTES_MAX:
+            byte = self._bytes[np.minimum(at[more], len(self._raw) - 1)]
+            rest[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            at[more] += 1
+            more = more[byte > 0x7F]
+            shift += 7
+        self.is_bad[rows[more]] = True
+        self.at[rows] = at
+        return (rest >> np.uint64(1)).view(np.int64) ^ -((rest & np.uint64(1)).view(np.int64))
+
+    def texts(self, rows: Longs) -> tuple[Longs, Longs]:
+        """Return where the text at which each body stands begins and how long it is, and step over it."""
+        length = self.longs(rows)
+        at = self.at[rows]
+        impossible = (length < 0) | (length > self._ends[rows] - at)
+        self.is_bad[rows[impossible]] = True
+        length[impossible] = 0
+        self.at[rows] = at + length
+        return at, length
+
+    def skip_longs(self, rows: Longs, count: int) -> None:
+        """Step over some longs in a row."""
+        at = np.minimum(self.at[rows], len(self._raw) - 1)
+        first = self._lasts_before[at] - (self._bytes[at] < 0x80)
+        self.at[rows] = self._lasts[np.minimum(first + count - 1, self._lasts.size - 1)] + 1
+
+    def _arrow(self, kind: Any, values: _Values, owner: Longs) -> pa.Array:
+        """Return values as an array, texts by a dictionary; a body with a text that is no UTF-8 is bad."""
+        if values.lengths is None:
+            return pa.array(values.numbers, type=pa.int64() if _is_long(kind) else pa.float64())
+        offsets = np.zeros(values.numbers.size + 1, dtype=np.int64)
+        np.cumsum(values.lengths, out=offsets[1:])
+        begins = np.repeat(values.numbers - offsets[:-1], values.lengths)
+        gathered = self._bytes[begins + np.arange(int(offsets[-1]))]
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(gathered)]
+        coded = pa.Array.from_buffers(pa.large_binary(), values.numbers.size, buffers).dictionary_encode()
+        texts, wrong = [], []
+        for place, raw in enumerate(coded.dictionary.to_pylist()):
+            try:
+                texts.append(raw.decode())
+            except UnicodeDecodeError:
+                texts.append("")
+                wrong.append(place)
+        if wrong:
+            self.is_bad[owner[np.isin(coded.indices.to_numpy(), wrong)]] = True
+        return pa.DictionaryArray.from_arrays(coded.indices, pa.array(texts, type=pa.string()))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Values:
+    """One field of many records: numbers, or where texts begin and how long they are."""
+
+    numbers: NDArray[Any]
+    lengths: Longs | None = None
+
+    def taken(self, order: Longs) -> _Values:
+        return _Values(self.numbers[order], None if self.lengths is None else self.lengths[order])
+
+
+def _is_long(kind: Any) -> bool:
+    return kind in ("int", "long")
+
+
+def _joined(parts: Sequence[_Values], kind: Any) -> _Values:
+    if not parts:
+        none = np.zeros(0, dtype=np.int64)
+        return _Values(none, none if kind == "string" else None)
+    lengths = [part.lengths for part in parts if part.lengths is not None]
+    return _Values(np.concatenate([part.numbers for part in parts]), np.concatenate(lengths) if lengths else None)
+
+
+def _fields_of(item: Any) -> list[tuple[str, Any]]:
+    if isinstance(item, str):
+        return [("item", item)]
+    if item["type"] != "record":
+        raise UnsupportedSchemaError(f"an array of {item['type']} is not read by columns")
+    return [(field["name"], field["type"]) for field in item["fields"]]

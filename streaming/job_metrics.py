@@ -1,0 +1,118 @@
+"""Prometheus metrics and health of the streaming job; names start with ``regraft_streaming_``. Durations are in ms.
+
+In: Spark's progress reports and the job's own counts. Out: a registry that another thread scrapes. What the job does
+with a report belongs to :mod:`streaming.run_job`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from infra.serve_metrics import Health, Pulse
+from infra.stage_metrics import StageMetrics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+TURN_SILENCE_S_MAX = 60.0  # Starting a query takes up to half of that on a busy machine.
+BATCH_SILENCE_S_MAX = 180.0  # Spark tells of an idle query each 10 s; a batch may wait a minute for Kafka.
+
+
+class JobMetrics:
+    """What the streaming job tells Prometheus."""
+
+    def __init__(self) -> None:
+        self.stage = StageMetrics("streaming")
+        self.registry = self.stage.registry
+        self._add_progress()
+        self._add_results()
+
+    def _add_progress(self) -> None:
+        counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
+        self.batches = counter("batches", "Micro-batches that ended.")
+        self.batch_ms = histogram("batch_ms", "How long a micro-batch takes.")
+        self.batch_part_ms = gauge(
+            "batch_part_ms", "How long the parts of the last micro-batch took, by Spark's name of the part.", ["part"]
+        )
+        self.input_rows_per_s = gauge("input_rows_per_s", "Records that came per second before the last micro-batch.")
+        self.processed_rows_per_s = gauge("processed_rows_per_s", "Records that the last micro-batch read per second.")
+        self.watermark_lag_ms = gauge(
+            "watermark_lag_ms", "How far the watermark is behind the newest event time, both of the last micro-batch."
+        )
+        self.backlog_records = gauge(
+            "backlog_records", "Records of telemetry that were not read after the last micro-batch."
+        )
+        self.catching_up = gauge("catching_up", "1 while a backlog is read with the longer grace.")
+        self.state_rows = gauge("state_rows", "Rows in Spark's state.")
+        self.state_bytes = gauge("state_bytes", "Memory of Spark's state.")
+        self.heap_bytes = gauge("heap_bytes", "Heap of the Java process in use.")
+        self.heap_live_bytes = gauge(
+            "heap_live_bytes", "The same right after the last full collection, without garbage; 0 before the first."
+        )
+
+    def _add_results(self) -> None:
+        counter = self.stage.counter
+        self.records = counter("records", "Records of telemetry read.")
+        self.cells = counter("cells", "Delivery cells read.")
+        self.late_rows = counter("late_rows", "Rows dropped because their window was closed.")
+        self.dead_letters = counter("dead_letters", "Records that were refused and kept with the reason.")
+        self.windows = counter("windows", "Windows written.")
+        self.windows_rewritten = counter(
+            "windows_rewritten", "Windows written again because their micro-batch ran again; nothing changes by it."
+        )
+        self.rows = counter("rows", "State rows written.")
+        self.query_starts = counter("query_starts", "Starts of the query; grace says which one it got.", ["grace"])
+        self.write_waits = counter(
+            "write_waits", "Times that the buffer on the way to Kafka was full and was waited for."
+        )
+
+    def show_progress(self, progress: StreamingQueryProgress) -> None:
+        """Take in what Spark reports of one micro-batch."""
+        operators = progress.stateOperators
+        self.batches.inc()
+        for part, duration_ms in progress.durationMs.items():
+            self.batch_part_ms.labels(part).set(duration_ms)
+        self.batch_ms.observe(progress.durationMs.get("triggerExecution", 0))
+        self.input_rows_per_s.set(_finite(progress.inputRowsPerSecond))
+        self.processed_rows_per_s.set(_finite(progress.processedRowsPerSecond))
+        self.state_rows.set(sum(operator.numRowsTotal for operator in operators))
+        self.state_bytes.set(sum(operator.memoryUsedBytes for operator in operators))
+        newest, watermark = progress.eventTime.get("max"), progress.eventTime.get("watermark")
+        if newest is not None and watermark is not None:
+            lag = datetime.fromisoformat(newest) - datetime.fromisoformat(watermark)
+            self.watermark_lag_ms.set(max(lag.total_seconds(), 0.0) * 1_000)
+
+    def show_heap(self, spark: SparkSession) -> None:
+        """Ask the Java process how full its heap is, now and after its last full collection."""
+        jvm: Any = spark._jvm
+        factory = jvm.java.lang.management.ManagementFactory
+        self.heap_bytes.set(factory.getMemoryMXBean().getHeapMemoryUsage().getUsed())
+        live_bytes = 0
+        for pool in factory.getMemoryPoolMXBeans():
+            # The old generation, whatever the collector calls it: what survives is there.
+            collected = pool.getCollectionUsage() if "Old" in pool.getName() or "Tenured" in pool.getName() else None
+            live_bytes += 0 if collected is None else collected.getUsed()
+        self.heap_live_bytes.set(live_bytes)
+
+
+def _finite(value: float) -> float:
+    return value if value == value and abs(value) != float("inf") else 0.0
+
+
+class JobHealth:
+    """How the job is, for /health and /ready; asked from other threads.
+
+    Ready once a micro-batch has ended; ill when the job's thread does not turn, or no micro-batch ends.
+    """
+
+    def __init__(self, turn_s_max: float = TURN_SILENCE_S_MAX, batch_s_max: float = BATCH_SILENCE_S_MAX) -> None:
+        self.turns = Pulse("the streaming job", turn_s_max)
+        self.batches = Pulse("the streaming query", batch_s_max)
+        self.has_batch = False
+
+    def __call__(self) -> Health:
+        """Return how the job is now."""
+        found = (self.turns.fault(), self.batches.fault())
+        return Health(self.has_batch, tuple(fault for fault in found if fault is not None))

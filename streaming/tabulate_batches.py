@@ -1,0 +1,134 @@
+"""Decoded batches -> the parts that each window has of them, as the Spark query makes them, in this process.
+
+In: batches as columns (``decode_columns``). Out: the table that ``merge_parts`` takes, which with ``close_windows``
+gives the rows of the Spark job. Which records there are and what becomes of the windows does not belong here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streaming.merge_parts import Longs, distinct
+from streaming.streaming_settings import SECOND_MS
+
+TIME_MS_MAX = 253_402_300_799_999  # As in ``read_telemetry``: later times overflow.
+SEQUENCE_MAX = 1 << 62
+FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # What every batch must come with.
+
+_OWN_LISTS = {
+    "queues": pa.struct(
+        {
+            "peer": pa.string(),
+            **dict.fromkeys(
+                ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms"), pa.int64()
+            ),
+            "queue_length": pa.int64(),
+            "queue_length_max": pa.int64(),
+            "wait_ms": pa.int64(),
+        }
+    ),
+    "probes": pa.struct({"peer": pa.string(), "rtt_ms": pa.float64()}),
+    "clients": pa.struct({"client": pa.string(), "sequence": pa.int64(), "change": pa.string()}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EventBounds:
+    """How far event times may lie after and before a record's Kafka time, None for any distance."""
+
+    future_ms_max: int | None
+    past_ms_max: int | None
+
+
+def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> NDArray[np.bool_]:
+    """Tell which batches the Spark job takes: times and sequences within their bounds, clocks near Kafka's."""
+    time_ms, sequence = _longs(batches, "time_ms"), _longs(batches, "sequence")
+    earliest_ms, latest_ms = _delivery_span_ms(batches)
+    sane = (time_ms >= 0) & (time_ms <= TIME_MS_MAX) & (sequence >= 0) & (sequence <= SEQUENCE_MAX)
+    sane &= (earliest_ms >= 0) & (latest_ms <= TIME_MS_MAX)
+    if bounds.future_ms_max is not None:
+        sane &= np.maximum(time_ms, np.where(latest_ms < 0, time_ms, latest_ms)) - kafka_ms <= bounds.future_ms_max
+    if bounds.past_ms_max is not None:
+        sane &= kafka_ms - np.minimum(time_ms, earliest_ms) <= bounds.past_ms_max
+    return np.asarray(sane)
+
+
+def kafka_lag_ms(batches: pa.StructArray, kafka_ms: Longs) -> tuple[int, int]:
+    """Return how far Kafka's time of a record ever lies after the earliest of its events, and before the latest."""
+    if not len(batches):
+        return 0, 0
+    time_ms = _longs(batches, "time_ms")
+    earliest_ms, latest_ms = _delivery_span_ms(batches)
+    after = kafka_ms - np.minimum(time_ms, earliest_ms)
+    before = np.maximum(time_ms, latest_ms) - kafka_ms
+    return max(int(after.max()), 0), max(int(before.max()), 0)
+
+
+def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end_ms: int) -> pa.Table:
+    """Return window_start_ms, broker, boot and ``parts`` for the windows that start in a span of time.
+
+    Queues, probes and clients may be missing in ``batches``; the windows then have none.
+    """
+    time_ms = _longs(batches, "time_ms")
+    owner, cells = _cells(batches)
+    own_ms = time_ms - time_ms % window_ms
+    second_ms = _longs(cells, "second") * SECOND_MS
+    window = np.concatenate([own_ms, second_ms - second_ms % window_ms])
+    batch = np.concatenate([np.arange(time_ms.size, dtype=np.int64), owner])
+    is_here = (window >= first_ms) & (window < end_ms)
+    [part_window, part_batch], part = distinct([window[is_here], batch[is_here]])
+    is_own = part_window == own_ms[part_batch]
+    cell = np.flatnonzero(is_here[time_ms.size :])
+    part_of_cell = part[int(is_here[: time_ms.size].sum()) :]
+    order = np.argsort(part_of_cell, kind="stable")
+    offsets = np.zeros(part_window.size + 1, dtype=np.int32)
+    np.cumsum(np.bincount(part_of_cell, minlength=part_window.size), out=offsets[1:])
+    rows = pa.array(part_batch)
+    columns = {name: batches.field(name).take(rows) for name in ("sequence", "time_ms", "epoch")}
+    columns["own"] = pa.array(is_own)
+    columns["deliveries"] = pa.ListArray.from_arrays(pa.array(offsets), cells.take(pa.array(cell[order])))
+    names = {field.name for field in batches.type}
+    for name, kind in _OWN_LISTS.items():
+        own_rows = pa.array(part_batch, mask=~is_own)
+        columns[name] = (
+            batches.field(name).take(own_rows) if name in names else pa.nulls(part_batch.size, pa.list_(kind))
+        )
+    parts = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+    each_alone = pa.array(np.arange(part_window.size + 1, dtype=np.int32))
+    return pa.table(
+        {
+            "window_start_ms": pa.array(part_window),
+            "broker": batches.field("broker").take(rows),
+            "boot": batches.field("boot").take(rows),
+            "parts": pa.ListArray.from_arrays(each_alone, parts),
+        }
+    )
+
+
+def _longs(rows: pa.StructArray, name: str) -> Longs:
+    longs: Longs = rows.field(name).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return longs
+
+
+def _cells(batches: pa.StructArray) -> tuple[Longs, pa.StructArray]:
+    """Return all deliveries, and for each of them the position of its batch."""
+    lists = batches.field("deliveries")
+    lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+    return np.repeat(np.arange(len(lists), dtype=np.int64), lengths), lists.flatten()
+
+
+def _delivery_span_ms(batches: pa.StructArray) -> tuple[Longs, Longs]:
+    """Return the earliest and the latest delivery of each batch; its own time where it has none."""
+    owner, cells = _cells(batches)
+    earliest_ms = _longs(batches, "time_ms").copy()
+    latest_ms = earliest_ms.copy()
+    if owner.size:
+        at = np.flatnonzero(np.diff(owner, prepend=-1))
+        seconds = np.clip(_longs(cells, "second"), -1, TIME_MS_MAX // SECOND_MS + 1) * SECOND_MS
+        earliest_ms[owner[at]] = np.minimum.reduceat(seconds, at)
+        latest_ms[owner[at]] = np.maximum.reduceat(seconds, at)
+    return earliest_ms, latest_ms

@@ -1,0 +1,113 @@
+"""Bodies decoded by columns are what fastavro reads, and those that it cannot read are left out."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+
+from schemas.codec import CONFLUENT_HEADER_BYTES, encode
+from schemas.registry import schema_by_id
+from streaming.decode_columns import DecodedColumns, UnsupportedSchemaError, decode_columns
+from tests.streaming.random_telemetry import as_dicts, random_telemetry
+
+NEWEST, FIRST = 102, 101
+
+
+def decoded(bodies: Sequence[bytes], schema_id: int = NEWEST, wanted: Sequence[str] | None = None) -> DecodedColumns:
+    """Return the bodies by columns, with bytes of something else before, between and behind them."""
+    data, starts, ends = b"\xff\x80", [], []
+    for body in bodies:
+        starts.append(len(data))
+        data += body
+        ends.append(len(data))
+        data += b"\x81\x00"
+    schema = json.loads(schema_by_id(schema_id).text)
+    return decode_columns(data, np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64), schema, wanted)
+
+
+def read_one(body: bytes, schema_id: int = NEWEST) -> dict[str, Any] | None:
+    """Return what fastavro reads, None where it does not read all bytes as one record."""
+    stream = io.BytesIO(body)
+    try:
+        found: dict[str, Any] = schemaless_reader(stream, schema_by_id(schema_id).parsed, None)  # type: ignore[assignment]
+    except Exception:
+        return None
+    return found if stream.tell() == len(body) else None
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_columns_are_what_fastavro_reads(seed: int) -> None:
+    """Any telemetry, negative masks and long numbers included, comes out of the columns as it went in."""
+    batches = random_telemetry(random.Random(seed))
+    bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
+    found = decoded(bodies)
+    assert found.rows.to_pylist() == [read_one(body) for body in bodies]
+    assert found.places.tolist() == list(range(len(batches)))
+
+
+def test_what_is_not_wanted_is_stepped_over() -> None:
+    """The wanted fields come out the same without the others."""
+    batches = random_telemetry(random.Random(4))
+    wanted = ("broker", "epoch", "clients")
+    bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
+    everything = decoded(bodies).rows.to_pylist()
+    assert decoded(bodies, wanted=wanted).rows.to_pylist() == [
+        {name: batch[name] for name in wanted} for batch in everything
+    ]
+
+
+def test_an_older_schema_is_read_by_itself() -> None:
+    """Telemetry of version 1 comes out with the fields of version 1."""
+    batches = as_dicts(random_telemetry(random.Random(5)))
+    bodies = []
+    for batch in batches:
+        out = io.BytesIO()
+        schemaless_writer(out, schema_by_id(FIRST).parsed, batch)
+        bodies.append(out.getvalue())
+    assert decoded(bodies, FIRST).rows.to_pylist() == [read_one(body, FIRST) for body in bodies]
+
+
+def test_arrays_may_come_in_blocks_with_their_sizes() -> None:
+    """Avro lets a writer divide an array, and say how many bytes a part has; both are read."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": "long"}}]}
+    two_parts = bytes([2, 14, 3, 4, 16, 18, 0])  # [7], then two of two bytes: [8, 9].
+    starts, ends = np.array([0]), np.array([len(two_parts)])
+    assert schemaless_reader(io.BytesIO(two_parts), parse_schema(schema), None) == {"a": [7, 8, 9]}
+    assert decode_columns(two_parts, starts, ends, schema).rows.to_pylist() == [{"a": [7, 8, 9]}]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_damaged_body_is_left_out_and_harms_no_other(seed: int) -> None:
+    """Bodies with bytes changed, cut or added are in the columns exactly where fastavro can read them."""
+    rng = random.Random(seed)
+    bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in random_telemetry(rng)]
+    for place in rng.sample(range(len(bodies)), len(bodies) // 2):
+        damaged = bytearray(bodies[place])
+        for _ in range(rng.randrange(1, 4)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        bodies[place] = bytes(damaged[: rng.randrange(len(damaged))]) if rng.random() < 0.3 else bytes(damaged)
+    bodies[0], bodies[1] = b"", bodies[1] + b"\x00"
+    found = decoded(bodies)
+    expected = {place: read_one(body) for place, body in enumerate(bodies)}
+    good = [place for place, record in expected.items() if record is not None]
+    assert found.places.tolist() == good
+    assert found.rows.to_pylist() == [expected[place] for place in good]
+
+
+def test_nothing_gives_columns_without_rows() -> None:
+    """No body is no fault."""
+    assert decoded([]).rows.to_pylist() == []
+
+
+def test_a_schema_that_is_not_read_by_columns_is_refused() -> None:
+    """A union is named, not misread."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}]}
+    with pytest.raises(UnsupportedSchemaError, match="null"):
+        decode_columns(b"\x00", np.array([0]), np.array([1]), schema)

@@ -1,0 +1,87 @@
+"""Batches that are decoded by columns give the windows that the reference gives."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from schemas.codec import CONFLUENT_HEADER_BYTES, encode
+from schemas.registry import latest_schema
+from schemas.telemetry import Delivery, TelemetryBatch
+from streaming.close_windows import close_windows
+from streaming.decode_columns import decode_columns
+from streaming.merge_parts import merge_parts
+from streaming.reference_aggregator import ReferenceAggregator
+from streaming.tabulate_batches import EventBounds, is_sane, kafka_lag_ms, tabulate_batches
+from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry
+
+FAR_MS = 1 << 50
+NO_BOUNDS = EventBounds(None, None)
+
+
+def columns_of(batches: Sequence[TelemetryBatch], wanted: Sequence[str] | None = None) -> pa.StructArray:
+    """Return batches as they are read from a recording."""
+    bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
+    sizes = np.array([len(body) for body in bodies], dtype=np.int64)
+    ends = np.cumsum(sizes)
+    return decode_columns(
+        b"".join(bodies), ends - sizes, ends, json.loads(latest_schema("TelemetryBatch").text), wanted
+    ).rows
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_windows_are_those_of_the_reference(seed: int) -> None:
+    """Under loss, repeats and disorder all rows and markers equal the reference's one by one."""
+    rng = random.Random(seed)
+    batches = lossy(rng, random_telemetry(rng))
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for batch in as_dicts(batches):
+        reference.take(batch)
+    table = tabulate_batches(columns_of(batches), WINDOW_MS, 0, FAR_MS)
+    found = close_windows(merge_parts(table), WINDOW_MS)
+    expected = reference.finish()
+    assert [window.rows() for window in found] == [list(window.rows) for window in expected]
+    assert [window.marker for window in found] == [window.marker for window in expected]
+
+
+def test_windows_outside_the_span_are_left_out() -> None:
+    """Only windows that start within the span are there, each whole."""
+    batches = random_telemetry(random.Random(5))
+    everything = close_windows(merge_parts(tabulate_batches(columns_of(batches), WINDOW_MS, 0, FAR_MS)), WINDOW_MS)
+    first_ms, end_ms = BEGIN_MS + WINDOW_MS, BEGIN_MS + 2 * WINDOW_MS
+    some = close_windows(merge_parts(tabulate_batches(columns_of(batches), WINDOW_MS, first_ms, end_ms)), WINDOW_MS)
+    assert [window.rows() for window in some] == [
+        window.rows() for window in everything if first_ms <= window.window.start_ms < end_ms
+    ]
+    assert len(some) == 1
+
+
+def test_clocks_that_are_off_are_told_from_those_that_are_not() -> None:
+    """As in the Spark job, a batch far ahead of or behind Kafka's time is not sane, nor one that no clock shows."""
+    good = TelemetryBatch("b1", BEGIN_MS, 0, BEGIN_MS, 0)
+    late_cell = Delivery("p1", 0, (BEGIN_MS - 90_000) // 1000, 1, 1, 1)
+    batches = [
+        good,
+        TelemetryBatch("b1", BEGIN_MS, 1, BEGIN_MS + 90_000, 0),
+        TelemetryBatch("b1", BEGIN_MS, 2, BEGIN_MS, 0, (late_cell,)),
+        TelemetryBatch("b1", BEGIN_MS, 3, -1, 0),
+        TelemetryBatch("b1", BEGIN_MS, -4, BEGIN_MS, 0),
+        TelemetryBatch("b1", BEGIN_MS, 5, BEGIN_MS, 0, (Delivery("p1", 0, -5, 1, 1, 1),)),
+        TelemetryBatch("b1", BEGIN_MS, 6, 1 << 60, 0),
+    ]
+    rows, kafka_ms = columns_of(batches), np.full(len(batches), BEGIN_MS, dtype=np.int64)
+    assert is_sane(rows, kafka_ms, EventBounds(60_000, 60_000)).tolist() == [True, *[False] * 6]
+    assert is_sane(rows, kafka_ms, NO_BOUNDS).tolist() == [True, True, True, *[False] * 4]
+
+
+def test_how_far_kafka_is_behind_is_measured() -> None:
+    """The distance is that of the earliest delivery after, and of the batch's own time before Kafka's."""
+    cell = Delivery("p1", 0, BEGIN_MS // 1000 - 7, 1, 1, 1)
+    batches = [TelemetryBatch("b1", 1, 0, BEGIN_MS, 0, (cell,)), TelemetryBatch("b1", 1, 1, BEGIN_MS + 500, 0)]
+    assert kafka_lag_ms(columns_of(batches), np.array([BEGIN_MS, BEGIN_MS])) == (7_000, 500)
+    assert kafka_lag_ms(columns_of([]), np.zeros(0, dtype=np.int64)) == (0, 0)
