@@ -1,0 +1,183 @@
+"""The desk between rules, memory and targets: what is to be stored before what is to be done. Pure, but for its logs.
+
+In: changed alerts, the time, reports of deliveries. Out: a batch to store whole, and the actions that may follow only
+once it is stored: queue a message, let one be sent. So at every moment the stored alerts say what may have happened:
+
+- told, delivery pending: nothing was sent yet; a restart sends it;
+- sending: it may have been sent; a restart makes it uncertain, or sends it again where ``resend_uncertain`` says so;
+- sent, failed: it is over.
+
+An alert remembers the deliveries of its newest message only. A message that a target has not got when the next one
+about the same alert is made, is lost by a kill at that moment: the newer one is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+
+from alerts.alert_engine import AlertEngine
+from alerts.alert_message import AlertMessage
+from alerts.deliver_messages import DeliveryReport
+from alerts.findings import name_some
+from alerts.tell_alerts import Silencer, tell
+from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from schemas.dead_letter import DeadLetter
+from schemas.event import AdaptationEvent, EventKind
+
+log = structlog.get_logger(__name__)
+
+FINAL = (DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.UNCERTAIN)
+EVENT_KINDS = {AlertStatus.RAISED: EventKind.ALERT_RAISED, AlertStatus.CLEARED: EventKind.ALERT_CLEARED}
+
+
+@dataclass(frozen=True)
+class DeliveryAction:
+    """Something to do with a message and a target once the batch is stored."""
+
+    message: AlertMessage
+    target: str
+
+
+@dataclass
+class DeskBatch:
+    """What is to be stored as one, and what follows. ``forgotten`` are keys of alerts to remove."""
+
+    alerts: dict[str, Alert] = field(default_factory=dict)
+    forgotten: list[str] = field(default_factory=list)
+    events: list[AdaptationEvent] = field(default_factory=list)
+    letters: list[DeadLetter] = field(default_factory=list)
+    offers: list[DeliveryAction] = field(default_factory=list)
+    grants: list[DeliveryAction] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing to store and nothing to do."""
+        return not (self.alerts or self.forgotten or self.events or self.letters or self.offers or self.grants)
+
+
+class AlertDesk:
+    """``batch`` grows until ``stored`` takes it away. ``topic`` names our own topic in dead letters."""
+
+    def __init__(
+        self, engine: AlertEngine, silencer: Silencer, targets: Sequence[str], source: str, topic: str
+    ) -> None:  # fmt: skip
+        self._engine = engine
+        self._silencer = silencer
+        self._targets = tuple(targets)
+        self._source = source
+        self._topic = topic
+        self.batch = DeskBatch()
+
+    def stored(self) -> DeskBatch:
+        """Say that the batch is stored; return it, for its actions."""
+        batch, self.batch = self.batch, DeskBatch()
+        return batch
+
+    def note(self, alerts: Iterable[Alert]) -> None:
+        """Store these alerts, which the engine has changed."""
+        for alert in alerts:
+            self.batch.alerts[alert.key] = alert
+            log.info(
+                f"alert_{alert.status}", rule=alert.rule, subject=alert.subject, value=alert.value, text=alert.text
+            )
+
+    def tell(self, now_ms: int) -> list[AlertMessage]:
+        """Tell what is due now; return the messages."""
+        book, engine = self._engine.book, self._engine
+        found = tell(
+            list(book.alerts.values()),
+            now_ms,
+            self._silencer,
+            engine.orders.maintained(now_ms),
+            self._targets,
+            is_blast=engine.is_blast,
+        )
+        for alert in found.changed:
+            self._put(alert)
+        for message in found.messages:
+            self.batch.events.append(_event_of(message))
+            self.batch.offers += [DeliveryAction(message, target) for target in self._targets]
+        return list(found.messages)
+
+    def forget(self) -> None:
+        """Remove the alerts that were over longest ago, beyond a number."""
+        for key in self._engine.forget():
+            self.batch.alerts.pop(key, None)
+            self.batch.forgotten.append(key)
+
+    def resume(self, now_ms: int, *, resend_uncertain: bool) -> None:
+        """Take up what an earlier stage had not finished; to be called once, at the start."""
+        waiting: dict[tuple[str, str], list[Alert]] = {}
+        for alert in list(self._engine.book.alerts.values()):
+            deliveries = []
+            for delivery in alert.deliveries:
+                if delivery.state is DeliveryState.SENDING:
+                    delivery = _resumed(delivery, alert, now_ms, resend_uncertain=resend_uncertain)
+                if delivery.state is DeliveryState.PENDING:
+                    waiting.setdefault((alert.message, delivery.target), []).append(alert)
+                deliveries.append(delivery)
+            if tuple(deliveries) != alert.deliveries:
+                self._put(msgspec.structs.replace(alert, deliveries=tuple(deliveries)))
+        for (name, target), alerts in waiting.items():
+            # The id is that of the message that was interrupted, also where an alert of its group is told anew by now.
+            group = tuple(sorted(alerts, key=lambda one: one.subject))
+            message = AlertMessage(name, group, max(alert.told_ms for alert in group))
+            self.batch.offers.append(DeliveryAction(message, target))
+
+    def report(self, report: DeliveryReport, now_ms: int) -> None:
+        """Take a report: mark the alerts of its message, let it be sent, or bury it when it failed."""
+        if report.state is DeliveryState.SENDING:
+            self.batch.grants.append(DeliveryAction(report.message, report.target))
+        elif report.state is DeliveryState.FAILED:
+            self._bury(report, now_ms)
+        for member in report.message.alerts:
+            alert = self._engine.book.alerts.get(member.key)
+            if alert is not None and alert.message == report.message.message:
+                self._put(_marked(alert, report, now_ms))
+
+    def _put(self, alert: Alert) -> None:
+        self._engine.book.put(alert)
+        self.batch.alerts[alert.key] = alert
+
+    def _bury(self, report: DeliveryReport, now_ms: int) -> None:
+        reason = f"{report.target} did not get the message: {report.reason}"
+        log.warning("alert_not_delivered", target=report.target, title=report.message.title, reason=report.reason)
+        value = report.message.encoded(self._source)
+        self.batch.letters.append(DeadLetter(self._topic, 0, -1, reason, value, now_ms))
+
+
+def _resumed(delivery: AlertDelivery, alert: Alert, now_ms: int, *, resend_uncertain: bool) -> AlertDelivery:
+    if resend_uncertain:
+        return msgspec.structs.replace(delivery, state=DeliveryState.PENDING, time_ms=now_ms, reason="sent again")
+    log.warning("alert_delivery_uncertain", target=delivery.target, rule=alert.rule, subject=alert.subject)
+    reason = "the alert stage was killed while it was being sent"
+    return msgspec.structs.replace(delivery, state=DeliveryState.UNCERTAIN, time_ms=now_ms, reason=reason)
+
+
+def _marked(alert: Alert, report: DeliveryReport, now_ms: int) -> Alert:
+    marked = tuple(
+        AlertDelivery(report.target, report.state, now_ms, report.reason) if each.target == report.target else each
+        for each in alert.deliveries
+    )
+    return msgspec.structs.replace(alert, deliveries=marked)
+
+
+def _event_of(message: AlertMessage) -> AdaptationEvent:
+    names = [alert.subject for alert in message.alerts]
+    return AdaptationEvent(
+        names[0] if len(names) == 1 else message.rule,
+        EVENT_KINDS[message.status],
+        message.severity,
+        message.time_ms,
+        message.text,
+        details={
+            "rule": message.rule,
+            "message": message.message,
+            "count": str(len(names)),
+            "subjects": name_some(names),
+        },
+    )

@@ -1,0 +1,285 @@
+"""Rules over records: what is raised and cleared, when. Pure: records and times in, alerts out.
+
+In: decoded records, each once and in the order of its topic, with the time. Out: alerts that changed their status. An
+engine that is given the alerts of an earlier one, reads the last windows and events of its rules' memory again as
+*known*, and then the rest, raises and clears the same as one that was never interrupted. Who is told belongs to
+:mod:`alerts.tell_alerts`.
+
+Time is event time: a window counts at its end, an event when it happened. Only what nobody writes (a window that does
+not come, a phase that goes on) is found by ``tick``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from alerts.findings import Finding
+from alerts.gather_windows import ROWS_WAIT_MS, SeenWindow, WindowGatherer
+from alerts.read_rules import RuleBook
+from alerts.rule_kinds import (
+    BlastRule,
+    CountRule,
+    FlappingRule,
+    GrowthRule,
+    LevelRule,
+    MissingRule,
+    Rule,
+    SilentRule,
+    StalledRule,
+)
+from alerts.standing_orders import StandingOrders
+from alerts.watch_events import CountWatcher
+from alerts.watch_plans import FlappingWatcher, StalledWatcher
+from alerts.watch_windows import ALL_WINDOWS, GrowthWatcher, LevelWatcher, SilentWatcher, WindowWatcher
+from alerts.weigh_blast import BlastWeigher, is_single
+from schemas.alert import Alert, AlertStatus
+from schemas.order import Order
+from schemas.state import StateRow, WindowClosed
+
+CLEARED_KEPT_MAX = 1_000  # Alerts that are over; the oldest are forgotten, here and in the topic.
+RULE_GONE = "The rule {rule} is not in use any more."
+
+
+class AlertBook:
+    """All alerts by rule and subject, with those raised by rule."""
+
+    def __init__(self, alerts: Iterable[Alert] = ()) -> None:
+        self.alerts: dict[str, Alert] = {}
+        self._raised: dict[str, set[str]] = {}
+        for alert in alerts:
+            self.put(alert)
+
+    def put(self, alert: Alert) -> None:
+        """Take an alert in the place of the one before."""
+        self.alerts[alert.key] = alert
+        subjects = self._raised.setdefault(alert.rule, set())
+        (subjects.add if alert.is_raised else subjects.discard)(alert.subject)
+
+    def drop(self, key: str) -> None:
+        """Forget an alert."""
+        del self.alerts[key]
+
+    def subjects(self, rule: str) -> frozenset[str]:
+        """Return the subjects whose alert is raised now."""
+        return frozenset(self._raised.get(rule, ()))
+
+    def changed_ms(self, rule: str, subject: str) -> int:
+        """Return when a subject's alert changed its status last, 0 when it never did."""
+        alert = self.alerts.get(f"{rule}/{subject}")
+        return 0 if alert is None else alert.changed_ms
+
+    @property
+    def raised(self) -> list[Alert]:
+        """Return the alerts that stand."""
+        return [alert for alert in self.alerts.values() if alert.is_raised]
+
+
+class AlertEngine:
+    """All rules of a book over one stream of records.
+
+    ``started_ms`` is the time from which on missing windows are counted. ``book`` holds the alerts; whoever tells them
+    puts the changed ones back. ``calm_windows`` is what the earlier engine had counted, see the property.
+    """
+
+    def __init__(
+        self,
+        rules: RuleBook,
+        started_ms: int,
+        known: Iterable[Alert] = (),
+        calm_windows: int = 0,
+        rows_wait_ms: float = ROWS_WAIT_MS,
+    ) -> None:
+        self.rules = rules
+        self.book = AlertBook(known)
+        self.orders = StandingOrders()
+        self.gatherer = WindowGatherer(rows_wait_ms)
+        self.windows_judged = 0
+        self.newest_end_ms: int | None = None
+        self._by_name: Mapping[str, Rule] = rules.by_name
+        self._windows = [_window_watcher(rule) for rule in rules.rules if isinstance(rule, _WINDOW_RULES)]
+        self._records: list[CountWatcher | StalledWatcher | FlappingWatcher] = [
+            _record_watcher(rule) for rule in rules.rules if isinstance(rule, _RECORD_RULES)
+        ]
+        blasts = [BlastWeigher(rule, calm_windows) for rule in rules.rules if isinstance(rule, BlastRule)]
+        self._blast = blasts[0] if blasts else None
+        self._missing = [rule for rule in rules.rules if isinstance(rule, MissingRule)]
+        memory = max([rule.clear_for_windows for rule in self._missing], default=1)
+        self._written_ms: deque[int] = deque(maxlen=memory)
+        self._started_ms = started_ms
+        self._brokers: frozenset[str] = frozenset()
+
+    @property
+    def calm_windows(self) -> int:
+        """Return for how many windows the blast radius has been small: it follows from no window, so it is stored."""
+        return self._blast.calm_windows if self._blast is not None else 0
+
+    @property
+    def is_blast(self) -> bool:
+        """Tell whether the alert about the blast radius stands."""
+        return self._blast is not None and bool(self.book.subjects(self._blast.rule.name))
+
+    def drop_old_rules(self, now_ms: int) -> list[Alert]:
+        """Clear the alerts whose rule is not in the book any more; to be called once at the start."""
+        gone = [alert for alert in self.book.raised if alert.rule not in self._by_name]
+        return [self._cleared_for_ever(alert, now_ms) for alert in gone]
+
+    def take(
+        self, record: msgspec.Struct, time_ms: int, now_ms: int, *, is_known: bool = False
+    ) -> list[Alert]:  # fmt: skip
+        """Take a record that was written at ``time_ms``; return the alerts that change by it.
+
+        A known one was judged by an earlier engine, and is only remembered.
+        """
+        if isinstance(record, StateRow):
+            self.gatherer.take_row(record)
+            return self.judge_windows(now_ms)
+        if isinstance(record, WindowClosed):
+            self.gatherer.take_marker(record, time_ms, now_ms, is_known=is_known)
+            return self.judge_windows(now_ms)
+        if isinstance(record, Order):
+            self.orders.take(record)
+            return []
+        changed: list[Alert] = []
+        for watcher in self._records:
+            findings = watcher.take(record, now_ms, self.book)
+            changed += [] if is_known else self._apply(findings)
+        return changed
+
+    def tick(self, now_ms: int) -> list[Alert]:
+        """Return the alerts that change by the clock alone; not to be called before all known records are taken."""
+        changed = self.judge_windows(now_ms)
+        for watcher in self._records:
+            changed += self._apply(watcher.tick(now_ms, self.book))
+        for rule in self._missing:
+            changed += self._apply(self._judge_missing(rule, now_ms))
+        return changed
+
+    def judge_windows(self, now_ms: int) -> list[Alert]:
+        """Judge the windows that are whole by now; return the alerts that change."""
+        return [alert for window in self.gatherer.windows(now_ms) for alert in self._judge(window, now_ms)]
+
+    def forget(self) -> list[str]:
+        """Forget the alerts that were over longest ago, and return their keys."""
+        over = [alert for alert in self.book.alerts.values() if not alert.is_raised and not _is_untold(alert)]
+        count = max(len(over) - CLEARED_KEPT_MAX, 0)
+        old = [alert.key for alert in sorted(over, key=lambda alert: alert.changed_ms)[:count]] if count else []
+        for key in old:
+            self.book.drop(key)
+        return old
+
+    def _judge(self, window: SeenWindow, now_ms: int) -> list[Alert]:
+        self.newest_end_ms = window.end_ms
+        self._written_ms.append(min(window.written_ms, now_ms))
+        changed: list[Alert] = []
+        for watcher in self._windows:
+            findings = watcher.watch(window, self.book)
+            changed += [] if window.is_known else self._apply(findings)
+        self._brokers |= window.broker_names
+        if self._blast is not None and not window.is_known:
+            changed += self._weigh(self._blast, window)
+        self._brokers = window.broker_names
+        self.windows_judged += 1
+        return changed
+
+    def _weigh(self, blast: BlastWeigher, window: SeenWindow) -> list[Alert]:
+        silent: set[str] = set()
+        concerned = set(self.orders.maintained(window.end_ms))
+        for rule in self.rules.rules:
+            if not is_single(rule.on):
+                continue
+            subjects = self.book.subjects(rule.name)
+            brokers = {self.book.alerts[f"{rule.name}/{subject}"].brokers[:1] for subject in subjects}
+            found = {broker for pair in brokers for broker in pair}
+            concerned |= found
+            silent |= found if isinstance(rule, SilentRule) else set()
+        present = self._brokers | silent
+        return self._apply(blast.weigh(window.end_ms, concerned & present, len(present), is_raised=self.is_blast))
+
+    def _judge_missing(self, rule: MissingRule, now_ms: int) -> list[Finding]:
+        last_ms = max([self._started_ms, *self._written_ms])
+        silent_s = (now_ms - last_ms) / 1000
+        if not self.book.subjects(rule.name):
+            status, is_due = AlertStatus.RAISED, silent_s >= rule.for_s
+        else:
+            since_ms = self.book.changed_ms(rule.name, ALL_WINDOWS)
+            recent = list(self._written_ms)[-rule.clear_for_windows :]
+            status = AlertStatus.CLEARED
+            is_due = len(recent) == rule.clear_for_windows and min(recent) > since_ms and silent_s < rule.for_s
+        if not is_due:
+            return []
+        return [Finding(rule.name, ALL_WINDOWS, status, now_ms, max(silent_s, 0.0), rule.limit)]
+
+    def _apply(self, findings: Sequence[Finding]) -> list[Alert]:
+        changed = []
+        for finding in findings:
+            before = self.book.alerts.get(f"{finding.rule}/{finding.subject}")
+            alert = _alert_of(finding, self._by_name[finding.rule], before)
+            self.book.put(alert)
+            changed.append(alert)
+        return changed
+
+    def _cleared_for_ever(self, alert: Alert, now_ms: int) -> Alert:
+        text = RULE_GONE.format(rule=alert.rule)
+        cleared = msgspec.structs.replace(
+            alert, status=AlertStatus.CLEARED, changed_ms=now_ms, text=text, value=0.0, silenced_by=""
+        )
+        self.book.put(cleared)
+        return cleared
+
+
+def _alert_of(finding: Finding, rule: Rule, before: Alert | None) -> Alert:
+    is_raised = finding.status is AlertStatus.RAISED
+    raised_ms = finding.time_ms if is_raised or before is None else before.raised_ms
+    text = (rule.text if is_raised else rule.text_cleared).format(
+        subject=finding.subject,
+        value=finding.value,
+        limit=finding.limit,
+        detail=finding.detail,
+        duration_s=(finding.time_ms - raised_ms) / 1000,
+        **rule.text_values(),
+    )
+    found = Alert(
+        finding.rule,
+        finding.subject,
+        rule.severity,
+        finding.status,
+        raised_ms,
+        finding.time_ms,
+        text.strip(),
+        finding.value,
+        finding.brokers or (before.brokers if before else ()),
+    )
+    if before is None:
+        return found
+    return msgspec.structs.replace(
+        found, told=before.told, told_ms=before.told_ms, message=before.message, deliveries=before.deliveries
+    )
+
+
+def _is_untold(alert: Alert) -> bool:
+    return alert.told == AlertStatus.RAISED
+
+
+def _window_watcher(rule: Rule) -> WindowWatcher:
+    if isinstance(rule, GrowthRule):
+        return GrowthWatcher(rule)
+    if isinstance(rule, SilentRule):
+        return SilentWatcher(rule)
+    assert isinstance(rule, LevelRule)
+    return LevelWatcher(rule)
+
+
+def _record_watcher(rule: Rule) -> CountWatcher | StalledWatcher | FlappingWatcher:
+    if isinstance(rule, StalledRule):
+        return StalledWatcher(rule)
+    if isinstance(rule, FlappingRule):
+        return FlappingWatcher(rule)
+    assert isinstance(rule, CountRule)
+    return CountWatcher(rule)
+
+
+_WINDOW_RULES = (LevelRule, GrowthRule, SilentRule)
+_RECORD_RULES = (CountRule, StalledRule, FlappingRule)

@@ -1,0 +1,99 @@
+"""One message about the alerts of one rule: its text for people, its JSON for programs, and the id it is known by.
+
+In: alerts. Out: a message. The id follows from what is told, so a message that is made again after a restart has the
+same one, and a receiver can tell that it had it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from alerts.findings import NAMES_MAX, name_some
+from schemas.alert import Alert, AlertStatus
+from schemas.event import Severity
+
+ID_CHARACTERS = 24
+
+
+@dataclass(frozen=True)
+class AlertMessage:
+    """What is told at once: alerts of one rule with one status, sorted by subject."""
+
+    message: str
+    alerts: tuple[Alert, ...]
+    time_ms: int
+
+    @property
+    def rule(self) -> str:
+        """Return the rule whose alerts these are."""
+        return self.alerts[0].rule
+
+    @property
+    def status(self) -> AlertStatus:
+        """Return what is told of them."""
+        return self.alerts[0].status
+
+    @property
+    def severity(self) -> Severity:
+        """Return how much attention is asked for."""
+        return self.alerts[0].severity
+
+    @property
+    def title(self) -> str:
+        """Return a line that says what it is about."""
+        names = [alert.subject for alert in self.alerts]
+        about = names[0] if len(names) == 1 else f"{len(names)} subjects"
+        return f"{self.rule} {self.status} ({self.severity}): {about}"
+
+    @property
+    def text(self) -> str:
+        """Return the sentences: that of the alert, or those of the first ones and how many more there are."""
+        if len(self.alerts) == 1:
+            return self.alerts[0].text
+        lines = [f"{len(self.alerts)} alerts {self.status}: {name_some([alert.subject for alert in self.alerts])}."]
+        lines += [f"- {alert.text}" for alert in self.alerts[:NAMES_MAX]]
+        if len(self.alerts) > NAMES_MAX:
+            lines.append(f"- and {len(self.alerts) - NAMES_MAX} more")
+        return "\n".join(lines)
+
+    def document(self) -> dict[str, Any]:
+        """Return what a webhook gets, JSON-ready."""
+        return {
+            "id": self.message,
+            "time_ms": self.time_ms,
+            "rule": self.rule,
+            "status": str(self.status),
+            "severity": str(self.severity),
+            "title": self.title,
+            "text": self.text,
+            "count": len(self.alerts),
+            "alerts": [
+                {
+                    "subject": alert.subject,
+                    "raised_ms": alert.raised_ms,
+                    "changed_ms": alert.changed_ms,
+                    "value": alert.value,
+                    "brokers": list(alert.brokers[:NAMES_MAX]),
+                    "text": alert.text,
+                }
+                for alert in self.alerts[:NAMES_MAX]
+            ],
+        }
+
+    def encoded(self, source: str) -> bytes:
+        """Return the document as JSON bytes, with the overlay it is about."""
+        return json.dumps({"source": source, **self.document()}, ensure_ascii=False).encode()
+
+
+def message_of(alerts: Sequence[Alert], time_ms: int) -> AlertMessage:
+    """Return the message about alerts of one rule and status, sorted by subject; raises ValueError without any."""
+    if not alerts:
+        raise ValueError("a message is about at least one alert")
+    parts = [alerts[0].rule, str(alerts[0].status)]
+    parts += [f"{alert.subject}@{alert.raised_ms}@{alert.changed_ms}" for alert in alerts]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return AlertMessage(digest[:ID_CHARACTERS], tuple(alerts), time_ms)

@@ -1,0 +1,40 @@
+"""Prometheus metrics of the alert stage, and its health."""
+
+from __future__ import annotations
+
+from infra.serve_metrics import Health, Pulse
+from infra.stage_metrics import StageMetrics
+
+SILENCE_S_MAX = 30.0  # A step that takes longer is ill: no call in it waits for more than some seconds.
+
+
+class AlertMetrics:
+    """Counters and gauges of the stage; names start with ``regraft_alerts_``."""
+
+    def __init__(self) -> None:
+        self.stage = stage = StageMetrics("alerts")
+        self.registry = stage.registry
+        self.active = stage.gauge("active", "Alerts that stand, by rule and severity.", ["rule", "severity"])
+        self.silenced = stage.gauge("silenced", "Alerts that stand and are kept back.")
+        self.changes = stage.counter("changes", "Alerts raised and cleared, by rule.", ["rule", "status"])
+        self.messages = stage.counter("messages", "Messages told, by status.", ["status"])
+        self.deliveries = stage.counter("deliveries", "Ends of deliveries, by target and state.", ["target", "state"])
+        self.waiting = stage.gauge("waiting_messages", "Messages that wait for a target.", ["target"])
+        self.records = stage.counter("records", "Records read, by kind.", ["record"])
+        self.windows = stage.counter("windows", "Windows judged.")
+        self.window_age_ms = stage.gauge("window_age_ms", "Time since the end of the newest window judged, in ms.")
+        self.faults = stage.gauge("faults", "What went wrong on the borders since the start.", ["what"])
+        self.step_ms = stage.histogram("step_ms", "How long one step of the loop takes, storing included, in ms.")
+
+
+class AlertHealth:
+    """Whether the stage reads, judges and stores; asked from other threads."""
+
+    def __init__(self) -> None:
+        self.pulse = Pulse("the alert loop", SILENCE_S_MAX)
+        self.is_ready = False
+
+    def __call__(self) -> Health:
+        """Return how the stage is."""
+        fault = self.pulse.fault()
+        return Health(self.is_ready and fault is None, () if fault is None else (fault,))

@@ -1,0 +1,97 @@
+"""Settings of the alert stage as one frozen value, each with its unit and the reason for its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from alerts.name_targets import name_target, name_webhook, target_faults, webhook_faults
+from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
+from infra.run_clock import RunClock
+from infra.serve_metrics import port_faults
+from schemas.event import Severity
+from schemas.topics import DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertSettings:
+    """The alert stage: which rules, who is told, and when not.
+
+    ``bootstrap``: Kafka's bootstrap servers. ``namespace``: prefix of topics and live-view keys.
+    ``redis_url``: where the live view is kept; None runs without one. ``clock``: what time it is.
+    ``status_file``: JSON for people; None writes none. ``window_ms``: length of the windows, by which the stage knows
+    how far back it must read after a restart.
+    ``rules_file``: the rules, TOML; none takes those that ``regraft alerts rules`` prints.
+    ``targets``: apprise URLs of who is told, for example mailtos://user:password@example.org (apprise's documentation
+    lists all kinds); they hold secrets, so better give them by REGRAFT_ALERTS__TARGETS, a JSON list.
+    ``webhooks``: http(s) addresses that get each message as JSON by POST, with its id as Idempotency-Key.
+    ``quiet_hours``: when less urgent alerts wait, for example 22:00-07:00 Europe/Berlin; none for never.
+    ``quiet_below``: alerts below this severity wait in the quiet hours: info, warning or critical.
+    ``timeout_s``: how long a target may take to be reached, and again to answer. Default 5 s.
+    ``attempts_max``: how often one message is tried with one target before it becomes a dead letter. ``backoff_s``,
+    ``backoff_s_max``: pause before the second attempt, doubled from one to the next, and its bound. Default 4 attempts
+    in some 15 s: a target that is away for longer gets the next alerts, and the dead letter tells what it missed.
+    ``queue_max``: messages that may wait for one target; more are dead letters at once.
+    ``resend_uncertain``: whether a message is sent again whose sending was under way when the stage was killed; false,
+    so nothing is sent twice, or true for receivers that know a message by its Idempotency-Key, so none is missed.
+    ``resume_ms_max``: how far back windows are read that closed while the stage was down. Default 1 hour: older ones
+    are no news, and reading them all would take long.
+    ``tick_ms``: pace of the loop. ``status_ms``: pace of status file and live view.
+    ``stop_ms_max``: how long a stage that is told to stop waits for what is being sent. Default 15 s.
+    ``metrics_port``, ``metrics_host``: where Prometheus may scrape; none opens no port, the default host is this one.
+    """
+
+    bootstrap: str
+    namespace: str = DEFAULT_NAMESPACE
+    redis_url: str | None = None
+    clock: RunClock = field(default_factory=RunClock)
+    status_file: Path | None = None
+    window_ms: int = 5_000
+    rules_file: Path | None = None
+    targets: tuple[str, ...] = ()
+    webhooks: tuple[str, ...] = ()
+    quiet_hours: str | None = None
+    quiet_below: Severity = Severity.CRITICAL
+    timeout_s: float = 5.0
+    attempts_max: int = 4
+    backoff_s: float = 1.0
+    backoff_s_max: float = 10.0
+    queue_max: int = 100
+    resend_uncertain: bool = False
+    resume_ms_max: int = 3_600_000
+    tick_ms: int = 200
+    status_ms: int = 1_000
+    stop_ms_max: int = 15_000
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Return the names of all targets, which hold no secrets."""
+        return (*map(name_target, self.targets), *map(name_webhook, self.webhooks))
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each; all at once and without secrets."""
+        least = {
+            "attempts_max": 1, "queue_max": 1, "resume_ms_max": 0, "tick_ms": 1, "status_ms": 1, "stop_ms_max": 0,
+            "window_ms": 1,
+        }  # fmt: skip
+        found = [
+            f"{name} is {getattr(self, name)}: at least {limit}"
+            for name, limit in least.items()
+            if getattr(self, name) < limit
+        ]
+        for name in ("timeout_s", "backoff_s"):
+            if getattr(self, name) <= 0:
+                found.append(f"{name} is {getattr(self, name):g}: above 0")
+        if self.backoff_s_max < self.backoff_s:
+            found.append(f"backoff_s_max is {self.backoff_s_max:g}, backoff_s {self.backoff_s:g}: it bounds that one")
+        if self.quiet_hours is not None:
+            try:
+                parse_quiet_hours(self.quiet_hours)
+            except QuietHoursError as error:
+                found.append(f"quiet_hours {error}")
+        names = self.target_names
+        twice = sorted({name for name in names if names.count(name) > 1})
+        found += [f"{name} is named twice in targets or webhooks" for name in twice]
+        return found + target_faults(self.targets) + webhook_faults(self.webhooks) + port_faults(self.metrics_port)

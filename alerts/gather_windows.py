@@ -1,0 +1,114 @@
+"""Put windows together: the queue rows of a window and the marker that follows them, whatever order they are read in.
+
+In: state rows, markers and the time. Out: each window once, in the order of their ends. Rows of other kinds say nothing
+to any rule and are left aside. What a window means for a rule belongs to :mod:`alerts.watch_windows`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from schemas.state import BrokerCompleteness, QueueState, StateRow, WindowClosed
+
+ROWS_WAIT_MS = 5_000  # A marker is written after all rows of its window; reading two topics may turn that round.
+OPEN_WINDOWS_MAX = 64
+
+
+@dataclass(frozen=True)
+class SeenWindow:
+    """A closed window as rules see it.
+
+    ``written_ms`` is when its marker was written. ``rows_missing`` counts rows that the marker promised and that did
+    not come. ``is_known`` says that it was judged before, by an alert stage that ran earlier.
+    """
+
+    start_ms: int
+    end_ms: int
+    written_ms: int
+    queues: tuple[QueueState, ...]
+    brokers: tuple[BrokerCompleteness, ...]
+    late_rows: int
+    rows_missing: int
+    is_known: bool
+
+    @property
+    def broker_names(self) -> frozenset[str]:
+        """Return the brokers of which at least one batch came."""
+        return frozenset(entry.broker for entry in self.brokers if entry.received)
+
+
+@dataclass(frozen=True)
+class _Marker:
+    window: WindowClosed
+    written_ms: int
+    read_ms: int
+    is_known: bool
+
+
+class WindowGatherer:
+    """Windows that are not whole yet; at most OPEN_WINDOWS_MAX, ``dropped`` counts what was more, by reason."""
+
+    def __init__(self, rows_wait_ms: float = ROWS_WAIT_MS) -> None:
+        self._rows_wait_ms = rows_wait_ms
+        self._rows: dict[int, dict[str, QueueState]] = {}
+        self._markers: dict[int, _Marker] = {}
+        self._closed_until_ms = -1
+        self.dropped: Counter[str] = Counter()
+
+    @property
+    def waiting_starts_ms(self) -> frozenset[int]:
+        """Return the starts of the windows whose marker came and that were not handed out yet."""
+        return frozenset(self._markers)
+
+    def take_row(self, row: StateRow) -> None:
+        """Take a row; a repeated one overwrites."""
+        if row.queue is None or row.window_end_ms <= self._closed_until_ms:
+            return
+        rows = self._rows.setdefault(row.window_start_ms, {})
+        rows[row.entity] = row.queue
+        if len(self._rows) > OPEN_WINDOWS_MAX:
+            self._rows.pop(min(self._rows))
+            self.dropped["rows of a window without a marker"] += 1
+
+    def take_marker(self, marker: WindowClosed, written_ms: int, now_ms: int, *, is_known: bool) -> None:
+        """Take a marker; of a window that was handed out already it changes nothing."""
+        if marker.window_end_ms <= self._closed_until_ms:
+            self.dropped["marker that came again or too late"] += 1
+            return
+        self._markers.setdefault(marker.window_start_ms, _Marker(marker, written_ms, now_ms, is_known))
+
+    def windows(self, now_ms: int) -> list[SeenWindow]:
+        """Return the windows that are whole, or have waited long enough, oldest first."""
+        found: list[SeenWindow] = []
+        while self._markers:
+            start_ms = min(self._markers)
+            marker = self._markers[start_ms]
+            rows = self._rows.get(start_ms, {})
+            missing = max(marker.window.row_counts.get("queue", 0) - len(rows), 0)
+            is_patient = now_ms - marker.read_ms < self._rows_wait_ms and len(self._markers) <= OPEN_WINDOWS_MAX
+            if missing and is_patient:
+                break
+            found.append(_seen(marker, rows, missing))
+            self._forget(marker.window)
+        return found
+
+    def _forget(self, window: WindowClosed) -> None:
+        self._closed_until_ms = window.window_end_ms
+        del self._markers[window.window_start_ms]
+        for start_ms in [start_ms for start_ms in self._rows if start_ms <= window.window_start_ms]:
+            del self._rows[start_ms]
+
+
+def _seen(marker: _Marker, rows: dict[str, QueueState], missing: int) -> SeenWindow:
+    window = marker.window
+    return SeenWindow(
+        window.window_start_ms,
+        window.window_end_ms,
+        marker.written_ms,
+        tuple(rows[entity] for entity in sorted(rows)),
+        window.brokers,
+        window.late_rows,
+        missing,
+        marker.is_known,
+    )

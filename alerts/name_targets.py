@@ -1,0 +1,77 @@
+"""Name the targets of alerts without telling their secrets, and say what is wrong with their URLs.
+
+In: URLs. Out: names such as ``slack#1a2b3c`` that logs, records and pages may hold. Tokens stand anywhere in such URLs,
+in the host too, so nothing of an apprise URL but its kind is shown; of a webhook also the host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from apprise import Apprise
+
+DIGEST_CHARACTERS = 6
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+WEBHOOK_SCHEMES = ("http", "https")
+
+
+def name_target(url: str) -> str:
+    """Return the name of an apprise URL: its kind and a digest that tells two of a kind apart."""
+    scheme = url.partition("://")[0]
+    return f"{scheme.lower() if SCHEME.fullmatch(scheme) else 'target'}#{_digest(url)}"
+
+
+def name_webhook(url: str) -> str:
+    """Return the name of a webhook: its host and a digest of the whole URL."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname if parts.scheme in WEBHOOK_SCHEMES else None
+    except ValueError:
+        host = None
+    return f"webhook:{host or 'unknown'}#{_digest(url)}"
+
+
+def load_apprise() -> type[Apprise]:
+    """Return apprise with its own log kept to itself: that holds URLs. Loading it takes a third of a second."""
+    import apprise
+
+    own_log = logging.getLogger("apprise")
+    own_log.addHandler(logging.NullHandler())
+    own_log.propagate = False
+    return apprise.Apprise
+
+
+def target_faults(urls: Iterable[str]) -> list[str]:
+    """Return which apprise URLs cannot be used, one sentence each, without the URLs themselves."""
+    found = []
+    for place, url in enumerate(urls):
+        if load_apprise().instantiate(url) is None:
+            found.append(
+                f"targets[{place}] ({name_target(url)}) is no URL that apprise can use: see its list of services, and "
+                "put http and https addresses into webhooks"
+            )
+    return found
+
+
+def webhook_faults(urls: Iterable[str]) -> list[str]:
+    """Return which webhook URLs cannot be used, one sentence each, without the URLs themselves."""
+    found = []
+    for place, url in enumerate(urls):
+        try:
+            parts = urlsplit(url)
+            is_usable = parts.scheme in WEBHOOK_SCHEMES and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_usable = False
+        if not is_usable:
+            found.append(f"webhooks[{place}] ({name_webhook(url)}) is no address: write http(s)://host[:port]/path")
+    return found
+
+
+def _digest(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:DIGEST_CHARACTERS]

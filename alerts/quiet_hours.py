@@ -1,0 +1,57 @@
+"""Quiet hours: a span of each day in a time zone, in which what is not urgent is not told.
+
+In: a text like "22:00-07:00 Europe/Berlin". Out: whether a moment lies in it. What is told at their end belongs to
+:mod:`alerts.tell_alerts`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+from functools import cache
+from zoneinfo import ZoneInfo
+
+FORM = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s+(\S+)")
+
+
+class QuietHoursError(ValueError):
+    """Say what is wrong with a text for quiet hours."""
+
+
+@dataclass(frozen=True)
+class QuietHours:
+    """From ``begin`` to before ``end`` on the clocks of a time zone; a span with begin after end passes midnight."""
+
+    begin: time
+    end: time
+    zone: ZoneInfo
+
+    def covers(self, time_ms: int) -> bool:
+        """Tell whether a moment lies in the quiet hours."""
+        local = datetime.fromtimestamp(time_ms / 1000, UTC).astimezone(self.zone).time()
+        if self.begin <= self.end:
+            return self.begin <= local < self.end
+        return local >= self.begin or local < self.end
+
+
+@cache
+def parse_quiet_hours(text: str) -> QuietHours:
+    """Return the quiet hours that a text names. Raises QuietHoursError."""
+    found = FORM.fullmatch(text.strip())
+    if found is None:
+        raise QuietHoursError(f"is {text!r}: write HH:MM-HH:MM and a time zone, for example 22:00-07:00 Europe/Berlin")
+    hours = [int(part) for part in found.groups()[:4]]
+    try:
+        begin, end = time(hours[0], hours[1]), time(hours[2], hours[3])
+    except ValueError as error:
+        raise QuietHoursError(f"is {text!r}: {error}") from error
+    if begin == end:
+        raise QuietHoursError(f"is {text!r}: begin and end are the same, leave it out for no quiet hours")
+    try:
+        zone = ZoneInfo(found[5])
+    except (KeyError, ValueError, OSError) as error:
+        raise QuietHoursError(
+            f"is {text!r}: the time zone {found[5]!r} is not known here, take one like Europe/Berlin or UTC"
+        ) from error
+    return QuietHours(begin, end, zone)

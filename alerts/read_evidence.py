@@ -1,0 +1,262 @@
+"""Read what rules look at, from where the last alert stage left off, and a little before that to remember by.
+
+In: Kafka's topics of state, windows, plans, events, orders and dead letters. Out: decoded records, each with whether an
+earlier stage has judged it, and the positions to store with the outcome. Judging does not belong here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from infra.stack_error import StackError
+from schemas.codec import UndecodableRecordError, decode
+from schemas.dead_letter import DeadLetter
+from schemas.event import AdaptationEvent
+from schemas.order import Order
+from schemas.plan import Plan
+from schemas.state import StateRow, WindowClosed
+from schemas.topics import ALERTS, DEAD_LETTERS, EVENTS, ORDERS, PLANS, STATE, WINDOWS, Topic, topic_name
+
+log = structlog.get_logger(__name__)
+
+CALL_S = 1.0
+RETRY_S = 1.0
+RECORDS_PER_POLL_MAX = 5000
+QUEUE_KEY = b"/queue/"  # In the key of every state row that says something to a rule.
+INPUTS: Mapping[Topic, type[msgspec.Struct]] = {
+    STATE: StateRow,
+    WINDOWS: WindowClosed,
+    PLANS: Plan,
+    EVENTS: AdaptationEvent,
+    ORDERS: Order,
+    DEAD_LETTERS: DeadLetter,
+}
+WHOLE = (ORDERS, PLANS)  # Compacted: what stands may have been written long ago.
+
+
+class InputGoneError(StackError):
+    """A topic is gone, and with it the positions in it; a new process finds the topic again."""
+
+
+@dataclass(frozen=True)
+class InputRecord:
+    """A decoded record, when it was written, and whether an earlier stage has judged it."""
+
+    record: msgspec.Struct
+    written_ms: int
+    is_known: bool
+
+
+@dataclass(frozen=True)
+class Lookback:
+    """How much is read again, in wall time: before the last position, and at most before now."""
+
+    windows_ms: int
+    state_ms: int
+    events_ms: int
+    resume_ms_max: int
+
+
+class InputReader:
+    """One consumer of all inputs; while Kafka is away it returns nothing and goes on by itself.
+
+    ``remembered`` is what the last stage stored beside its positions, empty at the first start.
+    """
+
+    def __init__(self, bootstrap: str, namespace: str, lookback: Lookback) -> None:
+        self._namespace, self._lookback = namespace, lookback
+        self._types = {topic_name(topic, namespace): record for topic, record in INPUTS.items()}
+        self._windows_topic = topic_name(WINDOWS, namespace)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": topic_name(ALERTS, namespace),
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "queued.max.messages.kbytes": 32_768,
+                "fetch.wait.max.ms": 50,
+                "log_level": 0,
+            }
+        )
+        self._is_assigned = False
+        self._retry_at_s = 0.0
+        self._unread: set[tuple[str, int]] = set()
+        self._judged_below: dict[tuple[str, int], int] = {}
+        self._next: dict[tuple[str, int], int] = {}
+        self._read_ms: dict[tuple[str, int], int] = {}
+        self._markers: dict[int, tuple[int, int]] = {}
+        self.letters: list[DeadLetter] = []
+        self.undecodable: Counter[str] = Counter()
+        self.faults = 0
+        self.remembered: dict[str, int] = {}
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Tell whether all has been read that was there at the start."""
+        return self._is_assigned and not self._unread
+
+    @property
+    def group(self) -> object:
+        """Return what the store needs to store positions."""
+        return self._consumer.consumer_group_metadata()
+
+    def begin(self, now_ms: int) -> bool:
+        """Find the topics and where to begin; False while Kafka or a topic is not there."""
+        if self._is_assigned:
+            return True
+        if time.monotonic() < self._retry_at_s:
+            return False
+        self._retry_at_s = time.monotonic() + RETRY_S
+        try:
+            self._assign(now_ms)
+        except KafkaException as error:
+            self._tell(str(error))
+            return False
+        self._is_assigned = True
+        return True
+
+    def poll(self) -> list[InputRecord]:
+        """Return what has come since, at most a bounded number; does not wait."""
+        try:
+            messages = self._consumer.consume(RECORDS_PER_POLL_MAX, timeout=0)
+        except KafkaException as error:
+            self._tell(str(error))
+            return []
+        found = [self._taken(message) for message in messages]
+        return [record for record in found if record is not None]
+
+    def positions(self, waiting_starts_ms: Collection[int], remembered: Mapping[str, int]) -> list[TopicPartition]:
+        """Return how far each topic was read, but for windows that are not judged yet."""
+        held: dict[int, int] = {}
+        for start_ms in list(self._markers):
+            if start_ms in waiting_starts_ms:
+                partition, offset = self._markers[start_ms]
+                held[partition] = min(offset, held.get(partition, offset))
+            else:
+                del self._markers[start_ms]
+        found = []
+        for (topic, partition), offset in sorted(self._next.items()):
+            note = {"time_ms": self._read_ms[topic, partition]}
+            if topic == self._windows_topic:
+                offset = min(offset, held.get(partition, offset))
+                note |= remembered
+            found.append(TopicPartition(topic, partition, offset, json.dumps(note)))
+        return found
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()
+
+    def _taken(self, message: Message) -> InputRecord | None:
+        place = (message.topic() or "", message.partition() or 0)
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._unread.discard(place)
+            else:
+                self._tell(error.str())
+                if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise InputGoneError(f"Topic {place[0]} was deleted under the alert stage: start it again.")
+            return None
+        offset, written_ms, value = message.offset() or 0, message.timestamp()[1], message.value()
+        self._next[place] = max(offset + 1, self._next[place])  # What is read again to remember by was judged before.
+        self._read_ms[place] = max(written_ms, self._read_ms.get(place, 0))
+        if value is None or (self._types[place[0]] is StateRow and QUEUE_KEY not in (message.key() or QUEUE_KEY)):
+            return None
+        record = self._decoded(message, place, value)
+        if record is None:
+            return None
+        if isinstance(record, WindowClosed):
+            self._markers.setdefault(record.window_start_ms, (place[1], offset))
+        return InputRecord(record, written_ms, is_known=offset < self._judged_below[place])
+
+    def _decoded(self, message: Message, place: tuple[str, int], value: bytes) -> msgspec.Struct | None:
+        topic = place[0]
+        try:
+            return decode(value, self._types[topic])
+        except UndecodableRecordError as error:
+            self.undecodable[topic] += 1
+            if topic == topic_name(EVENTS, self._namespace):  # Who else reads the others buries what they hold.
+                offset, written_ms = message.offset() or 0, message.timestamp()[1]
+                self.letters.append(DeadLetter(topic, place[1], offset, str(error), value, written_ms))
+            return None
+
+    def _assign(self, now_ms: int) -> None:
+        parts = [part for topic in INPUTS for part in self._partitions(topic_name(topic, self._namespace))]
+        stored = {(part.topic, part.partition): part for part in self._consumer.committed(parts, timeout=CALL_S)}
+        starts = [self._start(part, stored[part.topic, part.partition], now_ms) for part in parts]
+        self._consumer.assign(starts)
+        self._unread = {(part.topic, part.partition) for part in parts}
+
+    def _start(self, part: TopicPartition, stored: TopicPartition, now_ms: int) -> TopicPartition:
+        """Return where a partition is read from, and note below which offset its records were judged.
+
+        At the first start that is the end: nobody is told of what was before.
+        """
+        place = (part.topic, part.partition)
+        low, high = self._consumer.get_watermark_offsets(part, timeout=CALL_S)
+        base_ms, judged = now_ms, high
+        if stored.offset != OFFSET_INVALID and stored.offset <= high:
+            note = _note_of(stored)
+            base_ms, judged = note.pop("time_ms", now_ms), stored.offset
+            if part.topic == self._windows_topic:
+                self.remembered = note
+        elif stored.offset != OFFSET_INVALID:
+            log.warning("alerts_position_ignored", topic=part.topic, position=stored.offset, end=high)
+        self._judged_below[place] = self._next[place] = judged
+        self._read_ms[place] = base_ms
+        topic = next(topic for topic in INPUTS if topic_name(topic, self._namespace) == part.topic)
+        if topic in WHOLE or low == high:
+            return TopicPartition(*place, OFFSET_BEGINNING if topic in WHOLE else high)
+        since_ms = self._since_ms(topic, base_ms, now_ms)
+        (found,) = self._consumer.offsets_for_times([TopicPartition(*place, since_ms)], timeout=CALL_S)
+        offset = high if found.offset < 0 else found.offset
+        if topic not in (STATE, WINDOWS):
+            offset = min(offset, judged)
+        return TopicPartition(*place, max(offset, low))
+
+    def _since_ms(self, topic: Topic, base_ms: int, now_ms: int) -> int:
+        back = self._lookback
+        if topic in (STATE, WINDOWS):
+            base_ms = max(base_ms, now_ms - back.resume_ms_max)
+            return max(base_ms - (back.state_ms if topic is STATE else back.windows_ms), 0)
+        return max(base_ms - back.events_ms, 0)
+
+    def _partitions(self, topic: str) -> list[TopicPartition]:
+        found = self._consumer.list_topics(topic, timeout=CALL_S).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def _tell(self, reason: str) -> None:
+        self.faults += 1
+        if self.faults & (self.faults - 1) == 0:
+            log.warning("alerts_reading_fails", reason=reason, count=self.faults)
+
+
+def _note_of(stored: TopicPartition) -> dict[str, int]:
+    """Return what was stored beside a position; empty where somebody else set the position by hand."""
+    try:
+        note = json.loads(stored.metadata or "{}")
+    except json.JSONDecodeError:
+        return {}
+    return (
+        {str(name): value for name, value in note.items() if isinstance(value, int)} if isinstance(note, dict) else {}
+    )

@@ -1,0 +1,186 @@
+"""Read a file of rules: TOML with one ``[[rule]]`` table for each.
+
+In: the text. Out: a RuleBook, or one RulesError that lists every fault with the rule's name and line. What the
+parameters mean belongs to :mod:`alerts.rule_kinds`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import EnumMeta
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from alerts.rule_kinds import KIND_OF, BlastRule, Rule
+from infra.stack_error import StackError
+
+DEFAULT_RULES = Path(__file__).parent / "default_rules.toml"
+RULES_MAX = 200
+RULE_HEAD = re.compile(r"^\s*\[\[\s*rule\s*\]\]")
+TYPE_WORDS: Mapping[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
+class RulesError(StackError):
+    """A file of rules cannot be used; ``faults`` holds everything that is wrong with it."""
+
+    def __init__(self, source: str, faults: Sequence[str]) -> None:
+        super().__init__(f"The rules in {source} cannot be used:\n- " + "\n- ".join(faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True)
+class RuleBook:
+    """The rules in the order of their file; names are unique, at most one is about the blast radius."""
+
+    rules: tuple[Rule, ...]
+
+    @property
+    def by_name(self) -> Mapping[str, Rule]:
+        """Return the rules by name."""
+        return {rule.name: rule for rule in self.rules}
+
+    @property
+    def windows_memory(self) -> int:
+        """Return how many windows back the rules look."""
+        return max((rule.windows_memory for rule in self.rules), default=0)
+
+    @property
+    def span_s_memory(self) -> float:
+        """Return how far back the rules count events, in seconds."""
+        return max((rule.span_s_memory for rule in self.rules), default=0.0)
+
+
+def load_rules(path: Path | None = None) -> RuleBook:
+    """Return the rules of a file, or those that come with the package. Raises RulesError with all faults at once."""
+    file = path or DEFAULT_RULES
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise RulesError(
+            str(file), [f"it cannot be read ({reason}): `regraft alerts rules` prints an example"]
+        ) from error
+    return parse_rules(text, str(file))
+
+
+def parse_rules(text: str, source: str = "the text") -> RuleBook:
+    """Return the rules of a TOML text; ``source`` names it in messages. Raises RulesError with all faults at once."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RulesError(source, [f"it is not TOML: {error}"]) from error
+    faults = [
+        f"{name!r} is not known here: a file of rules holds [[rule]] tables only" for name in document if name != "rule"
+    ]
+    tables = document.get("rule", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise RulesError(source, [*faults, "rule is no list of tables: begin each rule with [[rule]]"])
+    if not tables:
+        faults.append("there is no rule: begin each one with [[rule]]")
+    if len(tables) > RULES_MAX:
+        faults.append(f"there are {len(tables)} rules, at most {RULES_MAX} are read")
+    lines = _Lines(text)
+    rules = []
+    for number, table in enumerate(tables[:RULES_MAX]):
+        rule, found = _read_rule(table)
+        faults += [f"{_place(number, table, key, lines)}: {fault}" for key, fault in found]
+        if rule is not None:
+            rules.append(rule)
+    faults += _faults_between(rules)
+    if faults:
+        raise RulesError(source, faults)
+    return RuleBook(tuple(rules))
+
+
+def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, str]]]:
+    """Return the rule of a table, and its faults as pairs of a key and a sentence."""
+    on = table.get("on")
+    if on is None:
+        return None, [("", f"on is missing: one of {', '.join(KIND_OF)}")]
+    kind = KIND_OF.get(on) if isinstance(on, str) else None
+    if kind is None:
+        near = difflib.get_close_matches(str(on), KIND_OF, n=1)
+        way_out = f"did you mean {near[0]}?" if near else f"known are {', '.join(KIND_OF)}"
+        return None, [("on", f"on is {on!r}, which no rule can look at: {way_out}")]
+    hints = get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    faults: list[tuple[str, str]] = []
+    values: dict[str, Any] = {}
+    for key, given in table.items():
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            way_out = f"did you mean {near[0]}?" if near else f"known are {', '.join(fields)}"
+            faults.append((key, f"{key} is no parameter of a rule on {on}: {way_out}"))
+            continue
+        value, fault = _typed(given, hints[key])
+        if fault:
+            faults.append((key, f"{key} is {given!r}: {fault}"))
+        else:
+            values[key] = value
+    missing = [
+        name
+        for name, field in fields.items()
+        if name not in table and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+    faults += [("", f"{name} is missing: a rule on {on} needs it") for name in missing]
+    if faults:
+        return None, faults
+    rule = kind(**values)
+    return rule, [(fault.split(" ", 1)[0], fault) for fault in rule.faults()]
+
+
+def _typed(given: object, wanted: Any) -> tuple[Any, str]:
+    """Return the value as the type that is wanted, or a sentence."""
+    if get_origin(wanted) is Literal:
+        choices = get_args(wanted)
+        return (given, "") if given in choices else (None, f"one of {', '.join(choices)}")
+    if isinstance(wanted, EnumMeta):
+        choices = tuple(str(one.value) for one in wanted)  # type: ignore[var-annotated]
+        return (wanted(given), "") if given in choices else (None, f"one of {', '.join(choices)}")
+    if wanted is float and isinstance(given, int) and not isinstance(given, bool):
+        return float(given), ""
+    if type(given) is wanted:
+        return given, ""
+    return None, f"{TYPE_WORDS[wanted]} is wanted"
+
+
+def _faults_between(rules: Sequence[Rule]) -> list[str]:
+    names = Counter(rule.name for rule in rules)
+    found = [
+        f"the name {name!r} is given to {count} rules: each needs its own" for name, count in names.items() if count > 1
+    ]
+    blasts = [rule.name for rule in rules if isinstance(rule, BlastRule)]
+    if len(blasts) > 1:
+        found.append(f"{', '.join(blasts)} all look at the blast radius: one rule may")
+    return found
+
+
+def _place(number: int, table: Mapping[str, Any], key: str, lines: _Lines) -> str:
+    name = table.get("name")
+    told = f"{name!r}" if isinstance(name, str) and name else "without a name"
+    return f"rule {number + 1} {told}, line {lines.of(number, key)}"
+
+
+class _Lines:
+    """Where the rules and their keys stand in the text, as far as a look at its lines can tell."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.splitlines()
+        self._heads = [place for place, line in enumerate(self._lines) if RULE_HEAD.match(line)]
+
+    def of(self, number: int, key: str) -> int:
+        """Return the line of a rule's key, or that of its head; the first line when neither is found."""
+        if number >= len(self._heads):
+            return 1
+        head = self._heads[number]
+        end = self._heads[number + 1] if number + 1 < len(self._heads) else len(self._lines)
+        for place in range(head + 1, end):
+            if key and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", self._lines[place]):
+                return place + 1
+        return head + 1

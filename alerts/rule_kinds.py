@@ -1,0 +1,400 @@
+"""The kinds of rules, each a frozen dataclass of typed and checked parameters.
+
+In: the parameters of one ``[[rule]]`` table. Out: a rule, or what is wrong with it. Reading the file belongs to
+:mod:`alerts.read_rules`, looking at windows and events to the ``watch_...`` modules.
+
+Levels have two bounds, so that a value near one of them does not raise and clear an alert again and again: it is raised
+above ``above`` and cleared below ``clear_below``, and both must hold for some windows.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
+from schemas.event import Severity
+
+QueueScope = Literal["brokers", "links", "both"]
+SAMPLE: Mapping[str, object] = {
+    "subject": "b01", "value": 1.0, "limit": 1.0, "detail": "why", "duration_s": 1.0, "windows": 1, "span_min": 1.0,
+    "clear_min": 1.0,
+}  # fmt: skip
+TEXT_FIELDS = tuple(SAMPLE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What all rules have.
+
+    ``name``: of the rule, in every message and in the key of its alerts. ``on``: what it looks at. ``severity``: info,
+    warning or critical. ``text``: the sentence of a raised alert, ``text_cleared`` that of a cleared one; they may hold
+    {subject}, {value}, {limit}, {detail} and {duration_s}, and of the rule's parameters {windows} (for_windows),
+    {span_min} (span_s in minutes) and {clear_min} (clear_after_s).
+    ``group``: whether alerts raised at once are one message.
+    ``quiet``: quiet hours of this rule, "22:00-07:00 Europe/Berlin", whatever its severity.
+    """
+
+    SOURCES: ClassVar[tuple[str, ...]] = ()
+
+    name: str
+    on: str
+    severity: Severity = Severity.WARNING
+    text: str = "{subject}: {value:g}, at most {limit:g} is usual. {detail}"
+    text_cleared: str = "{subject} is well again after {duration_s:.0f} s: {value:g}. {detail}"
+    group: bool = True
+    quiet: str = ""
+
+    @property
+    def limit(self) -> float:
+        """Return the figure that raises the alert, for its text."""
+        return 0.0
+
+    @property
+    def windows_memory(self) -> int:
+        """Return how many windows back the rule looks."""
+        return 0
+
+    @property
+    def span_s_memory(self) -> float:
+        """Return how long ago an event may be that the rule still counts, in seconds."""
+        return 0.0
+
+    def text_values(self) -> dict[str, object]:
+        """Return the parameters that texts may hold; 0 for those that this kind of rule does not have."""
+        minutes = {"span_min": "span_s", "clear_min": "clear_after_s"}
+        values: dict[str, object] = {name: getattr(self, field, 0.0) / 60 for name, field in minutes.items()}
+        return {**values, "windows": getattr(self, "for_windows", 0)}
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        found = []
+        if not self.name or set(self.name) - set(string.ascii_lowercase + string.digits + "_-."):
+            found.append(f"name is {self.name!r}: small letters, digits, _, - and . only, it is part of a key")
+        for field, template in (("text", self.text), ("text_cleared", self.text_cleared)):
+            fault = template_fault(template)
+            if fault:
+                found.append(f"{field} {fault}")
+        if self.quiet:
+            try:
+                parse_quiet_hours(self.quiet)
+            except QuietHoursError as error:
+                found.append(f"quiet {error}")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelRule(Rule):
+    """A figure of each window that must stay below a bound.
+
+    ``above``: the bound; ``for_windows``: for how many windows in a row it must be passed. ``clear_below``,
+    ``clear_for_windows``: the same for the end. ``of``: for queues, those of brokers, of links or both.
+
+    ``queue.congestion`` is messages in / messages out * length (paper 004, Eq. 10: congested above tau),
+    ``queue.length`` the length at the window's end, ``queue.busy`` the busy share; ``window.incomplete`` the share of
+    the batches that are missing from the broker that lacks most, ``window.late`` the seconds from the end of a window
+    until it is written, ``window.late_rows`` the rows that came too late to count.
+    """
+
+    SOURCES = (
+        "queue.congestion",
+        "queue.length",
+        "queue.busy",
+        "window.incomplete",
+        "window.late",
+        "window.late_rows",
+    )
+
+    above: float
+    clear_below: float
+    for_windows: int = 1
+    clear_for_windows: int = 1
+    of: QueueScope = "both"
+
+    @property
+    def limit(self) -> float:
+        """Return the bound."""
+        return self.above
+
+    @property
+    def windows_memory(self) -> int:
+        """Return the longer of both spans."""
+        return max(self.for_windows, self.clear_for_windows)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        found = super().faults() + at_least_one(self, "for_windows", "clear_for_windows")
+        found += finite(self, "above", "clear_below")
+        if self.above < 0:
+            found.append(f"above is {self.above:g}: at least 0")
+        if self.clear_below > self.above:
+            found.append(f"clear_below is {self.clear_below:g}, above {self.above:g}: it must not be the larger one")
+        if self.of != "both" and not self.on.startswith("queue."):
+            found.append(f"of is {self.of!r}: only queues are of brokers or links, leave it out")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowthRule(Rule):
+    """A queue that grows from window to window.
+
+    ``for_windows``: so many windows in a row it got longer, ``factor``: and ended so many times as long, and
+    ``length_min``: at least so long. ``clear_for_windows``: windows in a row in which it did not grow. ``of``: queues
+    of brokers, of links or both.
+    """
+
+    SOURCES = ("queue.growth",)
+
+    for_windows: int
+    factor: float = 2.0
+    length_min: int = 10
+    clear_for_windows: int = 1
+    of: QueueScope = "both"
+
+    @property
+    def limit(self) -> float:
+        """Return the length from which on growth counts."""
+        return float(self.length_min)
+
+    @property
+    def windows_memory(self) -> int:
+        """Return the windows of growth and of its end."""
+        return max(self.for_windows + 1, self.clear_for_windows + 1)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        found = super().faults() + at_least_one(self, "for_windows", "length_min", "clear_for_windows")
+        if not 1 < self.factor < math.inf:
+            found.append(f"factor is {self.factor:g}: above 1, or every queue grows")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilentRule(Rule):
+    """A broker from which no batch comes.
+
+    ``for_windows``: so many windows in a row hold none; ``clear_for_windows``: so many hold one again.
+    ``forget_after_s``: after so long it is taken to have left for good, and the alert is cleared.
+    """
+
+    SOURCES = ("broker.silent",)
+
+    for_windows: int
+    clear_for_windows: int = 1
+    forget_after_s: float = 86_400.0
+
+    @property
+    def limit(self) -> float:
+        """Return how many windows it may be silent."""
+        return float(self.for_windows)
+
+    @property
+    def windows_memory(self) -> int:
+        """Return the windows of silence and of its end, and the one before."""
+        return max(self.for_windows + 1, self.clear_for_windows)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        return super().faults() + at_least_one(self, "for_windows", "clear_for_windows") + above_0(
+            self, "forget_after_s"
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingRule(Rule):
+    """Windows that do not come at all, by the clock.
+
+    ``for_s``: so long none was written; ``clear_for_windows``: so many were written again.
+    """
+
+    SOURCES = ("window.missing",)
+
+    for_s: float
+    clear_for_windows: int = 1
+
+    @property
+    def limit(self) -> float:
+        """Return how long none may be written."""
+        return self.for_s
+
+    @property
+    def windows_memory(self) -> int:
+        """Return the windows of the end."""
+        return self.clear_for_windows
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        return super().faults() + at_least_one(self, "clear_for_windows") + above_0(self, "for_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountRule(Rule):
+    """Something that happens, so many times within a span.
+
+    ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared when it has not happened for so
+    long.
+
+    ``plan.aborted``, ``plan.taken_back`` (a plan that undoes another), ``plan.limit`` (proposals refused because a plan
+    may hold no more), ``gain.missed`` and ``planner.failed`` are told by the controller; ``dead_letters`` counts
+    records that could not be used, by topic.
+    """
+
+    SOURCES = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "planner.failed", "dead_letters")
+
+    count: int = 1
+    span_s: float = 600.0
+    clear_after_s: float = 600.0
+
+    @property
+    def limit(self) -> float:
+        """Return how many times raise the alert."""
+        return float(self.count)
+
+    @property
+    def span_s_memory(self) -> float:
+        """Return the longer of both spans."""
+        return max(self.span_s, self.clear_after_s)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        return super().faults() + at_least_one(self, "count") + above_0(self, "span_s", "clear_after_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StalledRule(Rule):
+    """A transition that does not come on: the controller says so, or the plan's phase is older than ``for_s``.
+
+    It is cleared when the plan enters another phase.
+    """
+
+    SOURCES = ("plan.stalled",)
+
+    for_s: float
+
+    @property
+    def limit(self) -> float:
+        """Return how long a phase may take."""
+        return self.for_s
+
+    @property
+    def span_s_memory(self) -> float:
+        """Return how long a phase may take."""
+        return self.for_s
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        return super().faults() + above_0(self, "for_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlappingRule(Rule):
+    """A link, client or ring ID that plans change back and forth.
+
+    ``flips``: so many times within ``span_s`` it comes back to what it was within that span. ``clear_after_s``: cleared
+    when it has not done so for so long.
+    """
+
+    SOURCES = ("flapping",)
+
+    flips: int
+    span_s: float = 1800.0
+    clear_after_s: float = 1800.0
+
+    @property
+    def limit(self) -> float:
+        """Return how many times raise the alert."""
+        return float(self.flips)
+
+    @property
+    def span_s_memory(self) -> float:
+        """Return the longer of both spans."""
+        return max(self.span_s, self.clear_after_s)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        return super().faults() + at_least_one(self, "flips") + above_0(self, "span_s", "clear_after_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlastRule(Rule):
+    """Too many brokers concerned at once: by alerts about queues, by silence or by maintenance.
+
+    ``brokers_above``, ``share_above``: so many brokers, or that share of all, whichever is less; ``brokers_min``: with
+    fewer than these the share says nothing. ``clear_below``: cleared below this share of what raised it, for
+    ``clear_for_windows``. While it stands, alerts about single queues and brokers are kept back.
+    """
+
+    SOURCES = ("blast_radius",)
+
+    brokers_above: int
+    share_above: float
+    brokers_min: int = 3
+    clear_below: float = 0.8
+    clear_for_windows: int = 2
+
+    @property
+    def windows_memory(self) -> int:
+        """Return the windows of the end."""
+        return self.clear_for_windows
+
+    def brokers_limit(self, broker_count: int) -> float:
+        """Return the number of brokers above which it is raised, in an overlay of so many."""
+        return min(self.brokers_above, max(self.share_above * broker_count, self.brokers_min - 1))
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        found = super().faults() + at_least_one(self, "brokers_above", "brokers_min", "clear_for_windows")
+        for name in ("share_above", "clear_below"):
+            if not 0 < getattr(self, name) <= 1:
+                found.append(f"{name} is {getattr(self, name):g}: a share above 0 and at most 1")
+        return found
+
+
+KINDS: tuple[type[Rule], ...] = (
+    LevelRule,
+    GrowthRule,
+    SilentRule,
+    MissingRule,
+    CountRule,
+    StalledRule,
+    FlappingRule,
+    BlastRule,
+)
+KIND_OF: Mapping[str, type[Rule]] = {source: kind for kind in KINDS for source in kind.SOURCES}
+
+
+def template_fault(template: str) -> str:
+    """Return what is wrong with the text of a rule, empty when nothing is."""
+    try:
+        fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+    except ValueError as error:
+        return f"is {template!r}: {error}"
+    unknown = [name for name in fields if name not in TEXT_FIELDS]
+    if unknown:
+        known = ", ".join(f"{{{name}}}" for name in TEXT_FIELDS)
+        return f"is {template!r}: {{{unknown[0]}}} is not known, known are {known}"
+    try:
+        template.format(**SAMPLE)
+    except (ValueError, KeyError, IndexError) as error:
+        return f"is {template!r}: {error}"
+    return "" if template.strip() else "is empty: say what an operator should know"
+
+
+def at_least_one(rule: Rule, *names: str) -> list[str]:
+    """Return a sentence for each of these parameters that is below 1."""
+    return [f"{name} is {getattr(rule, name)}: at least 1" for name in names if getattr(rule, name) < 1]
+
+
+def above_0(rule: Rule, *names: str) -> list[str]:
+    """Return a sentence for each of these parameters that is no finite number above 0."""
+    values = {name: getattr(rule, name) for name in names}
+    return [f"{name} is {value:g}: above 0" for name, value in values.items() if not 0 < value < math.inf]
+
+
+def finite(rule: Rule, *names: str) -> list[str]:
+    """Return a sentence for each of these parameters that is no finite number."""
+    values = {name: getattr(rule, name) for name in names}
+    return [f"{name} is {value}: a number is wanted" for name, value in values.items() if not math.isfinite(value)]

@@ -1,0 +1,317 @@
+"""Run the alert stage against Kafka until it is told to stop. The only place of this stage with a clock.
+
+Each step reads what has come, judges it, chooses what is told, and stores all of that with the positions in one
+transaction. Only what is stored is sent.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+
+import redis
+import structlog
+
+from alerts.alert_desk import AlertDesk, DeskBatch
+from alerts.alert_engine import AlertEngine
+from alerts.alert_metrics import AlertHealth, AlertMetrics
+from alerts.alert_settings import AlertSettings
+from alerts.alert_store import AlertStore, AlertStoreLostError
+from alerts.deliver_messages import DeliveryLimits, MessageDelivery
+from alerts.gather_windows import ROWS_WAIT_MS
+from alerts.message_senders import MessageSender
+from alerts.name_targets import name_target, name_webhook
+from alerts.post_webhook import WebhookSender
+from alerts.read_evidence import RECORDS_PER_POLL_MAX, InputReader, Lookback
+from alerts.read_rules import RuleBook, load_rules
+from alerts.show_alerts import LiveAlerts, alerts_document
+from alerts.tell_alerts import Silencer
+from infra.serve_metrics import serve_metrics
+from infra.stack_error import StackError
+from schemas.alert import Alert, DeliveryState
+from schemas.status_file import StatusFile
+from schemas.topics import ALERTS, topic_name
+
+log = structlog.get_logger(__name__)
+
+VIEW_TIMEOUT_S = 0.5
+POSITIONS_MS = 5_000  # Positions are stored at least so often, also when nothing is raised.
+TELL_MS = 1_000  # How often silences are looked at when nothing else changes.
+FORGET_MS = 60_000
+WRITING_MS = 30_000  # How long after its end a window may be written and still be found by the look-back.
+CALM_WINDOWS = "calm_windows"
+REPORTED = (DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.UNCERTAIN)
+
+
+class AlertSettingsError(StackError):
+    """The settings cannot be used; the message lists every fault."""
+
+
+def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
+    """Judge and tell until ``stop`` is set, then wait within a bound for what is being sent.
+
+    Raises AlertSettingsError and RulesError with all faults at once, MetricsPortError when the metrics port is in use,
+    AlertStoreTakenError when another alert stage took over and InputGoneError when a topic was deleted. Kafka, Valkey
+    or a target being away raises nothing.
+    """
+    faults = settings.faults()
+    if faults:
+        raise AlertSettingsError("The settings of alerts cannot be used:\n- " + "\n- ".join(faults))
+    rules = load_rules(settings.rules_file)
+    metrics, health = AlertMetrics(), AlertHealth()
+    with ExitStack() as held:
+        if settings.metrics_port is not None:
+            held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
+        while not stop.is_set():
+            try:
+                _run_once(settings, rules, metrics, health, stop)
+            except AlertStoreLostError as error:
+                log.warning("alerts_begin_anew", reason=str(error))
+
+
+def _run_once(
+    settings: AlertSettings, rules: RuleBook, metrics: AlertMetrics, health: AlertHealth, stop: threading.Event
+) -> None:
+    """Begin with what is stored and go on until ``stop`` is set. Raises AlertStoreLostError."""
+    with ExitStack() as held:
+        reader = InputReader(settings.bootstrap, settings.namespace, lookback_of(settings, rules))
+        held.callback(reader.close)
+        store = AlertStore(settings.bootstrap, settings.namespace)
+        held.callback(store.close)
+        engine = _begin(settings, rules, reader, store, health, stop)
+        if engine is None:
+            return
+        delivery = MessageDelivery(_senders(settings), _limits(settings))
+        held.callback(delivery.stop)
+        loop = AlertLoop(settings, engine, reader, store, delivery, metrics, health)
+        while not stop.is_set():
+            began_s = time.perf_counter()
+            follows_at_once = loop.step(settings.clock.now_ms())
+            metrics.step_ms.observe((time.perf_counter() - began_s) * 1000)
+            if not follows_at_once:
+                stop.wait(settings.tick_ms / 1000)
+        loop.wind_down()
+
+
+def lookback_of(settings: AlertSettings, rules: RuleBook) -> Lookback:
+    """Return how much is read again after a restart, so that the rules remember what they need to."""
+    windows_ms = settings.clock.wall_s((rules.windows_memory + 2) * settings.window_ms) * 1000 + WRITING_MS
+    return Lookback(
+        windows_ms=int(windows_ms),
+        state_ms=int(windows_ms + settings.clock.wall_s(settings.window_ms) * 1000 + WRITING_MS),
+        events_ms=int(settings.clock.wall_s(rules.span_s_memory * 1000) * 1000),
+        resume_ms_max=settings.resume_ms_max,
+    )
+
+
+class AlertLoop:
+    """The steps of one stage; everything that waits, waits outside."""
+
+    def __init__(
+        self,
+        settings: AlertSettings,
+        engine: AlertEngine,
+        reader: InputReader,
+        store: AlertStore,
+        delivery: MessageDelivery,
+        metrics: AlertMetrics,
+        health: AlertHealth,
+    ) -> None:
+        self._settings, self._engine, self._reader = settings, engine, reader
+        self._store, self._delivery, self._metrics, self._health = store, delivery, metrics, health
+        quiet = settings.quiet_hours or ""
+        silencer = Silencer(engine.rules.by_name, quiet, settings.quiet_below)
+        topic = topic_name(ALERTS, settings.namespace)
+        self._desk = AlertDesk(engine, silencer, settings.target_names, settings.namespace, topic)
+        self._status = None if settings.status_file is None else StatusFile(settings.status_file)
+        self._view = _view(settings)
+        self._stored_ms = self._told_ms = self._forgot_ms = self._shown_ms = 0
+        self._is_resumed = self._has_stored = False
+        self._windows_counted = 0
+        self._is_stopping = False
+
+    def step(self, now_ms: int) -> bool:
+        """Read, judge, tell, store and let go out, once; return whether more is there to be read at once."""
+        self._health.pulse.beat()
+        count = 0
+        if self._desk.batch.is_empty and not self._store.is_committing:
+            count = self._judge(now_ms)
+        self._take_reports(now_ms)
+        self._save(now_ms)
+        self._health.is_ready = self._is_ready
+        if now_ms - self._shown_ms >= self._settings.status_ms:
+            self._show(now_ms)
+        return count >= RECORDS_PER_POLL_MAX
+
+    @property
+    def _is_ready(self) -> bool:
+        """Tell whether all has been read that was there at the start, and from where on is stored."""
+        return self._reader.has_caught_up and self._has_stored
+
+    def wind_down(self) -> None:
+        """Stop what is being sent, store how far it came and what was judged."""
+        self._is_stopping = True
+        self._delivery.stop()
+        deadline_s = time.monotonic() + self._settings.stop_ms_max / 1000
+        while time.monotonic() < deadline_s:
+            is_over = self._delivery.wait(self._settings.tick_ms / 1000)
+            now_ms = self._settings.clock.now_ms()
+            self._take_reports(now_ms)
+            self._stored_ms = 0
+            if self._save(now_ms) and is_over:
+                break
+        self._show(self._settings.clock.now_ms())
+
+    def _judge(self, now_ms: int) -> int:
+        """Take what has come and, once all is read that an earlier stage left, what the clock says."""
+        changed: list[Alert] = []
+        clock = self._settings.clock
+        entries = self._reader.poll()
+        for entry in entries:
+            self._metrics.records.labels(type(entry.record).__name__).inc()
+            written_ms = clock_ms_of(entry.written_ms, clock.origin_ms, clock.speed)
+            changed += self._engine.take(entry.record, written_ms, now_ms, is_known=entry.is_known)
+        if self._reader.has_caught_up:
+            if not self._is_resumed:
+                changed += self._engine.drop_old_rules(now_ms)
+                self._desk.resume(now_ms, resend_uncertain=self._settings.resend_uncertain)
+                self._is_resumed = True
+            changed += self._engine.tick(now_ms)
+        else:
+            changed += self._engine.judge_windows(now_ms)
+        self._desk.note(changed)
+        for alert in changed:
+            self._metrics.changes.labels(alert.rule, str(alert.status)).inc()
+        self._desk.batch.letters += self._reader.letters
+        self._reader.letters.clear()
+        if self._is_resumed and (changed or now_ms - self._told_ms >= TELL_MS):
+            self._told_ms = now_ms
+            for message in self._desk.tell(now_ms):
+                self._metrics.messages.labels(str(message.status)).inc()
+        if self._is_resumed and now_ms - self._forgot_ms >= FORGET_MS:
+            self._forgot_ms = now_ms
+            self._desk.forget()
+        return len(entries)
+
+    def _take_reports(self, now_ms: int) -> None:
+        if self._store.is_committing:
+            return
+        for report in self._delivery.reports():
+            if report.state is DeliveryState.SENDING and self._is_stopping:
+                continue  # It gets no leave any more, so it stays pending.
+            if report.state in REPORTED:
+                self._metrics.deliveries.labels(report.target, str(report.state)).inc()
+            self._desk.report(report, now_ms)
+
+    def _save(self, now_ms: int) -> bool:
+        """Store the batch with the positions; then do what waited for that. Return whether nothing is left to store."""
+        if self._desk.batch.is_empty and not self._store.is_committing and now_ms - self._stored_ms < POSITIONS_MS:
+            return True
+        remembered = {CALM_WINDOWS: self._engine.calm_windows}
+        positions = self._reader.positions(self._engine.gatherer.waiting_starts_ms, remembered)
+        if not self._store.commit(self._desk.batch, positions, self._reader.group):
+            return False
+        self._stored_ms, self._has_stored = now_ms, True
+        self._do(self._desk.stored())
+        return True
+
+    def _do(self, batch: DeskBatch) -> None:
+        for grant in batch.grants:
+            self._delivery.grant(grant.message, grant.target)
+        for offer in batch.offers:
+            self._delivery.offer(offer.message, offer.target)
+
+    def _show(self, now_ms: int) -> None:
+        self._shown_ms = now_ms
+        engine = self._engine
+        document = alerts_document(engine.book.alerts.values(), now_ms)
+        faults = self._faults()
+        self._show_metrics(faults, now_ms)
+        if self._view is not None:
+            self._view.publish(document, now_ms)
+        if self._status is not None:
+            self._status.write(
+                {
+                    **document,
+                    "is_reading": self._is_ready,
+                    "rules": len(engine.rules.rules),
+                    "windows": engine.windows_judged,
+                    "window_end_ms": engine.newest_end_ms,
+                    "waiting_messages": self._delivery.waiting,
+                    "faults": faults,
+                }
+            )
+
+    def _faults(self) -> dict[str, int]:
+        found = {f"undecodable: {topic}": count for topic, count in self._reader.undecodable.items()}
+        found |= {f"windows: {why}": count for why, count in self._engine.gatherer.dropped.items()}
+        found |= {"reading": self._reader.faults, "storing": self._store.failures}
+        found |= {"live view": 0 if self._view is None else self._view.failures}
+        return {what: count for what, count in found.items() if count}
+
+    def _show_metrics(self, faults: dict[str, int], now_ms: int) -> None:
+        metrics, engine = self._metrics, self._engine
+        for rule in engine.rules.rules:
+            count = len(engine.book.subjects(rule.name))
+            metrics.active.labels(rule.name, str(rule.severity)).set(count)
+        metrics.silenced.set(sum(alert.is_silenced for alert in engine.book.raised))
+        for target, count in self._delivery.waiting.items():
+            metrics.waiting.labels(target).set(count)
+        for what, count in faults.items():
+            metrics.faults.labels(what).set(count)
+        metrics.windows.inc(engine.windows_judged - self._windows_counted)
+        self._windows_counted = engine.windows_judged
+        if engine.newest_end_ms is not None:
+            metrics.window_age_ms.set(now_ms - engine.newest_end_ms)
+
+
+def _begin(
+    settings: AlertSettings,
+    rules: RuleBook,
+    reader: InputReader,
+    store: AlertStore,
+    health: AlertHealth,
+    stop: threading.Event,
+) -> AlertEngine | None:
+    """Wait for Kafka, then return the engine with what an earlier stage stored; None when told to stop before."""
+    while not stop.is_set():
+        health.pulse.beat()
+        # The earlier writer is shut out first: from then on what is read is what holds.
+        known = store.load() if store.begin() else None
+        if known is not None and reader.begin(time.time_ns() // 1_000_000):
+            log.info("alerts_started", rules=len(rules.rules), alerts=len(known), targets=list(settings.target_names))
+            calm = reader.remembered.get(CALM_WINDOWS, 0)
+            return AlertEngine(rules, settings.clock.now_ms(), known, calm, ROWS_WAIT_MS * settings.clock.speed)
+        stop.wait(settings.tick_ms / 1000)
+    return None
+
+
+def clock_ms_of(wall_ms: int, origin_ms: int, speed: float) -> int:
+    """Return the time on the run's clock at a wall time, which is what Kafka's timestamps are."""
+    return wall_ms if speed == 1.0 else origin_ms + int((wall_ms - origin_ms) * speed)
+
+
+def _senders(settings: AlertSettings) -> dict[str, MessageSender]:
+    senders: dict[str, MessageSender] = {
+        name_webhook(url): WebhookSender(url, settings.timeout_s, settings.namespace) for url in settings.webhooks
+    }
+    if settings.targets:
+        from alerts.send_apprise import AppriseSender  # takes a third of a second
+
+        for url in settings.targets:
+            senders[name_target(url)] = AppriseSender(url, settings.timeout_s, settings.namespace)
+    return senders
+
+
+def _limits(settings: AlertSettings) -> DeliveryLimits:
+    return DeliveryLimits(settings.attempts_max, settings.backoff_s, settings.backoff_s_max, settings.queue_max)
+
+
+def _view(settings: AlertSettings) -> LiveAlerts | None:
+    if settings.redis_url is None:
+        return None
+    client = redis.Redis.from_url(
+        settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S
+    )
+    return LiveAlerts(client, settings.namespace)

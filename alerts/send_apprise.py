@@ -1,0 +1,61 @@
+"""Send messages by apprise: to whatever service its URL names.
+
+In: a URL and messages. Out: SendError or nothing. What apprise logs may hold tokens of the URL, so none of it is shown:
+of a failure only the HTTP status is taken over, where there is one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from apprise import NotifyFormat, NotifyType
+
+from alerts.alert_message import AlertMessage
+from alerts.message_senders import SendError
+from alerts.name_targets import load_apprise
+from schemas.alert import AlertStatus
+from schemas.event import Severity
+
+NOTIFY_TYPES = {
+    Severity.INFO: NotifyType.INFO,
+    Severity.WARNING: NotifyType.WARNING,
+    Severity.CRITICAL: NotifyType.FAILURE,
+}
+PACE_S = 10.0  # Some services may be called every few seconds only; apprise waits for that itself.
+HTTP_STATUS = re.compile(r"error=(\d{3})\b")
+
+
+class AppriseSender:
+    """One apprise URL. ``source`` stands before each title and says which overlay it is about."""
+
+    def __init__(self, url: str, timeout_s: float, source: str) -> None:
+        apprise = load_apprise()
+        service = apprise.instantiate(url)
+        if service is None:
+            raise ValueError("the URL is none that apprise can use; AlertSettings.faults() says so earlier")
+        if "cto=" not in url:
+            service.socket_connect_timeout = timeout_s
+        if "rto=" not in url:
+            service.socket_read_timeout = timeout_s
+        self._apprise = apprise()
+        self._apprise.add(service)
+        self._timeout_s = 2 * timeout_s + PACE_S
+        self._source = source
+
+    def send(self, message: AlertMessage) -> None:
+        """Send a message once. Raises SendError."""
+        kind = NOTIFY_TYPES[message.severity] if message.status is AlertStatus.RAISED else NotifyType.SUCCESS
+        result = self._apprise.notify(
+            body=message.text,
+            title=f"{self._source}: {message.title}",
+            notify_type=kind,
+            body_format=NotifyFormat.TEXT,
+            timeout=self._timeout_s,
+        )
+        if result:
+            return
+        if result.timeout_count:
+            raise SendError(f"no answer within {self._timeout_s:g} s", is_uncertain=True)
+        found = [HTTP_STATUS.search(str(entry.message)) for entry in result.logs()]
+        statuses = [match[1] for match in found if match is not None]
+        raise SendError(f"it answered HTTP {statuses[-1]}" if statuses else "apprise could not deliver it")

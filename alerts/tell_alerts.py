@@ -1,0 +1,109 @@
+"""Choose what is told now: group it, and keep back what quiet hours, maintenance or a greater fault silence.
+
+In: all alerts, the time, the brokers in maintenance. Out: messages, and the alerts as they are to be stored with them.
+Telling is level-triggered: what differs from what was told last is told once nothing silences it. So an alert that was
+raised and cleared in the quiet hours is told to nobody, and one that still stands at their end is told then, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from alerts.alert_message import AlertMessage, message_of
+from alerts.quiet_hours import parse_quiet_hours
+from alerts.rule_kinds import Rule
+from alerts.weigh_blast import is_single
+from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from schemas.event import Severity
+
+SEVERITIES = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
+
+
+@dataclass(frozen=True)
+class Telling:
+    """What is told now, and the alerts that changed by that."""
+
+    changed: tuple[Alert, ...]
+    messages: tuple[AlertMessage, ...]
+
+
+@dataclass(frozen=True)
+class Silencer:
+    """Why an alert is not told now.
+
+    ``quiet`` are the quiet hours of all rules, empty for none; alerts at least as severe as ``quiet_below`` are told
+    all the same. A rule's own quiet hours hold whatever its severity.
+    """
+
+    rules: Mapping[str, Rule]
+    quiet: str = ""
+    quiet_below: Severity = Severity.CRITICAL
+
+    def reason(self, alert: Alert, now_ms: int, maintained: Collection[str], *, is_blast: bool) -> str:
+        """Return why the alert is not to be told now, empty when nothing keeps it back."""
+        rule = self.rules.get(alert.rule)
+        on_single = rule is not None and is_single(rule.on)
+        aside = sorted(set(alert.brokers) & set(maintained))
+        if aside and (on_single or len(aside) == len(alert.brokers)):
+            return f"maintenance of {', '.join(aside)}"
+        if is_blast and on_single and alert.is_raised and alert.told != AlertStatus.RAISED:
+            return "blast radius"
+        if rule is not None and rule.quiet and parse_quiet_hours(rule.quiet).covers(now_ms):
+            return f"quiet hours {rule.quiet}"
+        is_minor = SEVERITIES.index(alert.severity) < SEVERITIES.index(self.quiet_below)
+        if self.quiet and is_minor and parse_quiet_hours(self.quiet).covers(now_ms):
+            return f"quiet hours {self.quiet}"
+        return ""
+
+
+def tell(
+    alerts: Iterable[Alert],
+    now_ms: int,
+    silencer: Silencer,
+    maintained: Collection[str],
+    targets: Sequence[str],
+    *,
+    is_blast: bool,
+) -> Telling:
+    """Return the messages that are due, oldest first, and the alerts that change with them or by a silence."""
+    changed: list[Alert] = []
+    due: list[Alert] = []
+    for alert in alerts:
+        reason = silencer.reason(alert, now_ms, maintained, is_blast=is_blast) if _may_be_told(alert) else ""
+        if reason != alert.silenced_by:
+            alert = msgspec.structs.replace(alert, silenced_by=reason)
+            changed.append(alert)
+        if not reason and alert.told != alert.status and _may_be_told(alert):
+            due.append(alert)
+    messages = [message_of(group, now_ms) for group in _groups(due, silencer.rules)]
+    told = {
+        alert.key: _told(alert, message, targets, now_ms)
+        for message in messages
+        for alert in message.alerts
+    }  # fmt: skip
+    kept = [alert for alert in changed if alert.key not in told]
+    return Telling((*kept, *told.values()), tuple(messages))
+
+
+def _may_be_told(alert: Alert) -> bool:
+    """Tell whether the alert stands, or its end is still to be told to those who know of it."""
+    return alert.is_raised or alert.told == AlertStatus.RAISED
+
+
+def _groups(due: Sequence[Alert], rules: Mapping[str, Rule]) -> list[tuple[Alert, ...]]:
+    groups: dict[tuple[str, str, str], list[Alert]] = {}
+    for alert in due:
+        rule = rules.get(alert.rule)
+        apart = alert.subject if rule is not None and not rule.group else ""
+        groups.setdefault((alert.rule, str(alert.status), apart), []).append(alert)
+    return [tuple(sorted(group, key=lambda one: one.subject)) for group in groups.values()]
+
+
+def _told(alert: Alert, message: AlertMessage, targets: Sequence[str], now_ms: int) -> Alert:
+    deliveries = tuple(AlertDelivery(target, DeliveryState.PENDING, now_ms) for target in targets)
+    return msgspec.structs.replace(
+        alert, told=str(alert.status), told_ms=now_ms, message=message.message, deliveries=deliveries
+    )

@@ -1,0 +1,166 @@
+"""Count what happens: aborted and undone plans, missed gains, full plans, failed planners, dead letters.
+
+In: records of events, plans and dead letters, each once, and the time. Out: findings. A record that was judged by an
+earlier alert stage is remembered only, so that a restarted one counts on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from alerts.findings import Finding, RaisedAlerts
+from alerts.rule_kinds import CountRule
+from schemas.alert import AlertStatus
+from schemas.dead_letter import DeadLetter
+from schemas.event import AdaptationEvent, EventKind
+from schemas.plan import Plan, PlanPhase, Verdict
+from schemas.topics import ALERTS
+
+ALL_PLANS = "plans"  # The subject of alerts that concern plans as such.
+SUBJECTS_MAX = 1_000
+COUNTED_MAX = 10_000  # Of one subject; beyond that the figure is "at least so many".
+DETAIL_CHARACTERS_MAX = 300
+CARRIED_OUT = (
+    PlanPhase.ACTIVATING,
+    PlanPhase.DRAINING,
+    PlanPhase.RETIRING,
+    PlanPhase.VERIFYING,
+    PlanPhase.COMPLETED,
+)
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One thing that counts: about what, when, and in which words. ``key`` is the same when it is told again."""
+
+    subject: str
+    time_ms: int
+    detail: str
+    key: str = ""
+
+
+@dataclass
+class _Tally:
+    times_ms: deque[int] = field(default_factory=deque)
+    keys: deque[str] = field(default_factory=deque)
+    detail: str = ""
+    last_ms: int = 0
+
+
+class CountWatcher:
+    """How many times something happened within a span, for each subject."""
+
+    def __init__(self, rule: CountRule) -> None:
+        self._rule = rule
+        self._happening = HAPPENINGS[rule.on]
+        self._tallies: dict[str, _Tally] = {}
+
+    def take(self, record: msgspec.Struct, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
+        """Count a record; one that lies in the future counts as now."""
+        found = self._happening(record)
+        if found is None:
+            return []
+        time_ms = min(found.time_ms, now_ms)
+        tally = self._tally(found.subject, time_ms)
+        if tally is None or (found.key and found.key in tally.keys):
+            return []
+        tally.times_ms.append(time_ms)
+        tally.keys.append(found.key)
+        tally.detail = found.detail[:DETAIL_CHARACTERS_MAX]
+        tally.last_ms = max(tally.last_ms, time_ms)
+        before_ms = tally.last_ms - self._rule.span_s * 1000
+        while len(tally.times_ms) > COUNTED_MAX or tally.times_ms[0] <= before_ms:
+            tally.times_ms.popleft()
+            tally.keys.popleft()
+        count = len(tally.times_ms)
+        if count < self._rule.count or found.subject in raised.subjects(self._rule.name):
+            return []
+        return [self._finding(found.subject, AlertStatus.RAISED, time_ms, float(count), tally.detail)]
+
+    def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
+        """Return the alerts that end because it has not happened for long enough."""
+        silence_ms = self._rule.clear_after_s * 1000
+        standing = raised.subjects(self._rule.name)
+        findings = []
+        for subject in sorted(standing):
+            tally = self._tallies.get(subject)
+            last_ms = max(raised.changed_ms(self._rule.name, subject), tally.last_ms if tally else 0)
+            if now_ms - last_ms >= silence_ms:
+                findings.append(self._finding(subject, AlertStatus.CLEARED, now_ms, 0.0, ""))
+        span_ms = max(silence_ms, self._rule.span_s * 1000)
+        old = [name for name, tally in self._tallies.items() if now_ms - tally.last_ms > span_ms]
+        for subject in old:
+            del self._tallies[subject]
+        return findings
+
+    def _tally(self, subject: str, time_ms: int) -> _Tally | None:
+        """Return the subject's tally; None where there are too many others and it is the oldest."""
+        if subject not in self._tallies and len(self._tallies) >= SUBJECTS_MAX:
+            oldest = min(self._tallies, key=lambda name: self._tallies[name].last_ms)
+            if self._tallies[oldest].last_ms > time_ms:
+                return None
+            del self._tallies[oldest]
+        return self._tallies.setdefault(subject, _Tally())
+
+    def _finding(self, subject: str, status: AlertStatus, time_ms: int, value: float, detail: str) -> Finding:
+        return Finding(self._rule.name, subject, status, time_ms, value, self._rule.limit, (), detail)
+
+
+def _told(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Struct], Happening | None]:
+    def happening(record: msgspec.Struct) -> Happening | None:
+        if not isinstance(record, AdaptationEvent) or record.kind is not kind:
+            return None
+        return Happening(record.subject if by_subject else ALL_PLANS, record.time_ms, record.text)
+
+    return happening
+
+
+def _taken_back(record: msgspec.Struct) -> Happening | None:
+    """A plan that undoes another and is carried out; its later phases are told again and count once."""
+    if not isinstance(record, Plan) or not record.undoes or record.phase not in CARRIED_OUT:
+        return None
+    time_ms = activated_ms(record)
+    return Happening(ALL_PLANS, time_ms, f"{record.undoes} by {record.plan}", record.plan)
+
+
+def _limited(record: msgspec.Struct) -> Happening | None:
+    """Proposals left over because a plan may hold no more, told by an event or by the plan itself."""
+    verdict = Verdict.CHANGES_PER_PLAN
+    if isinstance(record, AdaptationEvent):
+        count = record.details.get(verdict, "0")
+        if record.kind is not EventKind.PROPOSAL_REFUSED or count == "0":
+            return None
+        return Happening(ALL_PLANS, record.time_ms, f"{count} proposals, {record.subject}", record.subject)
+    if not isinstance(record, Plan) or not record.history:
+        return None
+    refused = sum(proposal.verdict is verdict for proposal in record.refused)
+    window = f"window-{record.window_end_ms}"
+    return (
+        Happening(ALL_PLANS, record.history[0].time_ms, f"{refused} proposals, {window}", window) if refused else None
+    )
+
+
+def _buried(record: msgspec.Struct) -> Happening | None:
+    """A dead letter; our own messages that could not be delivered do not count, or one would make the next."""
+    if not isinstance(record, DeadLetter) or record.topic.endswith(f".{ALERTS.suffix}"):
+        return None
+    return Happening(record.topic, record.time_ms, record.reason)
+
+
+def activated_ms(plan: Plan) -> int:
+    """Return when a plan that is carried out began to hold."""
+    return next((change.time_ms for change in plan.history if change.phase is PlanPhase.ACTIVATING), 0)
+
+
+HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
+    "plan.aborted": _told(EventKind.PLAN_ABORTED),
+    "plan.taken_back": _taken_back,
+    "plan.limit": _limited,
+    "gain.missed": _told(EventKind.GAIN_MISSED),
+    "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
+    "dead_letters": _buried,
+}

@@ -1,0 +1,203 @@
+"""Look at windows one by one: levels, growth, silence. What is remembered is bounded by what rules look back on.
+
+In: windows in order, and which alerts stand. Out: findings. A watcher that has seen the last windows of its rule's span
+says the same as one that has seen all before, so a restarted alert stage reads these again and goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Protocol
+
+from alerts.findings import Finding, RaisedAlerts, Reading, name_some
+from alerts.gather_windows import SeenWindow
+from alerts.rule_kinds import GrowthRule, LevelRule, QueueScope, Rule, SilentRule
+from schemas.alert import AlertStatus
+from schemas.state import QueueState
+
+ALL_WINDOWS = "windows"  # The subject of alerts that concern windows as such.
+GONE = "It is not reported any more."
+LINK_SIGN = ">"
+
+
+class WindowWatcher(Protocol):
+    """Looks at each window for one rule."""
+
+    def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
+        """Take a window into account and return what changes by it."""
+        ...
+
+
+class _Streaks:
+    """For how many windows in a row each subject asked for an alert, or for its end; counted as far as it matters."""
+
+    def __init__(self, rule: Rule, for_windows: int, clear_for_windows: int) -> None:
+        self._rule = rule
+        self._for_windows, self._clear_for_windows = for_windows, clear_for_windows
+        self._counts: dict[str, tuple[int, int]] = {}
+
+    def take(self, readings: Mapping[str, Reading], window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
+        """Take the readings of a window; a subject without one has ended, unless rows of the window are missing."""
+        standing = raised.subjects(self._rule.name)
+        absent = (self._counts.keys() | standing) - readings.keys()
+        counts = {subject: self._counts.get(subject, (0, 0)) for subject in absent} if window.rows_missing else {}
+        ended = () if window.rows_missing else absent & standing
+        findings = []
+        for subject in sorted({*readings, *ended}):
+            reading = readings.get(subject, Reading(0.0, is_above=False, is_below=True, detail=GONE))
+            above, below = self._counts.get(subject, (0, 0))
+            above = min(above + 1, self._for_windows) if reading.is_above else 0
+            below = min(below + 1, self._clear_for_windows) if reading.is_below else 0
+            counts[subject] = above, below
+            if subject in standing and below >= self._clear_for_windows:
+                findings.append(_finding(self._rule, subject, AlertStatus.CLEARED, window.end_ms, reading))
+            elif subject not in standing and above >= self._for_windows:
+                findings.append(_finding(self._rule, subject, AlertStatus.RAISED, window.end_ms, reading))
+        self._counts = counts
+        return findings
+
+
+class LevelWatcher:
+    """A figure of each window against two bounds."""
+
+    def __init__(self, rule: LevelRule) -> None:
+        self._rule = rule
+        self._streaks = _Streaks(rule, rule.for_windows, rule.clear_for_windows)
+
+    def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
+        """Compare the window's figures with the bounds."""
+        figures = QUEUE_FIGURES.get(self._rule.on)
+        if figures is not None:
+            found = {
+                queue_name(queue): self._reading(figures(queue), _ends(queue))
+                for queue in _queues(window, self._rule.of)
+            }
+        elif self._rule.on == "window.incomplete":
+            found = {ALL_WINDOWS: self._incomplete(window)}
+        elif self._rule.on == "window.late":
+            found = {ALL_WINDOWS: self._reading(max(window.written_ms - window.end_ms, 0) / 1000)}
+        else:
+            found = {ALL_WINDOWS: self._reading(float(window.late_rows))}
+        return self._streaks.take(found, window, raised)
+
+    def _reading(self, value: float, brokers: tuple[str, ...] = (), detail: str = "") -> Reading:
+        return Reading(value, value > self._rule.above, value <= self._rule.clear_below, brokers, detail)
+
+    def _incomplete(self, window: SeenWindow) -> Reading:
+        missing: dict[str, float] = {}
+        for entry in window.brokers:
+            share = 1 - entry.received / entry.expected if entry.expected else 0.0
+            missing[entry.broker] = max(missing.get(entry.broker, 0.0), share)
+        short = sorted(broker for broker, share in missing.items() if share > self._rule.clear_below)
+        detail = name_some(short)
+        if window.rows_missing:
+            detail = f"{detail}, {window.rows_missing} rows did not come".removeprefix(", ")
+        worst = max(missing.values(), default=0.0)
+        if window.rows_missing:
+            promised = window.rows_missing + len(window.queues)
+            worst = max(worst, window.rows_missing / promised)
+        return self._reading(worst, tuple(short), detail)
+
+
+class GrowthWatcher:
+    """Queues that get longer from window to window and end much longer."""
+
+    def __init__(self, rule: GrowthRule) -> None:
+        self._rule = rule
+        self._streaks = _Streaks(rule, 1, rule.clear_for_windows)
+        self._lengths: dict[str, deque[int]] = {}
+
+    def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
+        """Take the window's queue lengths and compare them with those before."""
+        queues = {queue_name(queue): queue for queue in _queues(window, self._rule.of)}
+        kept = self._lengths if window.rows_missing else {}
+        self._lengths = {
+            **kept,
+            **{name: self._lengths.get(name, deque(maxlen=self._rule.for_windows + 1)) for name in queues},
+        }
+        readings = {name: self._reading(queue, self._lengths[name]) for name, queue in queues.items()}
+        return self._streaks.take(readings, window, raised)
+
+    def _reading(self, queue: QueueState, lengths: deque[int]) -> Reading:
+        length = queue.queue_length_last
+        shrinks = not lengths or length <= lengths[-1]
+        lengths.append(length)
+        listed = list(lengths)
+        is_full = len(listed) == self._rule.for_windows + 1
+        rises = all(later > earlier for earlier, later in pairwise(listed))
+        is_longer = length > listed[0] and length >= self._rule.factor * max(listed[0], 1)
+        is_above = is_full and rises and is_longer and length >= self._rule.length_min
+        detail = f"{listed[0]} to {length} messages in {len(listed) - 1} windows"
+        return Reading(float(length), is_above, shrinks or length < self._rule.length_min, _ends(queue), detail)
+
+
+class SilentWatcher:
+    """Brokers that reported once and do not any more."""
+
+    def __init__(self, rule: SilentRule) -> None:
+        self._rule = rule
+        self._streaks = _Streaks(rule, rule.for_windows, rule.clear_for_windows)
+        self._seen_ms: dict[str, int] = {}
+        self._missed: dict[str, int] = {}
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Return the brokers that are taken to belong to the overlay."""
+        return frozenset(self._seen_ms)
+
+    def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
+        """Say which brokers the window lacks."""
+        for broker in window.broker_names:
+            self._seen_ms[broker] = window.end_ms
+        for broker in raised.subjects(self._rule.name) - self._seen_ms.keys():
+            self._seen_ms[broker] = raised.changed_ms(self._rule.name, broker)
+        self._forget(window.end_ms, raised)
+        readings = {}
+        for broker in self._seen_ms:
+            is_here = broker in window.broker_names
+            self._missed[broker] = 0 if is_here else self._missed.get(broker, 0) + 1
+            readings[broker] = Reading(float(self._missed[broker]), not is_here, is_here, (broker,))
+        forgotten = raised.subjects(self._rule.name) - readings.keys()
+        findings = [each for each in self._streaks.take(readings, window, raised) if each.subject not in forgotten]
+        gone = Reading(0.0, is_above=False, is_below=True, detail="It is taken to have left for good.")
+        left = [_finding(self._rule, broker, AlertStatus.CLEARED, window.end_ms, gone) for broker in sorted(forgotten)]
+        return findings + left
+
+    def _forget(self, now_ms: int, raised: RaisedAlerts) -> None:
+        standing, long_ms = raised.subjects(self._rule.name), self._rule.forget_after_s * 1000
+        since_ms = {
+            broker: max(seen_ms, raised.changed_ms(self._rule.name, broker) if broker in standing else 0)
+            for broker, seen_ms in self._seen_ms.items()
+        }
+        left = [broker for broker, last_ms in since_ms.items() if now_ms - last_ms > long_ms]
+        for broker in left:
+            del self._seen_ms[broker]
+            self._missed.pop(broker, None)
+
+
+QUEUE_FIGURES: Mapping[str, Callable[[QueueState], float]] = {
+    "queue.congestion": lambda queue: queue.congestion,
+    "queue.length": lambda queue: float(queue.queue_length_last),
+    "queue.busy": lambda queue: queue.busy_share,
+}
+
+
+def queue_name(queue: QueueState) -> str:
+    """Return the name of a queue as a subject: the broker, or the broker and the peer that its link leads to."""
+    return f"{queue.broker}{LINK_SIGN}{queue.peer}" if queue.peer else queue.broker
+
+
+def _ends(queue: QueueState) -> tuple[str, ...]:
+    return (queue.broker, queue.peer) if queue.peer else (queue.broker,)
+
+
+def _queues(window: SeenWindow, of: QueueScope) -> Iterator[QueueState]:
+    for queue in window.queues:
+        if of == "both" or (of == "links") == bool(queue.peer):
+            yield queue
+
+
+def _finding(rule: Rule, subject: str, status: AlertStatus, time_ms: int, reading: Reading) -> Finding:
+    return Finding(rule.name, subject, status, time_ms, reading.value, rule.limit, reading.brokers, reading.detail)

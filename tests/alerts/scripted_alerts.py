@@ -1,0 +1,142 @@
+"""Windows, events and plans as alerts see them, from a few words; and an engine over them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from alerts.alert_engine import AlertEngine
+from alerts.read_rules import RuleBook, parse_rules
+from schemas.alert import Alert
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
+from schemas.state import BrokerCompleteness, QueueState, StateRow, WindowClosed
+
+WINDOW_MS = 1_000
+BEGIN_MS = 1_760_000_000_000
+BATCHES = 4
+BROKERS = ("b00", "b01", "b02", "b03", "b04")
+SEVERITY = {
+    EventKind.PLAN_STALLED: Severity.CRITICAL,
+    EventKind.PLAN_ABORTED: Severity.WARNING,
+    EventKind.GAIN_MISSED: Severity.WARNING,
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """A record, and the time at which it was written and read."""
+
+    record: msgspec.Struct
+    time_ms: int
+
+
+def book(text: str) -> RuleBook:
+    """Return the rules of a text; each gets a name from its place where it has none."""
+    return parse_rules(text)
+
+
+def queue_of(broker: str, peer: str = "", *, length: int = 0, congestion: float = 0.0, busy: float = 0.1) -> QueueState:
+    """One queue of one window."""
+    return QueueState(broker, peer, 5.0, 5.0, 5.0, 1.0, 1.0, busy, length, length, congestion, WINDOW_MS)
+
+
+def window(
+    number: int,
+    queues: Iterable[QueueState] = (),
+    brokers: Sequence[str] = BROKERS,
+    *,
+    lost: Mapping[str, int] | None = None,
+    late_rows: int = 0,
+    written_after_ms: int = 100,
+    rows_missing: int = 0,
+) -> list[Told]:
+    """The rows of the window with this number and its marker; ``lost`` names brokers with batches that did not come."""
+    start_ms = BEGIN_MS + number * WINDOW_MS
+    end_ms = start_ms + WINDOW_MS
+    rows = [
+        StateRow(start_ms, end_ms, "queue", f"{queue.broker}|{queue.peer}", queue=queue) for queue in queues
+    ]  # fmt: skip
+    completeness = tuple(
+        BrokerCompleteness(
+            broker,
+            1,
+            number * BATCHES,
+            number * BATCHES + BATCHES - 1,
+            BATCHES - (lost or {}).get(broker, 0),
+            BATCHES,
+            0,
+            0,
+        )
+        for broker in brokers
+    )
+    counts = {"queue": len(rows) + rows_missing}
+    marker = WindowClosed(start_ms, end_ms, 1, counts, completeness, late_rows)
+    return [Told(row, end_ms + written_after_ms) for row in rows] + [Told(marker, end_ms + written_after_ms)]
+
+
+def at(number: float) -> int:
+    """The end of the window with this number."""
+    return BEGIN_MS + int((number + 1) * WINDOW_MS)
+
+
+def event(kind: EventKind, second: float, subject: str = "plan-1", text: str = "why", **details: str) -> Told:
+    """Something that the controller tells, so many seconds after the begin."""
+    time_ms = BEGIN_MS + int(second * 1000)
+    severity = SEVERITY.get(kind, Severity.INFO)
+    return Told(AdaptationEvent(subject, kind, severity, time_ms, text, subject, details), time_ms)
+
+
+def plan(
+    number: int,
+    phase: PlanPhase,
+    second: float,
+    *,
+    links_removed: tuple[tuple[str, str], ...] = (),
+    links_added: tuple[tuple[str, str], ...] = (),
+    moves: tuple[ClientMove, ...] = (),
+    undoes: str = "",
+) -> Told:
+    """A version of a plan that enters a phase; it began to hold at the same time."""
+    time_ms = BEGIN_MS + int(second * 1000)
+    phases = (PlanPhase.ACTIVATING, phase) if phase not in (PlanPhase.PREPARING, PlanPhase.ABORTED) else (phase,)
+    history = tuple(PhaseChange(each, time_ms, "") for each in dict.fromkeys(phases))
+    found = Plan(
+        f"plan-{number}", number - 1, number, time_ms, (), links_removed, links_added, (), 10.0, 5.0, phase, history,
+        undoes=undoes, moves=moves,
+    )  # fmt: skip
+    return Told(found, time_ms)
+
+
+class Scene:
+    """An engine that is told one thing after the other; ``said`` are the changes so far."""
+
+    def __init__(self, rules: RuleBook, known: Iterable[Alert] = (), calm_windows: int = 0) -> None:
+        self.engine = AlertEngine(rules, BEGIN_MS, known, calm_windows)
+        self.said: list[Alert] = []
+
+    def tell(self, *told: Told, is_known: bool = False) -> list[Alert]:
+        """Tell records; return what changes by them."""
+        found: list[Alert] = []
+        for each in told:
+            found += self.engine.take(each.record, each.time_ms, each.time_ms, is_known=is_known)
+        self.said += found
+        return found
+
+    def windows(self, queues: Sequence[Iterable[QueueState]], first: int = 0) -> list[str]:
+        """Tell windows with these queues; return the changes in words."""
+        found: list[Alert] = []
+        for number, each in enumerate(queues, first):
+            found += self.tell(*window(number, each))
+        return words(found)
+
+    def tick(self, second: float) -> list[Alert]:
+        """Let so many seconds after the begin pass."""
+        found = self.engine.tick(BEGIN_MS + int(second * 1000))
+        self.said += found
+        return found
+
+
+def words(alerts: Iterable[Alert]) -> list[str]:
+    """Return changes as ``second rule subject status``; the second is after the begin."""
+    return [f"{(alert.changed_ms - BEGIN_MS) / 1000:g} {alert.rule} {alert.subject} {alert.status}" for alert in alerts]

@@ -1,0 +1,323 @@
+"""Each kind of rule: what raises its alert, what clears it, and what does neither."""
+
+import msgspec
+import pytest
+
+from alerts.gather_windows import ROWS_WAIT_MS
+from alerts.read_rules import load_rules
+from schemas.dead_letter import DeadLetter
+from schemas.event import EventKind
+from schemas.order import Order, OrderKind
+from schemas.plan import ClientMove, PlanPhase, Proposal, Verdict
+from tests.alerts.scripted_alerts import BEGIN_MS, BROKERS, Scene, Told, at, book, event, plan, queue_of, window, words
+
+CONGESTION = """
+[[rule]]
+name = "congestion"
+on = "queue.congestion"
+above = 10
+for_windows = 3
+clear_below = 5
+clear_for_windows = 2
+"""
+
+
+def congested(*values: float) -> list[list]:  # type: ignore[type-arg]
+    return [[queue_of("b01", congestion=value)] for value in values]
+
+
+def test_congestion_must_hold_for_its_windows_and_end_for_its_windows() -> None:
+    """Two windows above tau are not enough, three are; one window below the lower bound does not end it, two do."""
+    scene = Scene(book(CONGESTION))
+    assert scene.windows(congested(11, 12, 3, 11, 12, 13, 14, 4, 11, 4, 3, 2)) == [
+        "6 congestion b01 raised",
+        "11 congestion b01 cleared",
+    ]
+    raised, cleared = scene.said
+    assert (raised.value, raised.raised_ms, cleared.raised_ms) == (13, at(5), at(5))
+
+
+def test_between_the_bounds_an_alert_stays_as_it_is() -> None:
+    """A figure between both bounds neither raises nor clears, however long it stays there."""
+    scene = Scene(book(CONGESTION))
+    assert scene.windows(congested(*[9] * 10)) == []
+    assert scene.windows(congested(11, 11, 11, *[7] * 10), first=10) == ["13 congestion b01 raised"]
+
+
+def test_each_queue_has_its_own_alert_and_scope_selects_them() -> None:
+    """Queues of brokers and of both ends of a link are subjects of their own; a rule may look at one sort only."""
+    queues = [queue_of("b01", congestion=20), queue_of("b01", "b02", congestion=20), queue_of("b02", "b01")]
+    scene = Scene(book(CONGESTION))
+    assert scene.windows([queues] * 3) == ["3 congestion b01 raised", "3 congestion b01>b02 raised"]
+    assert {alert.brokers for alert in scene.said} == {("b01",), ("b01", "b02")}
+    for of, subject in (("brokers", "b01"), ("links", "b01>b02")):
+        assert [alert.subject for alert in Scene(book(f'{CONGESTION}of = "{of}"')).tell(*three(queues))] == [subject]
+
+
+def three(queues: list) -> list[Told]:  # type: ignore[type-arg]
+    return [told for number in range(3) for told in window(number, queues)]
+
+
+def test_a_queue_that_is_reported_no_more_ends_its_alert() -> None:
+    """A link that a plan removed has no queue; its alert ends after the same number of windows as by a low figure."""
+    scene = Scene(book(CONGESTION))
+    scene.windows(congested(20, 20, 20))
+    assert scene.windows([[], []], first=3) == ["5 congestion b01 cleared"]
+    assert "not reported" in scene.said[-1].text
+
+
+def test_rows_that_did_not_come_say_nothing_of_their_queues() -> None:
+    """In a window that lacks rows, a queue without one is neither congested nor well: it is not known."""
+    scene = Scene(book(CONGESTION))
+    scene.windows(congested(20, 20, 20))
+    for number in (3, 4, 5):
+        scene.tell(*window(number, [], rows_missing=1))
+        assert scene.engine.judge_windows(at(number) + 100 + ROWS_WAIT_MS) == []
+    assert scene.engine.windows_judged == 6
+
+
+def test_rows_may_come_after_their_marker() -> None:
+    """Two topics are read in any order: a window is judged once all rows that its marker counts are there."""
+    scene = Scene(book(CONGESTION.replace("for_windows = 3", "for_windows = 1")))
+    row, marker = window(0, [queue_of("b01", congestion=20)])
+    assert scene.tell(marker) == []
+    assert words(scene.tell(row)) == ["1 congestion b01 raised"]
+    assert scene.tell(row, marker) == [], "a window that is written again changes nothing"
+
+
+def test_growth_needs_a_factor_a_length_and_every_window() -> None:
+    """A queue that grows from 20 to 80 in three windows is told; one that pauses, shrinks or stays short is not."""
+    rules = book('[[rule]]\nname = "growth"\non = "queue.growth"\nfor_windows = 3\nfactor = 3.0\nlength_min = 50\n')
+    for lengths, expected in (
+        ((20, 40, 60, 80), ["4 growth b01 raised"]),
+        ((20, 40, 30, 80), []),
+        ((1, 5, 10, 20), []),
+        ((40, 50, 60, 70), []),
+        ((20, 40, 60, 80, 90, 80), ["4 growth b01 raised", "6 growth b01 cleared"]),
+        ((20, 20, 60, 80, 81, 82, 82), ["5 growth b01 raised", "7 growth b01 cleared"]),
+    ):
+        assert Scene(rules).windows([[queue_of("b01", length=length)] for length in lengths]) == expected
+
+
+def test_a_broker_that_falls_silent_is_told_and_its_return_too() -> None:
+    """Two windows without a batch raise, two with one clear; a broker never seen is not missed."""
+    scene = Scene(book('[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 2\nclear_for_windows = 2\n'))
+    rest = BROKERS[:-1]
+    found = [scene.tell(*window(number, brokers=rest if 1 <= number <= 4 else BROKERS)) for number in range(7)]
+    assert [words(each) for each in found] == [
+        [], [], ["3 silent b04 raised"], [], [], [], ["7 silent b04 cleared"],
+    ]  # fmt: skip
+    assert found[2][0].brokers == ("b04",)
+
+
+def test_a_broker_that_stays_silent_is_forgotten_in_the_end() -> None:
+    """After forget_after_s a silent broker is taken to have left; were it to come back, it would be known again."""
+    scene = Scene(book('[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 1\nforget_after_s = 3\n'))
+    scene.tell(*window(0))
+    found = [alert for number in range(1, 9) for alert in scene.tell(*window(number, brokers=BROKERS[:-1]))]
+    assert words(found) == ["2 silent b04 raised", "6 silent b04 cleared"]
+    assert "left for good" in found[-1].text
+
+
+def test_incomplete_windows_name_the_brokers() -> None:
+    """The share that the worst broker lacks is the figure; who lacks anything is named."""
+    rules = book('[[rule]]\nname = "incomplete"\non = "window.incomplete"\nabove = 0.3\nclear_below = 0.0\n')
+    scene = Scene(rules)
+    assert scene.tell(*window(0, lost={"b01": 1})) == []
+    (raised,) = scene.tell(*window(1, lost={"b01": 1, "b03": 2}))
+    assert (raised.value, raised.brokers, raised.subject) == (0.5, ("b01", "b03"), "windows")
+    assert words(scene.tell(*window(2))) == ["3 incomplete windows cleared"]
+
+
+def test_late_windows_and_late_rows() -> None:
+    """A window that is written 30 s after its end is late; rows that were dropped are counted."""
+    rules = book(
+        '[[rule]]\nname = "late"\non = "window.late"\nabove = 20\nclear_below = 5\n'
+        '[[rule]]\nname = "rows"\non = "window.late_rows"\nabove = 0\nclear_below = 0\n'
+    )
+    scene = Scene(rules)
+    found = scene.tell(*window(0, written_after_ms=30_000, late_rows=7))
+    assert [(alert.rule, alert.value) for alert in found] == [("late", 30.0), ("rows", 7.0)]
+    assert len(scene.tell(*window(1))) == 2
+
+
+def test_missing_windows_are_found_by_the_clock() -> None:
+    """Nothing is written for a minute: raised. It ends when windows were written again, not when old ones are read."""
+    rules = book('[[rule]]\nname = "missing"\non = "window.missing"\nfor_s = 60\nclear_for_windows = 2\n')
+    scene = Scene(rules)
+    scene.tell(*window(0))
+    assert scene.tick(60) == []
+    assert words(scene.tick(61.5)) == ["61.5 missing windows raised"]
+    assert scene.tick(62) == []
+    scene.tell(*window(61))
+    assert scene.tick(62.5) == []
+    scene.tell(*window(62))
+    assert words(scene.tick(63.5)) == ["63.5 missing windows cleared"]
+
+
+@pytest.mark.parametrize(
+    ("on", "kind"),
+    [("plan.aborted", EventKind.PLAN_ABORTED), ("gain.missed", EventKind.GAIN_MISSED)],
+)
+def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
+    """Two within ten seconds raise; it ends when none has come for twenty."""
+    rules = book(
+        f'[[rule]]\nname = "r"\non = "{on}"\ncount = 2\nspan_s = 10\nclear_after_s = 20\ntext = "{{detail}}"\n'
+    )
+    scene = Scene(rules)
+    assert scene.tell(event(kind, 0), event(kind, 11)) == []
+    (raised,) = scene.tell(event(kind, 15, text="broker b03 refused"))
+    assert (raised.subject, raised.value, raised.text) == ("plans", 2.0, "broker b03 refused")
+    scene.tell(event(kind, 20))
+    assert scene.tick(39) == []
+    assert words(scene.tick(40)) == ["40 r plans cleared"]
+
+
+def test_a_plan_taken_back_counts_once_however_often_it_is_stored() -> None:
+    """Every phase of a plan is a record; the plan that undoes another is one happening."""
+    scene = Scene(book('[[rule]]\nname = "back"\non = "plan.taken_back"\ncount = 2\n'))
+    phases = (PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.COMPLETED)
+    assert scene.tell(*(plan(2, phase, 5, undoes="plan-1") for phase in phases)) == []
+    assert len(scene.tell(plan(4, PlanPhase.ACTIVATING, 9, undoes="plan-3"))) == 1
+
+
+def test_a_full_plan_is_counted_once_though_two_records_tell_it() -> None:
+    """Proposals left over by the limit stand in the event and in the plan of the same window."""
+    scene = Scene(book('[[rule]]\nname = "limit"\non = "plan.limit"\ncount = 2\n'))
+    left = Proposal("p", (("a", "b"),), (("a", "c"),), 9.0, 8.0, 0.1, "", Verdict.CHANGES_PER_PLAN)
+    told = plan(1, PlanPhase.PREPARING, 1)
+    assert isinstance(told.record, msgspec.Struct)
+    full = msgspec.structs.replace(told.record, refused=(left, left))  # type: ignore[type-var]
+    window_name = f"window-{told.time_ms}"
+    refused = event(EventKind.PROPOSAL_REFUSED, 1, window_name, changes_per_plan="2")
+    assert scene.tell(Told(full, told.time_ms), refused) == []
+    assert scene.tell(event(EventKind.PROPOSAL_REFUSED, 2, "window-2", degree="1")) == []
+    assert len(scene.tell(event(EventKind.PROPOSAL_REFUSED, 3, "window-3", changes_per_plan="1"))) == 1
+
+
+def test_a_stalled_plan_is_told_by_the_controller_or_by_the_clock_and_ends_with_the_next_phase() -> None:
+    """Either way there is one alert for the plan; another phase of it ends that."""
+    scene = Scene(book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 30\n'))
+    scene.tell(plan(1, PlanPhase.DRAINING, 0))
+    (raised,) = scene.tell(event(EventKind.PLAN_STALLED, 10, text="b03 does not answer"))
+    assert raised.subject == "plan-1"
+    assert scene.tell(event(EventKind.PLAN_STALLED, 20)) == []
+    assert scene.tell(plan(1, PlanPhase.DRAINING, 0)) == [], "the same phase, stored again"
+    assert words(scene.tell(plan(1, PlanPhase.RETIRING, 25))) == ["25 stalled plan-1 cleared"]
+    assert scene.tell(event(EventKind.PLAN_STALLED, 10)) == [], "told of a phase that is over"
+    assert words(scene.tick(55)) == ["55 stalled plan-1 raised"]
+    assert words(scene.tell(plan(1, PlanPhase.COMPLETED, 60))) == ["60 stalled plan-1 cleared"]
+    assert scene.tick(1000) == []
+
+
+def test_a_plan_that_waits_for_a_person_is_not_stalled() -> None:
+    """In a dry run a proposed plan may wait for ever."""
+    scene = Scene(book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 30\n'))
+    scene.tell(plan(1, PlanPhase.PROPOSED, 0))
+    assert scene.tick(10_000) == []
+
+
+def test_flapping_is_told_for_links_and_clients() -> None:
+    """A link out and in again is one flip, out again the second; a client back at its old home is one."""
+    rules = book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 2\nspan_s = 100\nclear_after_s = 50\n')
+    scene = Scene(rules)
+    link = (("b01", "b02"),)
+    there, back = (ClientMove("p1", "b01", "b02"),), (ClientMove("p1", "b02", "b01"),)
+    assert scene.tell(plan(1, PlanPhase.ACTIVATING, 0, links_removed=link, moves=there)) == []
+    assert scene.tell(plan(2, PlanPhase.ACTIVATING, 10, links_added=link, moves=back)) == []
+    assert scene.tell(plan(2, PlanPhase.COMPLETED, 10, links_added=link, moves=back)) == [], "the same plan"
+    assert words(scene.tell(plan(3, PlanPhase.ACTIVATING, 20, links_removed=link))) == [
+        "20 flapping link b01-b02 raised"
+    ]
+    assert words(scene.tell(plan(4, PlanPhase.ACTIVATING, 30, moves=there))) == ["30 flapping client p1 raised"]
+    assert words(scene.tick(70)) == ["70 flapping link b01-b02 cleared"]
+    assert words(scene.tick(80)) == ["80 flapping client p1 cleared"]
+
+
+def test_what_comes_back_after_the_span_does_not_flap() -> None:
+    """A client that goes home in the evening does not flap."""
+    rules = book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 1\nspan_s = 100\n')
+    scene = Scene(rules)
+    scene.tell(plan(1, PlanPhase.ACTIVATING, 0, moves=(ClientMove("p1", "b01", "b02"),)))
+    assert scene.tell(plan(2, PlanPhase.ACTIVATING, 101, moves=(ClientMove("p1", "b02", "b01"),))) == []
+
+
+def test_an_aborted_plan_changes_nothing_and_does_not_flap() -> None:
+    """Only plans that were carried out count."""
+    scene = Scene(book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 1\n'))
+    scene.tell(plan(1, PlanPhase.ACTIVATING, 0, links_removed=(("b01", "b02"),)))
+    assert scene.tell(plan(2, PlanPhase.ABORTED, 1, links_added=(("b01", "b02"),))) == []
+
+
+BLAST = (
+    '[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 1\n'
+    '[[rule]]\nname = "blast"\non = "blast_radius"\nbrokers_above = 10\nshare_above = 0.5\nbrokers_min = 2\n'
+    'clear_below = 0.9\nclear_for_windows = 2\ntext = "{value:.0f} of {limit:g}: {detail}"\n'
+)
+
+
+def test_blast_radius_counts_silence_congestion_and_maintenance_together() -> None:
+    """Of five brokers three are concerned, more than half: one silent, one congested, one in maintenance."""
+    scene = Scene(book(BLAST + CONGESTION.replace("for_windows = 3", "for_windows = 1")))
+    scene.tell(*window(0))
+    scene.tell(Told(Order("b02", OrderKind.MAINTAIN, "ana", "", BEGIN_MS), BEGIN_MS))
+    assert words(scene.tell(*window(1, [queue_of("b01", congestion=20)]))) == ["2 congestion b01 raised"]
+    found = scene.tell(*window(2, [queue_of("b01", congestion=20)], BROKERS[:-1]))
+    assert words(found) == ["3 silent b04 raised", "3 blast overlay raised"]
+    assert found[-1].text == "3 of 2.5: b01, b02, b04"
+    assert scene.engine.is_blast
+    assert words(scene.tell(*window(3, [queue_of("b01", congestion=20)]))) == ["4 silent b04 cleared"]
+    assert scene.tell(*window(4, [queue_of("b01", congestion=20)]))[-1].rule == "blast"
+    assert not scene.engine.is_blast
+
+
+def test_a_blast_radius_that_calms_down_is_counted_on_after_a_restart() -> None:
+    """How long it has been calm follows from no window alone, so it is stored: two windows end it, one before and one
+    after the restart."""
+    rules = book(BLAST)
+    scene = Scene(rules)
+    scene.tell(*window(0))
+    assert "2 blast overlay raised" in words(scene.tell(*window(1, brokers=BROKERS[:2])))
+    scene.tell(*window(2))
+    assert (scene.engine.calm_windows, scene.engine.is_blast) == (1, True)
+    fresh = Scene(rules, scene.engine.book.alerts.values(), scene.engine.calm_windows)
+    assert words(fresh.tell(*window(3))) == ["4 blast overlay cleared"]
+
+
+def test_dead_letters_are_told_by_topic_but_not_our_own() -> None:
+    """A message that could not be delivered is a dead letter too; it must not raise an alert that makes the next."""
+    scene = Scene(book('[[rule]]\nname = "letters"\non = "dead_letters"\n'))
+    letter = DeadLetter("regraft.telemetry", 0, 7, "it starts with ff", b"\xff", BEGIN_MS)
+    assert words(scene.tell(Told(letter, BEGIN_MS))) == ["0 letters regraft.telemetry raised"]
+    ours = msgspec.structs.replace(letter, topic="regraft.alerts")
+    assert scene.tell(Told(ours, BEGIN_MS)) == []
+
+
+def test_an_alert_whose_rule_is_gone_is_cleared_at_the_start() -> None:
+    """Nobody else would ever clear it."""
+    scene = Scene(book(CONGESTION))
+    scene.windows(congested(20, 20, 20))
+    other = Scene(book(BLAST), scene.engine.book.alerts.values())
+    (cleared,) = other.engine.drop_old_rules(BEGIN_MS)
+    assert words([cleared]) == ["0 congestion b01 cleared"]
+
+
+def test_a_flood_of_subjects_stays_bounded() -> None:
+    """Of alerts that are over, a bounded number is kept; the oldest are forgotten first."""
+    rules = book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 3000\n')
+    scene = Scene(rules)
+    for number in range(1, 1_302):
+        scene.tell(
+            event(EventKind.PLAN_STALLED, number, f"plan-{number}"), plan(number, PlanPhase.ABORTED, number + 0.5)
+        )
+    forgotten = scene.engine.forget()
+    assert len(forgotten) == 301
+    assert forgotten[0] == "stalled/plan-1"
+    assert len(scene.engine.book.alerts) == 1_000
+
+
+def test_default_rules_have_every_kind_and_are_sound() -> None:
+    """Each source that a rule can look at stands in the file that newcomers copy."""
+    from alerts.rule_kinds import KIND_OF
+
+    assert {rule.on for rule in load_rules().rules} == set(KIND_OF)

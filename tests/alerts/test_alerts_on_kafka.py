@@ -1,0 +1,313 @@
+"""The alert stage as a process of its own on a real Kafka: killed, restarted, pushed out, cut off."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from alerts.alert_store import AlertStore
+from infra.create_topics import create_topics
+from infra.find_port import choose_ports
+from infra.kafka_server import RunningKafka, start_kafka
+from regraft.cli import app
+from regraft.read_topics import read_whole
+from schemas.alert import Alert, AlertStatus, DeliveryState
+from schemas.codec import encode
+from schemas.dead_letter import DeadLetter
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.state import StateRow, WindowClosed
+from schemas.topics import DEAD_LETTERS, EVENTS, STATE, WINDOWS, Topic, topic_name
+from tests.alerts.scripted_alerts import WINDOW_MS, queue_of
+from tests.alerts.webhook_server import WebhookServer, webhook_server
+from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.stack
+PATIENCE_S = 120.0
+RULES = """
+[[rule]]
+name = "congestion"
+on = "queue.congestion"
+above = 10
+for_windows = 2
+clear_below = 5
+clear_for_windows = 2
+[[rule]]
+name = "aborted"
+on = "plan.aborted"
+clear_after_s = 3600
+text = "{detail}"
+"""
+NEAR_KINDS = (EventKind.ALERT_RAISED, EventKind.ALERT_CLEARED)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+class Overlay:
+    """What brokers, Spark and controller would write, in a namespace of its own, and the stage that reads it."""
+
+    def __init__(self, kafka: RunningKafka, namespace: str, directory: Path, webhooks: tuple[str, ...]) -> None:
+        create_topics(kafka.bootstrap, namespace=namespace)
+        self.kafka, self.namespace, self.directory = kafka, namespace, directory
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
+        self._next_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+        self.processes: list[subprocess.Popen[bytes]] = []
+        (directory / "rules.toml").write_text(RULES)
+        self.environment = {
+            **os.environ,
+            "REGRAFT_KAFKA_BOOTSTRAP": kafka.bootstrap,
+            "REGRAFT_KAFKA_NAMESPACE": namespace,
+            "REGRAFT_RUN__DIRECTORY": str(directory),
+            "REGRAFT_STREAMING__WINDOW_MS": str(WINDOW_MS),
+            "REGRAFT_STREAMING__GRACE_MS": "500",
+            "REGRAFT_ALERTS__RULES_FILE": str(directory / "rules.toml"),
+            "REGRAFT_ALERTS__WEBHOOKS": json.dumps(webhooks),
+            "REGRAFT_ALERTS__TICK_MS": "20",
+            "REGRAFT_ALERTS__STATUS_MS": "50",
+            "REGRAFT_ALERTS__TIMEOUT_S": "2",
+            "REGRAFT_ALERTS__ATTEMPTS_MAX": "2",
+            "REGRAFT_ALERTS__BACKOFF_S": "0.1",
+            "REGRAFT_ALERTS__BACKOFF_S_MAX": "0.1",
+        }
+
+    def start(self, **more: str) -> subprocess.Popen[bytes]:
+        """Start the stage; return when it has read what was there."""
+        status = self.directory / "alerts.json"
+        status.unlink(missing_ok=True)
+        with (self.directory / "alerts.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "regraft", "alerts", "run"],
+                env={**self.environment, **more},
+                stdout=log,
+                stderr=log,
+            )
+        self.processes.append(process)
+        wait_until(lambda: process.poll() is not None or self.status().get("is_reading", False), PATIENCE_S)
+        assert process.poll() is None, self.log
+        return process
+
+    def status(self) -> dict[str, Any]:
+        """The status file, empty where there is none yet."""
+        try:
+            return dict(json.loads((self.directory / "alerts.json").read_text()))
+        except FileNotFoundError:
+            return {}
+
+    @property
+    def flags(self) -> list[str]:
+        """How a command finds the namespace."""
+        return ["--bootstrap", self.kafka.bootstrap, "--set", f"kafka.namespace={self.namespace}"]
+
+    @property
+    def log(self) -> str:
+        """What the stage logged so far."""
+        return (self.directory / "alerts.log").read_text()
+
+    def window(self, congestion: float, subjects: int = 1) -> None:
+        """Write one window in which so many brokers are this congested."""
+        start_ms, end_ms = self._next_ms, self._next_ms + WINDOW_MS
+        self._next_ms = end_ms
+        for number in range(subjects):
+            queue = queue_of(f"b{number:02}", congestion=congestion)
+            row = StateRow(start_ms, end_ms, "queue", f"{queue.broker}|", queue=queue)
+            self.send(STATE, row, f"{start_ms}/queue/{row.entity}")
+        self.send(WINDOWS, WindowClosed(start_ms, end_ms, 1, {"queue": subjects}, (), 0))
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    def abort(self, text: str) -> None:
+        """Write the event of an aborted plan."""
+        now_ms = time.time_ns() // 1_000_000
+        self.send(EVENTS, AdaptationEvent("plan-1", EventKind.PLAN_ABORTED, Severity.WARNING, now_ms, text))
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    def send(self, topic: Topic, record: msgspec.Struct, key: str = "") -> None:
+        """Write one record."""
+        self._producer.produce(topic_name(topic, self.namespace), encode(record), key=key.encode())
+
+    def alerts(self) -> dict[str, Alert]:
+        """The stored alerts by key."""
+        store = AlertStore(self.kafka.bootstrap, self.namespace)
+        return {alert.key: alert for alert in store.load() or []}
+
+    def told(self) -> list[tuple[str, str]]:
+        """The events about alerts: kind and subject."""
+        events = read_whole(self.kafka.bootstrap, self.namespace, {EVENTS: AdaptationEvent}, PATIENCE_S)
+        return [(str(each.kind), each.subject) for each in events if each.kind in NEAR_KINDS]
+
+    def letters(self) -> list[DeadLetter]:
+        """The dead letters."""
+        return list(read_whole(self.kafka.bootstrap, self.namespace, {DEAD_LETTERS: DeadLetter}, PATIENCE_S))
+
+
+@pytest.fixture
+def overlay(
+    kafka: RunningKafka, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Overlay]]:  # fmt: skip
+    made: list[Overlay] = []
+
+    def make(*webhooks: str) -> Overlay:
+        name = request.node.name.replace("_", "-")[:40]
+        made.append(Overlay(kafka, name, tmp_path, webhooks))
+        return made[-1]
+
+    yield make
+    for each in made:
+        for process in each.processes:
+            process.kill()
+            process.wait(PATIENCE_S)
+
+
+@contextmanager
+def one_server() -> Iterator[WebhookServer]:
+    with webhook_server() as server:
+        yield server
+
+
+def has_come(server: WebhookServer, count: int) -> bool:
+    """Tell whether so many messages have come."""
+    return len(server.received) >= count
+
+
+def statuses(server: WebhookServer) -> list[tuple[str, str]]:
+    """What the server was told: rule and status."""
+    return [(body["rule"], body["status"]) for body in map(json.loads, server.bodies)]
+
+
+def test_a_killed_stage_goes_on_and_tells_nothing_twice(overlay: Callable[..., Overlay]) -> None:
+    """Raised, told, killed with SIGKILL, restarted: it is not told again; its end is, once."""
+    with one_server() as server:
+        lab = overlay(server.url)
+        first = lab.start()
+        lab.window(20)
+        lab.window(20)
+        lab.abort("b03 refused")
+        wait_until(lambda: len(server.received) == 2, PATIENCE_S)
+        wait_until(
+            lambda: all(one.deliveries[0].state is DeliveryState.SENT for one in lab.alerts().values()), PATIENCE_S
+        )
+        first.send_signal(signal.SIGKILL)
+        first.wait(PATIENCE_S)
+        lab.window(20)  # while nobody looks
+        second = lab.start()
+        lab.window(20)
+        wait_until(lambda: lab.status()["windows"] >= 4, PATIENCE_S)
+        lab.window(1)
+        lab.window(1)
+        wait_until(lambda: len(server.received) == 3, PATIENCE_S)
+        second.terminate()
+        assert second.wait(PATIENCE_S) == 0, lab.log
+        listed = CliRunner().invoke(app, ["alerts", "list", "--json", *lab.flags])
+        shown = json.loads(listed.stdout)
+        assert [each["rule"] for each in shown["active"]] == ["aborted"]
+        assert [each["deliveries"][0]["state"] for each in shown["recent"]] == ["sent"]
+        assert "1 alerts stand." in CliRunner().invoke(app, ["alerts", "list", *lab.flags]).stdout
+    assert statuses(server) == [("congestion", "raised"), ("aborted", "raised"), ("congestion", "cleared")] or statuses(
+        server
+    ) == [("aborted", "raised"), ("congestion", "raised"), ("congestion", "cleared")]
+    assert sorted(lab.told()) == [
+        ("alert_cleared", "b00"), ("alert_raised", "b00"), ("alert_raised", "plans"),
+    ]  # fmt: skip
+    found = lab.alerts()
+    assert {key: alert.status for key, alert in found.items()} == {
+        "congestion/b00": AlertStatus.CLEARED,
+        "aborted/plans": AlertStatus.RAISED,
+    }
+    assert len({each.headers["Idempotency-Key"] for each in server.received}) == 3
+    assert "secret-token" not in lab.log
+
+
+def test_what_was_being_sent_when_it_was_killed_is_not_sent_again(overlay: Callable[..., Overlay]) -> None:
+    """The target answers slowly, the stage dies meanwhile: the record says that it is uncertain. Or it is sent again
+    with the same key, where the settings say so."""
+    with one_server() as server:
+        server.wait_s = 1.5
+        lab = overlay(server.url)
+        first = lab.start()
+        lab.window(20)
+        lab.window(20)
+        wait_until(lambda: len(server.received) == 1, PATIENCE_S)
+        first.kill()
+        first.wait(PATIENCE_S)
+        second = lab.start()
+        wait_until(lambda: lab.alerts()["congestion/b00"].deliveries[0].state is DeliveryState.UNCERTAIN, PATIENCE_S)
+        lab.window(1)
+        lab.window(1)
+        wait_until(lambda: len(server.received) == 2, PATIENCE_S)
+        assert statuses(server) == [("congestion", "raised"), ("congestion", "cleared")]
+        second.kill()
+        second.wait(PATIENCE_S)
+        lab.start(REGRAFT_ALERTS__RESEND_UNCERTAIN="true")
+        wait_until(lambda: lab.alerts()["congestion/b00"].deliveries[0].state is DeliveryState.SENT, PATIENCE_S)
+        assert statuses(server)[1:] == [("congestion", "cleared")] * 2
+        assert len({each.headers["Idempotency-Key"] for each in server.received}) == 2
+
+
+def test_an_unreachable_target_stops_nobody(overlay: Callable[..., Overlay]) -> None:
+    """One target is away: the other one gets everything, and what the first missed is a dead letter with the reason."""
+    with one_server() as server:
+        away = f"http://127.0.0.1:{choose_ports(1)[0]}/hook/other-secret"
+        lab = overlay(away, server.url)
+        lab.start()
+        for congestion, count in ((20, 1), (1, 2)):
+            lab.window(congestion)
+            lab.window(congestion)
+            wait_until(partial(has_come, server, count), PATIENCE_S)
+        lab.window(20, subjects=15)
+        lab.window(20, subjects=15)
+        wait_until(lambda: sum(json.loads(body)["count"] for body in server.bodies) >= 15 + 2, PATIENCE_S)
+        wait_until(lambda: len(lab.letters()) == len(server.received), PATIENCE_S)
+    for letter in lab.letters():
+        assert letter.topic == f"{lab.namespace}.alerts"
+        assert "no connection" in letter.reason
+        assert json.loads(letter.value)["source"] == lab.namespace
+        assert "other-secret" not in letter.reason
+    assert "other-secret" not in lab.log
+
+
+def test_a_second_stage_shuts_the_first_one_out(overlay: Callable[..., Overlay]) -> None:
+    """Two stages of one namespace would tell all twice: the older one ends with a sentence, with code 1."""
+    with one_server() as server:
+        lab = overlay(server.url)
+        first = lab.start()
+        lab.start()
+        lab.window(20)
+        lab.window(20)
+        wait_until(lambda: len(server.received) == 1, PATIENCE_S)
+        wait_until(lambda: first.poll() is not None, PATIENCE_S)
+        assert first.returncode == 1
+        assert "Another alert stage took over" in lab.log
+        assert statuses(server) == [("congestion", "raised")]
+
+
+def test_a_killed_kafka_is_waited_for(kafka: RunningKafka, overlay: Callable[..., Overlay]) -> None:
+    """Kafka dies and comes back: what happens then is told, once, by the same process or the one after it."""
+    with one_server() as server:
+        lab = overlay(server.url)
+        process = lab.start()
+        lab.window(20)
+        pid = kafka.supervisor.pid("kafka")
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: kafka.supervisor.pid("kafka") not in (None, pid), PATIENCE_S)
+        lab.window(20)
+        wait_until(lambda: len(server.received) == 1 or process.poll() is not None, PATIENCE_S)
+        assert process.poll() is None, lab.log
+        lab.window(1)
+        lab.window(1)
+        wait_until(lambda: len(server.received) == 2, PATIENCE_S)
+        assert statuses(server) == [("congestion", "raised"), ("congestion", "cleared")]

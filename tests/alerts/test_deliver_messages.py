@@ -1,0 +1,336 @@
+"""Delivery to a real HTTP server on the loopback: down, slow, failing, odd answers; by webhook and by apprise."""
+
+import base64
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from alerts.alert_message import AlertMessage, message_of
+from alerts.alert_settings import AlertSettings
+from alerts.deliver_messages import DeliveryLimits, DeliveryReport, MessageDelivery
+from alerts.message_senders import MessageSender, SendError
+from alerts.name_targets import name_target, name_webhook
+from alerts.post_webhook import WebhookSender
+from alerts.send_apprise import AppriseSender
+from infra.find_port import choose_ports
+from schemas.alert import Alert, AlertStatus, DeliveryState
+from schemas.event import Severity
+from tests.alerts.webhook_server import WebhookServer, webhook_server
+from tests.wait_until import wait_until
+
+TIMEOUT_S = 0.5
+QUICK = DeliveryLimits(attempts_max=3, backoff_s=0.01, backoff_s_max=0.02, queue_max=2)
+
+
+@pytest.fixture
+def server() -> Iterator[WebhookServer]:
+    with webhook_server() as running:
+        yield running
+
+
+def message(number: int = 1, status: AlertStatus = AlertStatus.RAISED) -> AlertMessage:
+    """A message about one alert; each number has an id of its own."""
+    text = "Queue b01 is congested: 12 > 10, größer"
+    alert = Alert("congestion", "b01", Severity.WARNING, status, number, number, text, 12.0, ("b01",))
+    return message_of([alert], 1_760_000_000_000)
+
+
+def webhook(server: WebhookServer) -> WebhookSender:
+    return WebhookSender(server.url, TIMEOUT_S, "lab")
+
+
+def fault_of(sender: MessageSender) -> SendError:
+    with pytest.raises(SendError) as caught:
+        sender.send(message())
+    assert "secret-token" not in str(caught.value)
+    return caught.value
+
+
+class Desk:
+    """Lets every message go at once and collects how each ended."""
+
+    def __init__(self, senders: dict[str, MessageSender], limits: DeliveryLimits = QUICK) -> None:
+        self.delivery = MessageDelivery(senders, limits)
+        self.ends: list[tuple[str, str, str]] = []
+        self.began: list[DeliveryReport] = []
+        self.is_granting = True
+
+    def turn(self) -> None:
+        """Take the reports that have come."""
+        for report in self.delivery.reports():
+            if report.state is not DeliveryState.SENDING:
+                self.ends.append((report.target, str(report.state), report.reason))
+                continue
+            self.began.append(report)
+            if self.is_granting:
+                self.delivery.grant(report.message, report.target)
+
+    def until(self, count: int) -> list[tuple[str, str, str]]:
+        """Wait for so many ends and return them."""
+
+        def has_ended() -> bool:
+            self.turn()
+            return len(self.ends) >= count
+
+        wait_until(has_ended)
+        return self.ends
+
+    def close(self) -> None:
+        """Stop and wait."""
+        self.delivery.stop()
+        assert self.delivery.wait(10)
+
+
+def test_a_webhook_gets_json_with_a_key_that_is_the_messages_id(server: WebhookServer) -> None:
+    """Programs read the fields, and know a message that comes again by its key."""
+    webhook(server).send(message())
+    (received,) = server.received
+    document = json.loads(received.body)
+    assert received.headers["Content-Type"] == "application/json"
+    assert received.headers["Idempotency-Key"] == document["id"] == message().message
+    assert document["source"] == "lab"
+    assert (document["rule"], document["status"], document["severity"]) == ("congestion", "raised", "warning")
+    assert document["alerts"][0]["text"].endswith("größer")
+
+
+def test_a_password_in_the_address_becomes_a_header(server: WebhookServer) -> None:
+    """It is sent as basic authentication and nowhere else."""
+    WebhookSender(f"http://ana:pass%20word@127.0.0.1:{server.port}/x", TIMEOUT_S, "lab").send(message())
+    (received,) = server.received
+    headers = {name.lower(): value for name, value in received.headers.items()}
+    assert base64.b64decode(headers["authorization"].removeprefix("Basic ")) == b"ana:pass word"
+    assert "ana" not in headers["host"]
+
+
+def test_answers_that_are_not_json_are_answers(server: WebhookServer) -> None:
+    """Only the status counts: what the body holds, and how much of it, is the receiver's affair."""
+    server.answer_body = b"<html>{not json" * 100_000
+    webhook(server).send(message())
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "can_retry"), [(500, True), (503, True), (429, True), (400, False), (404, False), (302, False)]
+)
+def test_statuses_say_whether_another_attempt_helps(server: WebhookServer, status: int, can_retry: bool) -> None:
+    """A server that is ill may recover; one that refuses will refuse again; redirects are not followed."""
+    server.answers.append(status)
+    server.headers["Location"] = server.url
+    fault = fault_of(webhook(server))
+    assert (fault.can_retry, fault.is_uncertain) == (can_retry, False)
+    assert str(status) in str(fault)
+    assert len(server.received) == 1
+
+
+def test_a_target_may_ask_for_a_pause(server: WebhookServer) -> None:
+    """Retry-After in seconds is taken, a date is not."""
+    server.answers += [429, 429]
+    server.headers["Retry-After"] = "7"
+    assert fault_of(webhook(server)).wait_s == 7.0
+    server.headers["Retry-After"] = "Wed, 21 Oct 2026 07:28:00 GMT"
+    assert fault_of(webhook(server)).wait_s is None
+
+
+def test_a_slow_answer_is_uncertain_and_a_refused_connection_is_not(server: WebhookServer) -> None:
+    """After the request went out nobody knows; where there was no connection nothing arrived."""
+    server.wait_s = 3 * TIMEOUT_S
+    assert fault_of(webhook(server)).is_uncertain
+    nobody = WebhookSender(f"http://127.0.0.1:{choose_ports(1)[0]}/secret-token", TIMEOUT_S, "lab")
+    assert not fault_of(nobody).is_uncertain
+    unknown = WebhookSender("http://no-such-host.invalid/secret-token", TIMEOUT_S, "lab")
+    assert not fault_of(unknown).is_uncertain
+
+
+def test_apprise_delivers_to_the_same_server(server: WebhookServer) -> None:
+    """Its json:// service posts title, text and kind; an end of an alert is a success."""
+    sender = AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab")
+    sender.send(message())
+    sender.send(message(status=AlertStatus.CLEARED))
+    first, second = map(json.loads, server.bodies)
+    assert first["title"] == "lab: congestion raised (warning): b01"
+    assert (first["type"], second["type"]) == ("warning", "success")
+    assert first["message"] == message().text
+
+
+def test_what_apprise_says_of_a_failure_stays_inside(
+    server: WebhookServer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own log may hold tokens of the URL: only the status comes through."""
+    server.answers.append(503)
+    fault = fault_of(AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab"))
+    assert "HTTP 503" in str(fault)
+    fault_of(AppriseSender(f"json://user:secret-token@127.0.0.1:{choose_ports(1)[0]}", TIMEOUT_S, "lab"))
+    out = capfd.readouterr()
+    assert "secret-token" not in out.out + out.err + caplog.text
+    assert not logging.getLogger("apprise").propagate
+
+
+def test_a_slow_service_is_given_up_by_apprise_too(server: WebhookServer) -> None:
+    """Its time-outs are ours."""
+    server.wait_s = 3 * TIMEOUT_S
+    began_s = time.monotonic()
+    fault_of(AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab"))
+    assert len(server.received) == 1
+    assert time.monotonic() > began_s
+
+
+def test_a_server_that_fails_once_gets_the_message_on_the_second_attempt(server: WebhookServer) -> None:
+    """500, then 200: sent, with the same key both times."""
+    server.answers.append(500)
+    desk = Desk({"hook": webhook(server)})
+    desk.delivery.offer(message(), "hook")
+    assert [end[:2] for end in desk.until(1)] == [("hook", "sent")]
+    assert len({received.headers["Idempotency-Key"] for received in server.received}) == 1
+    assert len(server.received) == 2
+    desk.close()
+
+
+def test_a_server_that_stays_ill_ends_in_failure_and_the_next_message_is_tried(server: WebhookServer) -> None:
+    """Three attempts are made, no more; then the next message has its own three."""
+    server.answers += [500, 500, 500]
+    desk = Desk({"hook": webhook(server)})
+    desk.delivery.offer(message(1), "hook")
+    desk.delivery.offer(message(2), "hook")
+    assert desk.until(2) == [("hook", "failed", "it answered HTTP 500"), ("hook", "sent", desk.ends[1][2])]
+    assert len(server.received) == 4
+    desk.close()
+
+
+def test_a_refusal_is_not_tried_again(server: WebhookServer) -> None:
+    """404 will be 404 in a second, too."""
+    server.answers.append(404)
+    desk = Desk({"hook": webhook(server)})
+    desk.delivery.offer(message(), "hook")
+    assert desk.until(1) == [("hook", "failed", "it answered HTTP 404")]
+    assert len(server.received) == 1
+    desk.close()
+
+
+class Stuck:
+    """A target that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+        self.sent: list[str] = []
+
+    def send(self, message: AlertMessage) -> None:
+        """Wait, then take it."""
+        self.free.wait(20)
+        self.sent.append(message.message)
+
+
+def test_a_target_that_hangs_delays_no_other_and_its_queue_is_bounded(server: WebhookServer) -> None:
+    """Two may wait behind the one that hangs, the rest fail at once with the reason; the other target gets all."""
+    stuck = Stuck()
+    desk = Desk({"stuck": stuck, "hook": webhook(server)})
+    desk.delivery.offer(message(0), "stuck")
+
+    def is_hanging() -> bool:
+        desk.turn()
+        return desk.delivery.waiting["stuck"] == 0
+
+    wait_until(is_hanging)
+    for number in range(1, 6):
+        desk.delivery.offer(message(number), "stuck")
+        desk.delivery.offer(message(number), "hook")
+        wait_until(lambda: desk.turn() or desk.delivery.waiting["hook"] == 0)
+    ends = desk.until(8)
+    assert sum(end[:2] == ("hook", "sent") for end in ends) == 5
+    assert [end for end in ends if end[0] == "stuck"] == [("stuck", "failed", "2 messages wait for it already")] * 3
+    stuck.free.set()
+    desk.until(11)
+    assert stuck.sent == [message(number).message for number in range(3)]
+    desk.close()
+
+
+def test_nothing_is_sent_without_leave(server: WebhookServer) -> None:
+    """A message whose sending could not be stored does not go out; told to stop, it stays pending."""
+    desk = Desk({"hook": webhook(server)})
+    desk.is_granting = False
+    desk.delivery.offer(message(), "hook")
+    wait_until(lambda: desk.turn() or len(desk.began) == 1)
+    desk.close()
+    desk.turn()
+    assert server.received == []
+    assert desk.ends == [("hook", "pending", "")]
+
+
+def test_a_stop_ends_the_attempts_and_says_what_is_certain(server: WebhookServer) -> None:
+    """A server that answered 500 has not got it: pending. One that did not answer may have: uncertain."""
+    long_pause = DeliveryLimits(attempts_max=50, backoff_s=0.2, backoff_s_max=0.2, queue_max=2)
+    for wait_s, expected in ((0.0, "pending"), (2 * TIMEOUT_S, "uncertain")):
+        server.received.clear()
+        server.answers.clear()
+        server.answers += [500] * 50
+        server.wait_s = wait_s
+        desk = Desk({"hook": webhook(server)}, long_pause)
+        desk.delivery.offer(message(), "hook")
+        wait_until(lambda: desk.turn() or len(server.received) >= 1)  # noqa: B023
+        desk.close()
+        desk.turn()
+        assert [end[:2] for end in desk.ends] == [("hook", expected)]
+
+
+class Broken:
+    """A sender with a fault of its own."""
+
+    def send(self, message: AlertMessage) -> None:
+        """Raise what no sender should."""
+        raise KeyError("https://secret-token@host")
+
+
+def test_a_fault_of_a_library_is_a_failure_and_not_the_end(server: WebhookServer) -> None:
+    """Whatever a service's plug-in raises, the message fails, its text stays inside, and the thread goes on."""
+    desk = Desk({"broken": Broken()})
+    desk.delivery.offer(message(1), "broken")
+    desk.delivery.offer(message(2), "broken")
+    assert desk.until(2) == [("broken", "failed", "sending failed (KeyError)")] * 2
+    desk.close()
+
+
+def test_a_target_that_is_set_no_more_is_told(server: WebhookServer) -> None:
+    """A message that waited for it over a restart is a dead letter."""
+    desk = Desk({})
+    desk.delivery.offer(message(), "old")
+    assert desk.until(1) == [("old", "failed", "the target is not set any more")]
+
+
+def test_names_of_targets_hold_no_secret() -> None:
+    """Tokens may stand anywhere in an apprise URL, in the host too."""
+    assert name_target("tgram://123456:token/chat").startswith("tgram#")
+    assert "token" not in name_target("slack://tokenA/tokenB/tokenC")
+    assert name_webhook("https://ana:pass@hooks.example.org/token?key=1").startswith("webhook:hooks.example.org#")
+    assert name_webhook("https://h/1") != name_webhook("https://h/2")
+
+
+def test_settings_say_all_that_is_wrong_without_secrets() -> None:
+    """Kinds that apprise does not know, addresses that are none, doubles and bad figures: all at once."""
+    settings = AlertSettings(
+        bootstrap="127.0.0.1:9092",
+        targets=("nonsense://token-one", "json://127.0.0.1/ok", "json://127.0.0.1/ok"),
+        webhooks=("ftp://token-two", "https://", "http://fine.example.org/x"),
+        quiet_hours="late",
+        attempts_max=0,
+        timeout_s=0,
+        backoff_s=5,
+        backoff_s_max=1,
+        metrics_port=0,
+    )
+    faults = settings.faults()
+    text = "\n".join(faults)
+    assert len(faults) == 9, text
+    assert "token-one" not in text
+    assert "token-two" not in text
+    for wanted in (
+        "targets[0]",
+        "webhooks[0]",
+        "webhooks[1]",
+        "named twice",
+        "quiet_hours is 'late'",
+        "attempts_max is 0",
+    ):
+        assert wanted in text

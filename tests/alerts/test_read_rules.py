@@ -1,0 +1,99 @@
+"""Files of rules: everything that is wrong is said at once, with the rule and the line."""
+
+from pathlib import Path
+
+import pytest
+
+from alerts.read_rules import DEFAULT_RULES, RulesError, load_rules, parse_rules
+from alerts.rule_kinds import LevelRule
+from schemas.event import Severity
+
+GOOD = '[[rule]]\nname = "c"\non = "queue.congestion"\nabove = 10\nclear_below = 5\n'
+
+
+def faults_of(text: str) -> tuple[str, ...]:
+    with pytest.raises(RulesError) as caught:
+        parse_rules(text, "rules.toml")
+    return caught.value.faults
+
+
+def test_a_rule_is_read_with_its_types() -> None:
+    """Whole numbers are numbers, severities are words; what is not given has its default."""
+    (rule,) = parse_rules(GOOD + 'severity = "critical"\n').rules
+    assert isinstance(rule, LevelRule)
+    assert (rule.above, rule.severity, rule.for_windows, rule.of) == (10.0, Severity.CRITICAL, 1, "both")
+
+
+def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
+    """One look shows every wrong key, type, value and what is missing."""
+    faults = faults_of(
+        GOOD
+        + 'clear_bellow = 4\n'
+        + '[[rule]]\nname = "s"\non = "broker.silence"\n'
+        + '[[rule]]\nname = "late"\non = "window.late"\nabove = "long"\nclear_below = 1\n'
+        + '[[rule]]\nname = "two words"\non = "broker.silent"\nfor_windows = 0\n'
+        + '[[rule]]\nname = "x"\non = "window.missing"\n'
+        + '[[rule]]\nname = "c"\non = "dead_letters"\ntext = "{subject} {who}"\n'
+        + '[colours]\nsky = "blue"\n'
+    )  # fmt: skip
+    assert len(faults) == 8, faults
+    for wanted in (
+        "'colours' is not known here",
+        "rule 1 'c', line 6: clear_bellow is no parameter of a rule on queue.congestion: did you mean clear_below?",
+        "rule 2 's', line 9: on is 'broker.silence', which no rule can look at: did you mean broker.silent?",
+        "rule 3 'late', line 13: above is 'long': a number is wanted",
+        "rule 4 'two words', line 16: name is 'two words'",
+        "rule 4 'two words', line 18: for_windows is 0: at least 1",
+        "rule 5 'x', line 19: for_s is missing: a rule on window.missing needs it",
+        "rule 6 'c', line 25: text is '{subject} {who}': {who} is not known",
+    ):
+        assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", "there is no rule"),
+        ("rule = 3\n", "no list of tables"),
+        ("[[rule]\n", "it is not TOML"),
+        (GOOD + GOOD, "the name 'c' is given to 2 rules"),
+        (GOOD.replace("clear_below = 5", "clear_below = 11"), "it must not be the larger one"),
+        (GOOD.replace("above = 10", "above = nan"), "above is nan"),
+        (GOOD.replace("above = 10", "above = true"), "above is True: a number is wanted"),
+        (GOOD + 'of = "none"\n', "of is 'none': one of brokers, links, both"),
+        (GOOD + 'severity = "bad"\n', "severity is 'bad': one of info, warning, critical"),
+        (GOOD + 'quiet = "22-7"\n', "write HH:MM-HH:MM"),
+        (GOOD + 'quiet = "22:00-07:00 Mars/Base"\n', "is not known here"),
+        (GOOD + 'text = "{subject.x}"\n', "{subject.x} is not known"),
+        (GOOD + 'text = "{value:q}"\n', "Unknown format code"),
+        (GOOD + 'text = "{0}"\n', "{0} is not known"),
+        (GOOD + 'text = "{"\n', "text is '{'"),
+        ('[[rule]]\nname = "x"\n', "on is missing: one of queue.congestion"),
+        (
+            "".join(
+                f'[[rule]]\nname = "{n}"\non = "blast_radius"\nbrokers_above = 3\nshare_above = 0.5\n' for n in "ab"
+            ),
+            "a, b all look at the blast radius",
+        ),
+    ],
+)
+def test_bad_files_are_told_in_a_sentence(text: str, wanted: str) -> None:
+    """Whatever a person may get wrong has an answer that says what to do."""
+    assert any(wanted in fault for fault in faults_of(text)), faults_of(text)
+
+
+def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    """The sentence names the file and the way out."""
+    with pytest.raises(RulesError, match=r"absent.toml.*\n.*cannot be read.*regraft alerts rules"):
+        load_rules(tmp_path / "absent.toml")
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(RulesError, match="not text in UTF-8"):
+        load_rules(binary)
+
+
+def test_the_default_rules_can_be_copied_and_read_again(tmp_path: Path) -> None:
+    """What `regraft alerts rules` prints is a file of rules."""
+    copy = tmp_path / "rules.toml"
+    copy.write_text(DEFAULT_RULES.read_text())
+    assert load_rules(copy) == load_rules()

@@ -1,0 +1,312 @@
+"""Who is told what, once: grouping, quiet hours, maintenance, a blast radius, and what is stored about it."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts.alert_desk import AlertDesk
+from alerts.alert_engine import AlertEngine
+from alerts.alert_message import message_of
+from alerts.deliver_messages import DeliveryReport
+from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
+from alerts.read_rules import parse_rules
+from alerts.tell_alerts import Silencer, tell
+from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from schemas.event import EventKind, Severity
+
+RULES = """
+[[rule]]
+name = "congestion"
+on = "queue.congestion"
+above = 10
+clear_below = 5
+[[rule]]
+name = "apart"
+on = "queue.length"
+above = 10
+clear_below = 5
+group = false
+[[rule]]
+name = "incomplete"
+on = "window.incomplete"
+above = 0.5
+clear_below = 0.0
+[[rule]]
+name = "sleepy"
+on = "plan.aborted"
+severity = "critical"
+quiet = "12:00-14:00 UTC"
+[[rule]]
+name = "blast"
+on = "blast_radius"
+brokers_above = 3
+share_above = 0.5
+severity = "critical"
+"""
+BOOK = parse_rules(RULES)
+TARGETS = ("one", "two")
+
+
+def clock(text: str, zone: str = "Europe/Berlin") -> int:
+    """The moment at which clocks of a zone show this."""
+    return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
+
+
+NOON = clock("2026-03-10T12:00")
+NIGHT = clock("2026-03-10T23:30")
+MORNING = clock("2026-03-11T07:00")
+
+
+def alert(rule: str = "congestion", subject: str = "b01", *, cleared: bool = False, **more: object) -> Alert:
+    """An alert that was raised at noon."""
+    status = AlertStatus.CLEARED if cleared else AlertStatus.RAISED
+    severity = BOOK.by_name[rule].severity
+    brokers = tuple(subject.split(">")) if rule in ("congestion", "apart") else ()
+    made = Alert(rule, subject, severity, status, NOON, NOON, f"{rule} at {subject}", 1.0, brokers)
+    return msgspec.structs.replace(made, **more)
+
+
+def told(
+    alerts: Iterable[Alert], now_ms: int = NOON, *, quiet: str = "", maintained: Sequence[str] = (), blast: bool = False
+) -> tuple[list[str], dict[str, Alert]]:
+    """The titles of what is told, and the alerts afterwards by key."""
+    before = {each.key: each for each in alerts}
+    found = tell(before.values(), now_ms, Silencer(BOOK.by_name, quiet), maintained, TARGETS, is_blast=blast)
+    return [message.title for message in found.messages], before | {each.key: each for each in found.changed}
+
+
+def test_what_is_told_once_is_not_told_again() -> None:
+    """The alert remembers by which message, when and to whom it is being told; its end is told to the same."""
+    titles, after = told([alert()])
+    assert titles == ["congestion raised (warning): b01"]
+    stored = after["congestion/b01"]
+    assert (stored.told, stored.told_ms) == ("raised", NOON)
+    assert stored.deliveries == tuple(AlertDelivery(target, DeliveryState.PENDING, NOON) for target in TARGETS)
+    assert told(after.values())[0] == []
+    ended = msgspec.structs.replace(stored, status=AlertStatus.CLEARED, changed_ms=NOON + 1)
+    titles, after = told([ended])
+    assert titles == ["congestion cleared (warning): b01"]
+    assert told(after.values())[0] == []
+
+
+def test_an_end_is_not_told_to_those_who_never_heard_of_it() -> None:
+    """An alert that was raised and cleared before anybody was told is told to nobody."""
+    assert told([alert(cleared=True)])[0] == []
+
+
+def test_many_alerts_of_one_rule_are_one_message_that_names_ten() -> None:
+    """Twelve congested queues: one message with ten names and the number of the rest; rules may ask for one each."""
+    grouped = [alert(subject=f"b{number:02}") for number in range(12)]
+    message = message_of(sorted(grouped, key=lambda one: one.subject), NOON)
+    assert message.title == "congestion raised (warning): 12 subjects"
+    assert "b09 and 2 more" in message.text
+    assert message.text.endswith("- and 2 more")
+    document = message.document()
+    assert (document["count"], len(document["alerts"])) == (12, 10)
+    assert told(grouped)[0] == [message.title]
+    assert len(told([alert("apart", f"b{number}") for number in range(3)])[0]) == 3
+
+
+def test_a_message_has_an_id_that_says_what_it_tells() -> None:
+    """The same alerts have the same id whenever the message is made; a new raise of the same alert has another."""
+    assert message_of([alert()], NOON).message == message_of([alert()], NIGHT).message
+    later = alert(raised_ms=NOON + 1, changed_ms=NOON + 1)
+    assert message_of([later], NOON).message != message_of([alert()], NOON).message
+
+
+def test_quiet_hours_keep_back_what_is_not_urgent_until_they_end() -> None:
+    """At 23:30 a warning waits and a critical alert does not; at 07:00 what still stands is told, once."""
+    quiet = "22:00-07:00 Europe/Berlin"
+    both = [alert(), alert("blast", "overlay")]
+    titles, after = told(both, NIGHT, quiet=quiet)
+    assert titles == ["blast raised (critical): overlay"]
+    assert after["congestion/b01"].silenced_by == f"quiet hours {quiet}"
+    titles, after = told(after.values(), MORNING, quiet=quiet)
+    assert titles == ["congestion raised (warning): b01"]
+    assert after["congestion/b01"].silenced_by == ""
+    assert told(after.values(), MORNING + 1000, quiet=quiet)[0] == []
+
+
+def test_an_end_in_the_quiet_hours_is_told_after_them_unless_it_is_raised_again() -> None:
+    """Those who know of the alert hear of its end in the morning; if it stands again by then, nothing has changed."""
+    quiet = "22:00-07:00 Europe/Berlin"
+    _, after = told([alert()], NOON)
+    ended = msgspec.structs.replace(after["congestion/b01"], status=AlertStatus.CLEARED, changed_ms=NIGHT)
+    titles, after = told([ended], NIGHT, quiet=quiet)
+    assert titles == []
+    assert told(after.values(), MORNING, quiet=quiet)[0] == ["congestion cleared (warning): b01"]
+    again = msgspec.structs.replace(ended, status=AlertStatus.RAISED, changed_ms=NIGHT + 1)
+    assert told([again], MORNING, quiet=quiet)[0] == []
+
+
+def test_a_rule_has_quiet_hours_of_its_own_whatever_its_severity() -> None:
+    """The rule's own hours hold for critical alerts, too."""
+    at_one = clock("2026-03-10T13:00", "UTC")
+    titles, after = told([alert("sleepy", "plans")], at_one)
+    assert titles == []
+    assert after["sleepy/plans"].silenced_by == "quiet hours 12:00-14:00 UTC"
+    assert len(told(after.values(), clock("2026-03-10T14:00", "UTC"))[0]) == 1
+
+
+def test_maintenance_silences_the_broker_and_its_links_and_nothing_else() -> None:
+    """b01 is set aside: its queue, and the link end of b02 that leads to it; b02's own queue is told."""
+    titles, after = told([alert("apart", subject) for subject in ("b01", "b02>b01", "b02")], maintained=["b01"])
+    assert titles == ["apart raised (warning): b02"]
+    assert after["apart/b01"].silenced_by == "maintenance of b01"
+    assert after["apart/b02>b01"].is_silenced
+    assert len(told(after.values())[0]) == 2, "told when it is over"
+
+
+def test_an_alert_about_windows_is_silenced_only_when_all_its_brokers_are_set_aside() -> None:
+    """Windows that lack batches of a broker in maintenance alone are no news; of another one they are."""
+    both = alert("incomplete", "windows", brokers=("b01", "b02"))
+    assert len(told([both], maintained=["b01"])[0]) == 1
+    assert told([both], maintained=["b01", "b02"])[0] == []
+
+
+def test_a_blast_radius_keeps_single_alerts_back_and_they_are_told_when_it_is_over() -> None:
+    """One message instead of many; what was told before it ends as ever."""
+    before = alert("apart", "b09", told="raised", cleared=True)
+    titles, after = told([alert(), alert("blast", "overlay"), before], blast=True)
+    assert titles == ["blast raised (critical): overlay", "apart cleared (warning): b09"]
+    assert after["congestion/b01"].silenced_by == "blast radius"
+    assert told(after.values())[0] == ["congestion raised (warning): b01"]
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        (
+            "22:00-07:00 Europe/Berlin",
+            ["2026-03-10T22:00", "2026-03-11T06:59"],
+            ["2026-03-10T21:59", "2026-03-11T07:00"],
+        ),
+        ("12:30-13:00 Europe/Berlin", ["2026-03-10T12:30"], ["2026-03-10T12:29", "2026-03-10T13:00"]),
+    ],
+)
+def test_quiet_hours_may_pass_midnight(text: str, inside: list[str], outside: list[str]) -> None:
+    """The begin belongs to them, the end does not."""
+    hours = parse_quiet_hours(text)
+    assert all(hours.covers(clock(each)) for each in inside)
+    assert not any(hours.covers(clock(each)) for each in outside)
+
+
+def test_quiet_hours_follow_the_clocks_of_their_zone_through_the_change_of_time() -> None:
+    """22:00 in Berlin is 21:00 UTC in winter and 20:00 in summer."""
+    hours = parse_quiet_hours("22:00-07:00 Europe/Berlin")
+    assert [hours.covers(clock(f"2026-{month}-15T20:30", "UTC")) for month in ("01", "07")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "text", ["22-7 UTC", "22:00-07:00", "25:00-07:00 UTC", "07:00-07:00 UTC", "22:00-07:00 Nowhere/X"]
+)
+def test_quiet_hours_that_make_no_sense_are_told(text: str) -> None:
+    """Each has a sentence that holds what was given."""
+    with pytest.raises(QuietHoursError, match=text):
+        parse_quiet_hours(text)
+
+
+def desk_of(*known: Alert) -> AlertDesk:
+    """A desk with two targets over these alerts."""
+    engine = AlertEngine(BOOK, NOON, known)
+    return AlertDesk(engine, Silencer(BOOK.by_name), TARGETS, "lab", "lab.alerts")
+
+
+def states(alert: Alert) -> list[str]:
+    return [str(one.state) for one in alert.deliveries]
+
+
+def test_every_step_of_a_delivery_is_stored_before_the_next_is_made() -> None:
+    """Told and queued; sending and let go; sent. A failure is a dead letter with the reason."""
+    desk = desk_of(alert())
+    desk.tell(NOON)
+    batch = desk.stored()
+    assert [(each.kind, each.subject) for each in batch.events] == [(EventKind.ALERT_RAISED, "b01")]
+    assert [offer.target for offer in batch.offers] == ["one", "two"]
+    message = batch.offers[0].message
+    desk.report(DeliveryReport(message, "one", DeliveryState.SENDING), NOON)
+    batch = desk.stored()
+    assert states(batch.alerts["congestion/b01"]) == ["sending", "pending"]
+    assert [grant.target for grant in batch.grants] == ["one"]
+    desk.report(DeliveryReport(message, "one", DeliveryState.SENT), NOON)
+    desk.report(DeliveryReport(message, "two", DeliveryState.FAILED, "no connection"), NOON)
+    batch = desk.stored()
+    assert states(batch.alerts["congestion/b01"]) == ["sent", "failed"]
+    (letter,) = batch.letters
+    assert letter.reason == "two did not get the message: no connection"
+    assert letter.topic == "lab.alerts"
+    assert desk.batch.is_empty
+
+
+def delivered(*states: DeliveryState, subject: str = "b01") -> Alert:
+    deliveries = tuple(AlertDelivery(target, state, NOON) for target, state in zip(TARGETS, states, strict=True))
+    return alert(subject=subject, told="raised", told_ms=NOON, message="m", deliveries=deliveries)
+
+
+def test_a_restart_sends_what_was_not_begun_and_leaves_what_may_have_arrived() -> None:
+    """Killed at each step: pending is sent, sending is uncertain and not sent, sent is over."""
+    pending, sending, sent = DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.SENT
+    for before, after, offered in (
+        ((pending, pending), ["pending", "pending"], ["one", "two"]),
+        ((sending, pending), ["uncertain", "pending"], ["two"]),
+        ((sent, sending), ["sent", "uncertain"], []),
+        ((sent, DeliveryState.FAILED), ["sent", "failed"], []),
+    ):
+        desk = desk_of(delivered(*before))
+        desk.resume(NOON, resend_uncertain=False)
+        batch = desk.stored()
+        stored = batch.alerts.get("congestion/b01", delivered(*before))
+        assert (states(stored), [offer.target for offer in batch.offers]) == (after, offered)
+        assert all(offer.message.message == "m" for offer in batch.offers)
+        assert desk.tell(NOON) == []
+
+
+def test_a_receiver_that_knows_messages_by_their_key_may_get_the_uncertain_again() -> None:
+    """With resend_uncertain it is sent again under the same id; a group is put together from its alerts."""
+    group = [delivered(DeliveryState.SENDING, DeliveryState.SENT, subject=f"b0{number}") for number in (2, 1)]
+    desk = desk_of(*group)
+    desk.resume(NOON, resend_uncertain=True)
+    (offer,) = desk.stored().offers
+    assert (offer.message.message, offer.target) == ("m", "one")
+    assert [each.subject for each in offer.message.alerts] == ["b01", "b02"]
+
+
+def test_a_report_about_an_older_message_marks_nothing() -> None:
+    """The alert was cleared and told anew meanwhile: its deliveries are those of the newer message."""
+    desk = desk_of(alert())
+    desk.tell(NOON)
+    message = desk.stored().offers[0].message
+    ended = msgspec.structs.replace(
+        desk._engine.book.alerts["congestion/b01"], status=AlertStatus.CLEARED, changed_ms=NIGHT
+    )
+    desk._engine.book.put(ended)
+    desk.tell(NIGHT)
+    desk.stored()
+    desk.report(DeliveryReport(message, "one", DeliveryState.SENT), NIGHT)
+    assert desk.batch.alerts == {}
+
+
+@given(st.lists(st.sampled_from(["raise", "clear", "quiet", "loud", "tell"]), max_size=30))
+def test_tellings_alternate_whatever_happens(steps: list[str]) -> None:
+    """Raised and cleared are told in turn; in the end, out of the quiet hours, what was told is what holds."""
+    stored = alert(cleared=True)
+    heard: list[str] = []
+    quiet = ""
+    for number, step in enumerate([*steps, "loud", "tell"]):
+        if step in ("raise", "clear"):
+            status = AlertStatus.RAISED if step == "raise" else AlertStatus.CLEARED
+            stored = msgspec.structs.replace(stored, status=status, changed_ms=NIGHT + number)
+        elif step == "tell":
+            titles, after = told([stored], NIGHT, quiet=quiet)
+            heard += [title.split()[1] for title in titles]
+            stored = after[stored.key]
+        else:
+            quiet = "22:00-07:00 Europe/Berlin" if step == "quiet" else ""
+    assert heard == ["raised", "cleared"] * (len(heard) // 2) + ["raised"] * (len(heard) % 2)
+    assert (stored.status is AlertStatus.RAISED) == (len(heard) % 2 == 1)
+    assert Severity.WARNING is stored.severity
