@@ -49,12 +49,22 @@ class PlanRunner:
         """Tell whether a plan is under way or something waits to be stored, sent or told."""
         return self._transition is not None or bool(self._effects)
 
-    def begin(self, plan: Plan, now_ms: int) -> None:
+    @property
+    def queue_lengths(self) -> dict[str, int]:
+        """How many effects and answers of brokers wait, by what they are."""
+        return {"effects": len(self._effects), "results": len(self._results)}
+
+    def begin(self, plan: Plan, now_ms: int, reason: str = "chosen") -> None:
         """Take up a new plan; nothing is stored or sent before the next :meth:`advance`."""
         if self.is_busy:
             raise RuntimeError(f"plan {plan.plan} cannot begin: another plan is under way, one at a time")
         self._transition = self._transition_of(plan)
-        self._effects.extend(self._transition.start(now_ms))
+        self._effects.extend(self._transition.start(now_ms, reason))
+
+    def cancel(self, reason: str, now_ms: int) -> None:
+        """Abort the plan under way if it is still being prepared; carried out by the next :meth:`advance`."""
+        if self._transition is not None and not self._effects:
+            self._effects.extend(self._transition.cancel(reason, now_ms))
 
     def add(self, effects: Iterable[TransitionEffect]) -> None:
         """Queue effects that belong to no transition, to be run in order by the next :meth:`advance`."""

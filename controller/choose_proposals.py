@@ -9,13 +9,24 @@ import msgspec
 
 from controller.controller_settings import DecisionSettings
 from controller.describe_changes import clients_word
-from controller.judge_proposals import Situation, judge_calm, judge_caps, judge_gain, judge_state
+from controller.evacuate_brokers import PLANNER as EVACUATION
+from controller.judge_proposals import (
+    Situation,
+    judge_calm,
+    judge_caps,
+    judge_gain,
+    judge_maintenance,
+    judge_state,
+)
 from controller.planner_interface import OverlayState
 from controller.reached_overlay import HomeError, RingIdError
 from controller.reached_ring import Reached, reached_at
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration, id_moves_between
 from overlay.configuration import NotATreeError
 from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, RingId, Verdict
+
+REFUSED_KEPT_MAX = 32  # Refused proposals that a plan keeps, to be looked at with it.
+REFUSED_MOVES_KEPT_MAX = 24  # Moves of each: on a ring one may have hundreds, and a plan is stored at every phase.
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +72,8 @@ class PlanDraft:
         if proposals and self._reached is None:
             self._reached = self._start()
         for proposal in proposals:
-            self._consider(msgspec.structs.replace(proposal, price_per_s=self._situation.price_per_s))
+            kept = _without_avoided(proposal, self._situation)
+            self._consider(msgspec.structs.replace(kept, price_per_s=self._situation.price_per_s))
 
     def choice(self, epoch_next: int) -> Choice:
         """Return which of the proposals make a plan, in their order, and why the others do not."""
@@ -82,6 +94,7 @@ class PlanDraft:
         against = (
             self._about_state
             or judge_calm(proposal, self._situation, self._settings)
+            or judge_maintenance(proposal, self._situation)
             or _judge_size(proposal, self._chosen, self._is_ring, self._settings)
         )
         if against is None:
@@ -111,10 +124,10 @@ class PlanDraft:
                 proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
             )
             gains_per_s = [float(gain) for gain in reached.costs_per_s - after.costs_per_s]
-            concerned_per_s = reached.concerned_cost_per_s(proposal)
-            against = judge_caps(reached, after, situation) or judge_gain(
-                proposal, concerned_per_s, gains_per_s, situation, self._settings
-            )
+            against = judge_caps(reached, after, situation)
+            if against is None and proposal.planner != EVACUATION:  # A person has asked for it, whatever it costs.
+                concerned_per_s = reached.concerned_cost_per_s(proposal)
+                against = judge_gain(proposal, concerned_per_s, gains_per_s, situation, self._settings)
         if against is None:
             reason = f"saves {proposal.gain_per_s:.4g}/s, the transition's price is {proposal.price_per_s:.4g}/s"
             return msgspec.structs.replace(proposal, verdict=Verdict.ACCEPTED, verdict_reason=reason), after
@@ -123,7 +136,9 @@ class PlanDraft:
         return _refused(proposal, *against), None
 
     def _judge_whole(self, saved_per_s: float, before_per_s: float) -> tuple[Verdict, str] | None:
-        """Return why all that is accepted is together not worth a plan, None when it is."""
+        """Return why all that is accepted is together not worth a plan, None when it is or a person asked for it."""
+        if any(one.planner == EVACUATION for one in self._chosen):
+            return None
         price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * before_per_s
         saves = f"all of the plan saves {saved_per_s:.4g}/s"
         if saved_per_s <= price_per_s:
@@ -131,6 +146,15 @@ class PlanDraft:
         if saved_per_s <= floor_per_s:
             return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {floor_per_s:.4g}/s"
         return None
+
+
+def _without_avoided(proposal: Proposal, situation: Situation) -> Proposal:
+    """Leave out the moves to brokers in maintenance where a proposal has others: those may be as good without."""
+    kept = tuple(move for move in proposal.moves if move.home_to not in situation.maintained)
+    if not kept or len(kept) == len(proposal.moves):
+        return proposal
+    left_out = f"{len(proposal.moves) - len(kept)} moves to brokers in maintenance left out"
+    return msgspec.structs.replace(proposal, moves=kept, reason=f"{proposal.reason}; {left_out}")
 
 
 def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
@@ -154,6 +178,7 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
         history=(),
         undoes=undoes,
         moves=moves_of(choice.chosen),
+        refused=tuple(_shortened(one) for one in choice.refused[:REFUSED_KEPT_MAX]),
     )
     if isinstance(present, ChordConfiguration) and isinstance(target, ChordConfiguration):
         ring = tuple(RingId(broker, number) for broker, number in target.id_of.items())
@@ -164,6 +189,35 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
         links_added=tuple(sorted(set(target.links) - set(present.links))),
         links_target=target.links,
     )
+
+
+def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None:
+    """Return why a plan made on earlier windows cannot be carried out any more, None when it can.
+
+    It must fit the overlay as it is, keep the caps, spare brokers in maintenance, and save more than its price. Noise
+    and dead band are not asked for again: a plan that was worth it is kept until it is not worth its price.
+    """
+    start = reached = reached_at(situation.state, situation.ring_delay_weight)
+    for proposal in plan.proposals:
+        against = judge_maintenance(proposal, situation)
+        if against is None:
+            try:
+                after: Reached = reached.after(proposal)
+            except (NotATreeError, HomeError, RingIdError, KeyError) as error:
+                return Verdict.CONFLICT, f"the overlay has changed: {error}"
+            against = judge_caps(reached, after, situation)
+            reached = after
+        if against is not None:
+            return against
+    saved_per_s, price_per_s = start.cost_per_s - reached.cost_per_s, situation.price_per_s
+    if saved_per_s <= price_per_s and not any(one.planner == EVACUATION for one in plan.proposals):
+        return Verdict.GAIN_BELOW_PRICE, f"it saves {saved_per_s:.4g}/s now, its price is {price_per_s:.4g}/s"
+    return None
+
+
+def _shortened(refused: Proposal) -> Proposal:
+    moves, id_moves = refused.moves[:REFUSED_MOVES_KEPT_MAX], refused.id_moves[:REFUSED_MOVES_KEPT_MAX]
+    return msgspec.structs.replace(refused, moves=moves, id_moves=id_moves)
 
 
 def moves_of(proposals: Sequence[Proposal]) -> tuple[ClientMove, ...]:

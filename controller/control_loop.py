@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
@@ -24,6 +25,7 @@ from controller.plan_log import PASSED_PHASES, PlanLog
 from controller.planner_interface import OverlayState, Planner
 from controller.planner_table import planners_of
 from controller.read_windows import WindowReader
+from controller.review_plans import PlanReviewer
 from controller.ring_state import ring_state_of
 from controller.shadow_planners import ShadowPlanner
 from controller.show_status import CostPoint, LoopStatus
@@ -64,7 +66,8 @@ class ControlLoop:
         self._stopwatch_s = stopwatch_s
         self._windows = WindowReader(settings, inventory, ports)
         self._told = settings.planner_settings(inventory.degree_max)
-        self._verifier = PlanVerifier(settings, inventory, self._windows, self._emit)
+        self._reviewer = PlanReviewer(settings, ports.orders, self._emit)
+        self._verifier = PlanVerifier(settings, inventory, self._windows, self._emit, self._take_up)
         self._for_shadows: Situation | None = None
         self._teller = RefusalTeller()
         self._decided_until_ms = -1
@@ -82,7 +85,7 @@ class ControlLoop:
     @property
     def is_transition_running(self) -> bool:
         """Tell whether brokers are between two configurations because of a plan of ours."""
-        if self._log is None or self._runner is None or self._settings.dry_run:
+        if self._log is None or self._runner is None:
             return False
         return self._runner.is_busy or self._log.moving is not None
 
@@ -96,16 +99,19 @@ class ControlLoop:
             if plans is None:
                 return False
             self._log, self._runner = self._start(plans, now_ms)
-        if not self._settings.dry_run:
-            self._runner.advance(now_ms)
+        self._reviewer.read(self._log, now_ms)
+        self._reviewer.cancel(self._log, self._runner, now_ms)
+        self._runner.advance(now_ms)
         self._read_windows(self._log, now_ms)
         has_begun = False
         if not self._is_winding_down:
-            if not self._settings.dry_run:
-                self._verifier.verify(self._log, self._runner, now_ms)
-            has_begun = self._decide(self._log, self._runner, now_ms)
+            self._verifier.verify(self._log, self._runner, now_ms)
+            has_begun = self._review(self._log, self._runner, now_ms)
+            has_begun = has_begun or self._decide(self._log, self._runner, now_ms)
             if not has_begun:  # A plan that begins goes first: no shadow may delay its commands.
                 self._run_shadows(self._log, now_ms)
+        for forgotten in self._log.take_forgotten():
+            self._ports.plans.forget(forgotten)
         self._show(self._log, now_ms)
         return has_begun
 
@@ -153,6 +159,27 @@ class ControlLoop:
             if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
                 self._emit_if_new(self._teller.about_window(window, now_ms))
 
+    def _take_up(self, runner: PlanRunner, plan: Plan, now_ms: int) -> None:
+        """Begin a plan, or in a dry run have a person look at it first."""
+        if self._settings.dry_run:
+            self._reviewer.propose(runner, plan, now_ms)
+        else:
+            runner.begin(plan, now_ms)
+
+    def _review(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> bool:
+        """Look after the plan that waits for a person; return whether it has begun."""
+
+        def situation() -> Situation | None:
+            newest = self.status.newest
+            if newest is None:
+                return None
+            found = self._situation(newest, plan_log, runner, now_ms)
+            # The plan that this one takes back is open until it is taken back.
+            is_undo = plan_log.proposed is not None and bool(plan_log.proposed.undoes)
+            return replace(found, plan_in_review="", plan_running="" if is_undo else found.plan_running)
+
+        return self._reviewer.look_after(plan_log, runner, situation, now_ms)
+
     def _decide(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> bool:
         """Decide on the newest window, once; return whether a plan has begun."""
         newest = self.status.newest
@@ -161,6 +188,9 @@ class ControlLoop:
         self._decided_until_ms = newest.end_ms
         situation = self._situation(newest, plan_log, runner, now_ms)
         self._for_shadows = situation
+        if plan_log.proposed is not None and not runner.is_busy:
+            as_if_new = replace(situation, plan_in_review="")
+            self._reviewer.revalidate(plan_log.proposed, runner, as_if_new, now_ms)
         began_s = self._stopwatch_s()
         decision = decide_plan(situation, self._planners, plan_log.epoch_next, self._settings)
         self._note_time(self._settings.planner, "acting", began_s)
@@ -172,10 +202,7 @@ class ControlLoop:
         self._emit_if_new(self._teller.about_decision(decision, now_ms))
         if decision.plan is None:
             return False
-        if self._settings.dry_run:
-            log.info("plan_not_carried_out", plan=decision.plan.plan, reason="dry run")
-            return False
-        runner.begin(decision.plan, now_ms)
+        self._take_up(runner, decision.plan, now_ms)
         return True
 
     def _run_shadows(self, plan_log: PlanLog, now_ms: int) -> None:
@@ -211,11 +238,20 @@ class ControlLoop:
             price_per_s=self._price_per_s(present, plan_log),
             plan_running=running.plan if running else ("being stored" if runner.is_busy else ""),
             windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms else None,
-            muted_until_ms=plan_log.muted_until_ms(self._settings.decision.mute_ms),
+            muted_until_ms=self._muted_until_ms(plan_log),
             subscription_lifetime_s=self._windows.lifetime_s,
             ring_delay_weight=self._told.ring_delay_weight,
             user_load_max=self._told.user_load_max,
+            paused=self._reviewer.paused(now_ms),
+            plan_in_review=plan_log.proposed.plan if plan_log.proposed else "",
+            maintained=self._reviewer.maintained(now_ms),
+            evacuated=self._reviewer.evacuated(now_ms),
         )
+
+    def _muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
+        refused = self._reviewer.muted_until_ms(plan_log)
+        undone = plan_log.muted_until_ms(self._settings.decision.mute_ms)
+        return {planner: max(refused.get(planner, 0), undone.get(planner, 0)) for planner in refused | undone}
 
     def _price_per_s(self, overlay: AnyConfiguration, plan_log: PlanLog) -> float:
         messages_mean, pay_back_s = plan_log.control_messages_mean, self._settings.decision.pay_back_s
@@ -250,7 +286,7 @@ class ControlLoop:
         faults = self._border_faults() | self._windows.faults
         faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in self.status.shadows if shadow.faults}
         self._show_metrics(plan_log, faults, now_ms)
-        document = self.status.document(plan_log, faults, now_ms)
+        document = self.status.document(plan_log, self._reviewer.book.document(now_ms), faults, now_ms)
         for view in self._ports.views:
             view.publish(document, now_ms)
 
@@ -269,6 +305,8 @@ class ControlLoop:
         clients = clients_word(is_ring=isinstance(plan_log.present, ChordConfiguration))
         self._metrics.changes.labels(clients).set(sum(len(plan.moves) for plan in carried_out))
         self._metrics.changes.labels("ring_ids").set(sum(len(plan.id_moves) for plan in carried_out))
+        for queue, length in ({} if self._runner is None else self._runner.queue_lengths).items():
+            self._metrics.queue_length.labels(queue).set(length)
         for what, count in faults.items():
             self._metrics.faults.labels(what).set(count)
         if self.status.newest is not None:

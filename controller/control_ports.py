@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from overlay.user_interests import UserInterests
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
+from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
 
@@ -60,6 +61,23 @@ class PlanStore(Protocol):
 
     def load(self) -> list[Plan] | None:
         """Return the newest version of every plan in the order they were stored, None when the store is away."""
+        ...
+
+    def forget(self, plan: str) -> None:
+        """Let go of a plan that is long over; it may be lost, then the next start finds the plan and forgets it."""
+        ...
+
+
+class OrderSource(Protocol):
+    """What people order."""
+
+    def poll(self) -> list[Order]:
+        """Return what has come since, at most a bounded number; first all that stands."""
+        ...
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether all that stood at the start has been handed out; until then nothing may be decided."""
         ...
 
 
@@ -121,4 +139,5 @@ class ControlPorts:
     events: EventSink
     plans: PlanStore
     clients: ClientRegister
+    orders: OrderSource
     views: tuple[DocumentSink, ...] = ()

@@ -11,6 +11,8 @@ from controller.assemble_state import AssemblyLimits
 from controller.planner_interface import PlannerSettings
 from controller.planner_table import CHAIN, PLANNERS, RING_PLANNERS, TREE_PLANNERS, planner_names
 from controller.transition import TransitionLimits
+from infra.run_clock import RunClock
+from infra.serve_metrics import port_faults
 from overlay.bloom_filters import PAPER_HASHES
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from schemas.topics import DEFAULT_NAMESPACE
@@ -116,8 +118,12 @@ class ControllerSettings:
     which a transition is over unless a broker is ill.
     ``tick_ms``: pace of the loop. Default 100 ms, small against any window.
     ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its pace, default 1 s.
-    ``metrics_port``, ``metrics_host``: where Prometheus may scrape; None opens no port, the default host is this one.
-    ``dry_run``: everything but the transition.
+    ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
+    the default host is this one.
+    ``clock``: what time it is; the wall clock unless a run is sped up.
+    ``dry_run``: plans wait for a person's approval (`regraft plans`) instead of being carried out. Default true: a
+    system that is not ours is not rewired unasked; `demo` and `run --emulate` turn it off.
+    ``review_ms_max``: how long a plan may wait for that. Default 15 minutes.
     """
 
     bootstrap: str
@@ -163,7 +169,9 @@ class ControllerSettings:
     status_ms: int = 1000
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
-    dry_run: bool = False
+    dry_run: bool = True
+    review_ms_max: int = 15 * MINUTE_MS
+    clock: RunClock = field(default_factory=RunClock)
     decision: DecisionSettings = field(default_factory=DecisionSettings)
     assembly: AssemblyLimits = field(default_factory=AssemblyLimits)
     transition: TransitionLimits = field(default_factory=TransitionLimits)
@@ -219,6 +227,7 @@ class ControllerSettings:
             "verify_ms_max": 1,
             "lookback_ms": 0,
             "stop_ms_max": 0,
+            "review_ms_max": 1,
             "tick_ms": 1,
             "status_ms": 1,
         }
@@ -226,7 +235,7 @@ class ControllerSettings:
         found += self.planner_settings(inventory_degree_max=None).faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
-        found += self._planner_faults() + self._horizon_faults()
+        found += self._planner_faults() + self._horizon_faults() + port_faults(self.metrics_port)
         if not 0 < self.assembly.completeness_share_min <= 1:
             found.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
         if self.transition.resend_ms >= self.transition.prepare_ms:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from controller.choose_proposals import PlanDraft, plan_of
 from controller.controller_settings import ControllerSettings
+from controller.evacuate_brokers import evacuate_brokers
 from controller.judge_proposals import Situation, judge_state
 from controller.planner_interface import Planner
 from schemas.plan import Plan, Proposal, Verdict
@@ -32,8 +33,9 @@ def decide_plan(
 ) -> Decision:
     """Return the decision on the situation's newest window.
 
-    The planners are asked in their order, each about the overlay that the accepted proposals of those before it lead
-    to. They draw from a generator seeded by the settings and the window, so that a restart changes nothing.
+    Clients that a person wants away from a broker go first. The planners are asked in their order, each about the
+    overlay that the accepted proposals of those before it lead to. They draw from a generator seeded by the settings
+    and the window, so that a restart changes nothing.
     """
     state = situation.state
     end_ms = state.newest.end_ms
@@ -43,6 +45,7 @@ def decide_plan(
     rng = random.Random(f"{settings.seed}/{end_ms}")
     told = settings.planner_settings(state.inventory.degree_max)
     draft = PlanDraft(situation, settings.decision)
+    draft.consider(_evacuation(situation, settings))
     for planner in planners:
         draft.consider(planner(draft.state, told, rng))
     if draft.is_empty:
@@ -50,3 +53,11 @@ def decide_plan(
     choice = draft.choice(epoch_next)
     plan = plan_of(choice, state) if choice.chosen else None
     return Decision(end_ms, plan, choice.refused)
+
+
+def _evacuation(situation: Situation, settings: ControllerSettings) -> list[Proposal]:
+    decision, state = settings.decision, situation.state
+    moves_max = decision.moves_per_plan_max if state.ring is None else decision.users_per_plan_max
+    weight = situation.ring_delay_weight
+    avoided, left = situation.maintained, situation.evacuated
+    return evacuate_brokers(state, avoided, left, moves_max, situation.user_load_max, weight)

@@ -28,6 +28,9 @@ class Situation:
     ``price_per_s`` is what a transition costs, spread over the pay-back time. ``subscription_lifetime_s`` is the mean
     life of a subscription, None when it is not known. On a ring, ``ring_delay_weight`` is what a hop of delay weighs
     against a message, and ``user_load_max`` what a broker may serve as a multiple of the mean.
+    ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
+    person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
+    ``evacuated`` move away.
     """
 
     state: OverlayState
@@ -40,13 +43,21 @@ class Situation:
     subscription_lifetime_s: float | None = None
     ring_delay_weight: float = 1.0
     user_load_max: float = math.inf
+    paused: str = ""
+    plan_in_review: str = ""
+    maintained: Mapping[str, str] = field(default_factory=dict)
+    evacuated: frozenset[str] = frozenset()
 
 
 def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
     """Return why nothing at all may be decided on the state, None when it is fit to decide on."""
     window = situation.state.newest
+    if situation.paused:
+        return Verdict.PAUSED, situation.paused
     if situation.plan_running:
         return Verdict.PLAN_RUNNING, f"plan {situation.plan_running} is not over: one plan at a time"
+    if situation.plan_in_review:
+        return Verdict.IN_REVIEW, f"plan {situation.plan_in_review} waits for a person: one plan at a time"
     if not window.is_complete:
         return Verdict.INCOMPLETE_STATE, f"window ending {window.end_ms} is incomplete: {window.fault}"
     if isinstance(situation.state.configuration, ChordConfiguration) and situation.state.ring is None:
@@ -74,6 +85,16 @@ def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSetti
     seen = situation.windows_since_plan
     if seen is not None and seen < settings.cool_down_windows:
         return Verdict.COOL_DOWN, f"{seen} windows since the last plan, {settings.cool_down_windows} are waited for"
+    return None
+
+
+def judge_maintenance(proposal: Proposal, situation: Situation) -> tuple[Verdict, str] | None:
+    """Return which broker in maintenance would get a link or a client, None when none would."""
+    ends = [(f"link {a}-{b}", broker) for a, b in proposal.links_added for broker in (a, b)]
+    ends += [(f"client {move.client}", move.home_to) for move in proposal.moves]
+    for what, broker in ends:
+        if broker in situation.maintained:
+            return Verdict.MAINTENANCE, f"{what} would come to {broker}: {situation.maintained[broker]}"
     return None
 
 

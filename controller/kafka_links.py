@@ -30,6 +30,7 @@ LOAD_S = 10.0  # Longest reading of the plans topic before the attempt is given 
 RETRY_S = 1.0  # Pause between attempts to find a topic.
 RECORDS_PER_POLL_MAX = 5000
 OUT_BUFFER_MAX = 20_000  # Records that wait while Kafka is away: minutes of events and repeated commands.
+LOG_LEVEL = 2  # librdkafka itself writes lines that are no JSON; what fails is told here.
 OUT_WAIT_MS = 120_000  # A record that could not be sent for so long is given up; commands are repeated anyway.
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -48,9 +49,15 @@ class RecordSender:
                 "linger.ms": 2,
                 "queue.buffering.max.messages": OUT_BUFFER_MAX,
                 "message.timeout.ms": OUT_WAIT_MS,
+                "log_level": LOG_LEVEL,
             }
         )
         self.lost: Counter[str] = Counter()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many records Kafka has not acknowledged yet."""
+        return len(self._producer)
 
     def send(self, command: Command) -> None:
         """Send a command to its broker."""
@@ -110,6 +117,11 @@ class TopicReader(Generic[Record]):
     def is_reading(self) -> bool:
         """Tell whether the topics have been found; records written from then on are not missed."""
         return self._assigned
+
+    @property
+    def fault_count(self) -> int:
+        """How often reading failed since the start."""
+        return self._faults
 
     def poll(self) -> list[Record]:
         """Return what has come since, at most RECORDS_PER_POLL_MAX records; does not wait."""
@@ -226,6 +238,13 @@ class KafkaPlanStore:
         finally:
             consumer.close()
 
+    def forget(self, plan: str) -> None:
+        """Write the plan's tombstone; nothing waits for it before the next plan is stored."""
+        try:
+            self._producer.produce(self._topic, key=plan.encode(), value=None)
+        except (BufferError, KafkaException) as error:
+            log.warning("plan_not_forgotten", plan=plan, reason=str(error))
+
     def close(self) -> None:
         """Wait a bounded time for a record under way, then let it go: the next controller finds what was stored."""
         if self._producer.flush(CALL_S):
@@ -243,6 +262,9 @@ class KafkaPlanStore:
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:
                         open_partitions.discard(message.partition())
+                    continue
+                if message.value() is None:
+                    found.pop((message.key() or b"").decode(errors="replace"), None)
                     continue
                 plan = _decoded(message, Plan, self._bury, self.undecodable)
                 if plan is not None:
@@ -266,7 +288,13 @@ class KafkaPlanStore:
 
     def _new_producer(self) -> Producer:
         return Producer(
-            {"bootstrap.servers": self._bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
+            {
+                "bootstrap.servers": self._bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "log_level": LOG_LEVEL,
+            }
         )
 
 
@@ -278,6 +306,7 @@ def _consumer(bootstrap: str, more: Mapping[str, object] | None = None) -> Consu
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "queued.max.messages.kbytes": 32_768,
+            "log_level": LOG_LEVEL,
             "fetch.wait.max.ms": 50,  # A marker must not wait half a second in the broker, the default.
             **(more or {}),
         }

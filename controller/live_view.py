@@ -17,7 +17,19 @@ from controller.control_ports import Document
 
 log = structlog.get_logger(__name__)
 
-VIEW_PARTS = ("configuration", "window", "cost", "plans", "refusals", "events", "last_decision", "faults", "shadows")
+VIEW_PARTS = (
+    "configuration",
+    "window",
+    "network",
+    "cost",
+    "plans",
+    "orders",
+    "refusals",
+    "events",
+    "last_decision",
+    "faults",
+    "shadows",
+)
 PAUSE_MS_MIN = 500  # After a failure; doubled up to the maximum, so that a lost server does not slow the loop.
 PAUSE_MS_MAX = 15_000
 

@@ -12,6 +12,7 @@ from overlay.user_interests import UserInterests
 from schemas.client import Client
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
+from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
 
@@ -87,6 +88,10 @@ class MemoryPlans:
         """Return the newest version of each plan."""
         return None if self.is_away else list(self.stored.values())
 
+    def forget(self, plan: str) -> None:
+        """Let go of a plan."""
+        self.stored.pop(plan, None)
+
 
 @dataclass
 class MemoryClients:
@@ -145,6 +150,20 @@ class MemoryClients:
 
 
 @dataclass
+class MemoryOrders:
+    """Orders that somebody puts in ``records``; those that stand at the start are known when ``is_known`` is set."""
+
+    records: deque[Order] = field(default_factory=deque)
+    is_known: bool = True
+
+    def poll(self) -> list[Order]:
+        """Return and forget what is there."""
+        found = list(self.records)
+        self.records.clear()
+        return found
+
+
+@dataclass
 class MemoryView:
     """The last document shown, and how many there were."""
 
@@ -167,11 +186,19 @@ class MemoryPorts:
     events: MemoryEvents = field(default_factory=MemoryEvents)
     plans: MemoryPlans = field(default_factory=MemoryPlans)
     clients: MemoryClients = field(default_factory=MemoryClients)
+    orders: MemoryOrders = field(default_factory=MemoryOrders)
     view: MemoryView = field(default_factory=MemoryView)
 
     @property
     def ports(self) -> ControlPorts:
         """All of them as the control loop wants them."""
         return ControlPorts(
-            self.state, self.results, self.commands, self.events, self.plans, self.clients, (self.view,)
+            self.state,
+            self.results,
+            self.commands,
+            self.events,
+            self.plans,
+            self.clients,
+            self.orders,
+            (self.view,),
         )

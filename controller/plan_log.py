@@ -18,7 +18,7 @@ PASSED_PHASES = frozenset({PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.CO
 MOVING_PHASES = frozenset(
     {PlanPhase.PREPARING, PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING, PlanPhase.ABORTING}
 )
-PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten in memory; the topic keeps them.
+PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten, here and by the topic, which would grow for ever.
 MOVES_KEPT_MAX = 100_000  # The same by the clients that all plans together moved: some tens of MB.
 HOMES_KEPT_MAX = 100_000  # Homes set by forgotten plans; where the client has been moved since, a kept plan says.
 CONFIGURATIONS_KEPT_MAX = 8  # Put together on demand, as each names all clients that were ever moved.
@@ -39,6 +39,7 @@ class PlanLog:
         self._homes_forgotten: dict[str, str] = {}
         self._configurations: dict[int, AnyConfiguration] = {}
         self._moves_kept = 0
+        self._forgotten: list[str] = []
         for plan in plans:
             self.record(plan)
 
@@ -57,6 +58,11 @@ class PlanLog:
         while len(self._plans) > PLANS_KEPT_MAX or self._moves_kept > MOVES_KEPT_MAX:
             if not self._forget_oldest():
                 break
+
+    def take_forgotten(self) -> list[str]:
+        """Return the plans forgotten since the last call, which their topic needs not keep either."""
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
 
     @property
     def ring_bits(self) -> int:
@@ -90,6 +96,11 @@ class PlanLog:
     def moving(self) -> Plan | None:
         """The oldest plan whose transition is not over, to be carried on."""
         return next((plan for plan in self.plans if plan.phase in MOVING_PHASES), None)
+
+    @property
+    def proposed(self) -> Plan | None:
+        """The oldest plan that waits for a person."""
+        return next((plan for plan in self.plans if plan.phase is PlanPhase.PROPOSED), None)
 
     @property
     def verifying(self) -> Plan | None:
@@ -171,6 +182,7 @@ class PlanLog:
         if plan is None:
             return False
         del self._plans[plan.plan]
+        self._forgotten.append(plan.plan)
         del self._targets[plan.epoch_to]
         self._moves_kept -= len(plan.moves)
         if plan.phase is PlanPhase.COMPLETED:

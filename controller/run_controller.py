@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
+from contextlib import ExitStack
+from functools import partial
 
 import redis
 import structlog
@@ -14,16 +17,20 @@ from controller.control_ports import ControlPorts, DocumentSink
 from controller.controller_settings import ControllerSettings
 from controller.kafka_links import KafkaPlanStore, RecordSender, TopicReader
 from controller.live_view import LiveView
-from controller.loop_metrics import LoopMetrics
+from controller.loop_metrics import LoopHealth, LoopMetrics
+from controller.measure_ports import measured
+from controller.order_topic import KafkaOrders
 from controller.write_status import StatusView
+from infra.serve_metrics import serve_metrics
 from overlay.inventory import Inventory
 from schemas.command import CommandResult
 from schemas.state import StateRow, WindowClosed
-from schemas.topics import RESULTS, STATE, WINDOWS, topic_name
+from schemas.topics import CLIENTS, COMMANDS, DEAD_LETTERS, EVENTS, ORDERS, PLANS, RESULTS, STATE, WINDOWS, topic_name
 
 log = structlog.get_logger(__name__)
 
 VIEW_TIMEOUT_S = 0.5  # A server that is slower is as good as away: the loop must not wait for it.
+SILENCE_S_MAX = 30.0  # A step that takes longer is ill: no call in it waits for more than some seconds.
 
 
 class ControllerSettingsError(ValueError):
@@ -35,32 +42,46 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
 
     A transition that is not over by ``settings.stop_ms_max`` is taken up by the next controller.
 
-    Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read, OSError
-    when the metrics port is in use and NotATreeError, RingError or ValueError when the stored plans belong to another
-    inventory. Kafka or Valkey being away raises nothing.
+    Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read,
+    MetricsPortError when the metrics port is in use and NotATreeError, RingError or ValueError when the stored plans
+    belong to another inventory. Kafka or Valkey being away raises nothing.
     """
     _check(settings.faults())
     inventory = Inventory.load(settings.inventory_path)
     _check(settings.overlay_faults(inventory.bootstrap))
-    metrics = LoopMetrics()
-    if settings.metrics_port is not None:
-        metrics.serve(settings.metrics_port, settings.metrics_host)
-    links = KafkaLinks(settings, _now_ms())
-    loop = ControlLoop(settings, inventory, links.ports(_views(settings)), None, metrics, links.faults)
-    try:
-        while not stop.is_set():
-            with metrics.step_s.time():
-                follows_at_once = loop.step(_now_ms())
-            if not follows_at_once:
-                stop.wait(settings.tick_ms / 1000)
-        loop.wind_down()
-        deadline_ms = _now_ms() + settings.stop_ms_max
-        while loop.is_transition_running and _now_ms() < deadline_ms:
-            loop.step(_now_ms())
-            time.sleep(settings.tick_ms / 1000)
-        loop.step(_now_ms())
-    finally:
-        links.close()
+    metrics, health = LoopMetrics(), LoopHealth(SILENCE_S_MAX)
+    with ExitStack() as held:
+        if settings.metrics_port is not None:
+            held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
+        links = KafkaLinks(settings, settings.clock.now_ms())
+        held.callback(links.close)
+        links.show(metrics)
+        ports = measured(links.ports(_views(settings, metrics)), metrics, health)
+        _turn(ControlLoop(settings, inventory, ports, None, metrics, links.faults), settings, metrics, health, stop)
+
+
+def _turn(
+    loop: ControlLoop, settings: ControllerSettings, metrics: LoopMetrics, health: LoopHealth, stop: threading.Event
+) -> None:
+    """Step until ``stop`` is set, then until the transition under way is over or its time is."""
+    now_ms, tick_s = settings.clock.now_ms, settings.clock.wall_s(settings.tick_ms)
+
+    def step() -> bool:
+        began_s = time.perf_counter()
+        follows_at_once = loop.step(now_ms())
+        metrics.step_ms.observe((time.perf_counter() - began_s) * 1000)
+        health.pulse.beat()
+        return follows_at_once
+
+    while not stop.is_set():
+        if not step():
+            stop.wait(tick_s)
+    loop.wind_down()
+    deadline_ms = now_ms() + settings.stop_ms_max
+    while loop.is_transition_running and now_ms() < deadline_ms:
+        step()
+        time.sleep(tick_s)
+    step()
 
 
 def _check(faults: list[str]) -> None:
@@ -72,7 +93,8 @@ class KafkaLinks:
     """All Kafka ports of one controller, opened together and closed together."""
 
     def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
-        since_ms = now_ms - settings.lookback_ms
+        since_ms = settings.clock.wall_ms(now_ms - settings.lookback_ms)  # Kafka's timestamps are wall time.
+        self._namespace = settings.namespace
         self._sender = RecordSender(settings.bootstrap, settings.namespace)
         bury = self._sender.bury
         self._state: TopicReader[StateRow | WindowClosed] = TopicReader(
@@ -86,17 +108,36 @@ class KafkaLinks:
         )
         self._plans = KafkaPlanStore(settings.bootstrap, settings.namespace, bury)
         self._clients = KafkaClientRegister(settings.bootstrap, settings.namespace, bury)
+        self._orders = KafkaOrders(settings.bootstrap, settings.namespace, bury)
+        self._readers = (self._state, self._results, self._plans, self._clients, self._orders)
 
     def ports(self, views: tuple[DocumentSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
-        return ControlPorts(self._state, self._results, self._sender, self._sender, self._plans, self._clients, views)
+        sender, orders = self._sender, self._orders
+        return ControlPorts(self._state, self._results, sender, sender, self._plans, self._clients, orders, views)
 
     def faults(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic."""
-        undecodable = self._state.undecodable + self._results.undecodable + self._plans.undecodable
-        undecodable += self._clients.undecodable
+        undecodable = sum((reader.undecodable for reader in self._readers), Counter[str]())
         found = {f"undecodable: {topic}": count for topic, count in undecodable.items()}
         return found | {f"not sent: {topic}": count for topic, count in self._sender.lost.items()}
+
+    def show(self, metrics: LoopMetrics) -> None:
+        """Let the metrics ask what waits, failed and was lost; they do at each scrape."""
+        metrics.queue_length.labels("outbound").set_function(lambda: self._sender.waiting_count)
+        for name, reader in (("state", self._state), ("results", self._results)):
+            metrics.kafka_faults.labels(name).set_function(partial(getattr, reader, "fault_count"))
+        for topic in (COMMANDS, EVENTS, DEAD_LETTERS):
+            metrics.records_lost.labels(topic.suffix).set_function(
+                partial(self._sender.lost.__getitem__, topic_name(topic, self._namespace))
+            )
+        for topic in (STATE, WINDOWS, RESULTS, PLANS, CLIENTS, ORDERS):
+            metrics.dead_letters.labels(topic.suffix).set_function(
+                partial(self._undecodable_count, topic_name(topic, self._namespace))
+            )
+
+    def _undecodable_count(self, topic: str) -> int:
+        return sum(reader.undecodable[topic] for reader in self._readers)
 
     def close(self) -> None:
         """Send what is still to be sent, within a bound, and let go."""
@@ -105,19 +146,18 @@ class KafkaLinks:
         self._state.close()
         self._results.close()
         self._clients.close()
+        self._orders.close()
 
 
-def _views(settings: ControllerSettings) -> tuple[DocumentSink, ...]:
+def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[DocumentSink, ...]:
     views: list[DocumentSink] = []
     if settings.redis_url is not None:
         client = redis.Redis.from_url(
             settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S
         )
-        views.append(LiveView(client, settings.namespace))
+        live = LiveView(client, settings.namespace)
+        metrics.view_failures.set_function(lambda: live.failures)
+        views.append(live)
     if settings.status_file is not None:
         views.append(StatusView(settings.status_file))
     return tuple(views)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

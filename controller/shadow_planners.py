@@ -173,6 +173,8 @@ class ShadowPlanner:
             plan_running=self.plans[-1].plan if is_running else "",
             windows_since_plan=None if self._planned_ms is None else self._windows_since_plan,
             muted_until_ms=self._muted_until_ms,
+            paused="",  # A person keeps the acting planner from acting; this one changes nothing.
+            plan_in_review="",
         )
 
     def _adopt(self, plan: Plan, newest: ClosedWindow, now_ms: int) -> None:

@@ -22,6 +22,7 @@ from controller.shadow_planners import ShadowPlanner
 from controller.status_parts import (
     configuration_summary,
     decision_summary,
+    network_summary,
     plan_summary,
     shadow_summary,
     window_summary,
@@ -154,10 +155,10 @@ class LoopStatus:
         """Note how long a decision took; ``who`` is role and planner, ``shadow:swap_links_ci``."""
         self.decision_times.setdefault(who, DecisionTimes()).add(duration_ms)
 
-    def document(self, log: PlanLog, faults: dict[str, int], now_ms: int) -> Document:
+    def document(self, log: PlanLog, orders: Document, faults: dict[str, int], now_ms: int) -> Document:
         """Return everything as plain dicts, lists, strings and numbers.
 
-        ``faults`` are counters of what went wrong on the borders, by name.
+        ``orders`` are those of people that stand. ``faults`` are counters of what went wrong on the borders, by name.
         """
         plans = log.plans
         phases = Counter(plan.phase for plan in plans)
@@ -170,6 +171,9 @@ class LoopStatus:
             "dry_run": self._is_dry_run,
             "configuration": configuration_summary(present),
             "window": None if newest is None else window_summary(newest),
+            "network": None if newest is None else network_summary(newest),
+            "orders": orders,
+            "plan_in_review": log.proposed.plan if log.proposed else "",
             "horizon": None if self.horizon is None else asdict(self.horizon),
             "windows_closed": self.windows_closed,
             "windows_incomplete": self.windows_incomplete,

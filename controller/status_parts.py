@@ -6,6 +6,7 @@ In: values of the loop. Out: plain dicts. Which of them are shown, and since whe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,13 @@ from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from schemas.plan import Plan, Proposal
 
 REFUSALS_SHOWN_MAX = 20
+_NOTHING_CARRIED = {
+    "notifications_per_s": 0.0,
+    "bytes_per_s": 0.0,
+    "rtt_ms": None,
+    "queue_length_max": 0,
+    "congestion": 0.0,
+}
 MOVES_SHOWN_MAX = 24  # Clients, and brokers with another ID, of one proposal; on a ring hundreds may move at once.
 
 
@@ -57,12 +65,53 @@ def window_summary(window: ClosedWindow) -> Document:
     }
 
 
+def network_summary(window: ClosedWindow) -> Document:
+    """Return what each link and each broker carried in a window, and where it was congested.
+
+    What the brokers at both ends of a link say of their directions is added up; queue and congestion are the larger.
+    """
+    links: dict[tuple[str, str], Document] = {}
+    brokers: dict[str, Document] = {}
+    published = Counter(window.homes.values())
+    for queue in window.queues:
+        if not queue.peer:
+            brokers[queue.broker] = {
+                "broker": queue.broker,
+                "notifications_per_s": queue.notifications_out_per_s,
+                "busy_share": queue.busy_share,
+                "queue_length_last": queue.queue_length_last,
+                "queue_length_max": queue.queue_length_max,
+                "congestion": queue.congestion,
+                "publishers": published[queue.broker],
+            }
+            continue
+        a, b = sorted((queue.broker, queue.peer))
+        link = links.setdefault((a, b), {"a": a, "b": b, **_NOTHING_CARRIED})
+        link["notifications_per_s"] += queue.notifications_out_per_s
+        link["bytes_per_s"] += queue.bytes_out_per_s
+        link["queue_length_max"] = max(link["queue_length_max"], queue.queue_length_max)
+        link["congestion"] = max(link["congestion"], queue.congestion)
+    for rtt in window.rtts:
+        a, b = sorted((rtt.broker, rtt.peer))
+        if (a, b) in links:
+            links[a, b]["rtt_ms"] = rtt.rtt_ms_last
+    return {
+        "window_end_ms": window.end_ms,
+        "links": [links[pair] for pair in sorted(links)],
+        "brokers": [brokers[name] for name in sorted(brokers)],
+    }
+
+
 def plan_summary(plan: Plan) -> Document:
     """Return a plan without its target, which follows from the bootstrap and the changes."""
-    shown = msgspec.structs.replace(plan, links_target=(), ring_target=(), moves=(), id_moves=(), proposals=())
+    shown = msgspec.structs.replace(
+        plan, links_target=(), ring_target=(), moves=(), id_moves=(), proposals=(), refused=()
+    )
     summary: Document = msgspec.to_builtins(shown)
     del summary["links_target"], summary["ring_target"]
-    return summary | _cut_moves(plan) | {"proposals": [proposal_summary(one) for one in plan.proposals]}
+    proposals = [proposal_summary(one) for one in plan.proposals]
+    refused = [proposal_summary(one) for one in plan.refused[:REFUSALS_SHOWN_MAX]]
+    return summary | _cut_moves(plan) | {"proposals": proposals, "refused": refused}
 
 
 def proposal_summary(proposal: Proposal) -> Document:

@@ -128,11 +128,11 @@ class Transition:
         answered = self._answered[_ANSWER_OF_PHASE[self.plan.phase]]
         return tuple(broker for broker in self._brokers if broker not in answered)
 
-    def start(self, now_ms: int) -> list[TransitionEffect]:
-        """Begin a plan that nobody has heard of yet."""
+    def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
+        """Begin a plan that no broker has heard of yet."""
         changes = changes_text(self.plan, clients_word(is_ring=self._is_ring))
         text = f"plan {self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
-        effects = self._enter(PlanPhase.PREPARING, now_ms, "chosen")
+        effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
         # The event follows the record, so that nothing is told that might not have happened.
         return [effects[0], self._event(EventKind.PLAN_STARTED, Severity.INFO, now_ms, text), *effects[1:]]
 
@@ -140,6 +140,10 @@ class Transition:
         """Go on after a restart of the controller: ask again for the persisted phase."""
         self._phase_since_ms = now_ms
         return self._ask(now_ms)
+
+    def cancel(self, reason: str, now_ms: int) -> list[TransitionEffect]:
+        """Abort a plan that is being prepared; later it is too late, and nothing happens."""
+        return self._enter(PlanPhase.ABORTING, now_ms, reason) if self.plan.phase is PlanPhase.PREPARING else []
 
     def on_result(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
         """Take a broker's answer; late, repeated and foreign answers change nothing."""

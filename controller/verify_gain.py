@@ -167,6 +167,7 @@ def plan_undoing(
         control_messages=0,
         moves=moves,
         id_moves=id_moves,
+        refused=(),
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from controller.carry_out_plan import PlanRunner
 from controller.controller_settings import ControllerSettings
+from controller.evacuate_brokers import is_evacuation
 from controller.plan_log import PASSED_PHASES, PlanLog
 from controller.read_windows import WindowReader
 from controller.transition import EmitEvent, PersistPlan
@@ -22,7 +23,10 @@ from schemas.plan import PhaseChange, Plan, PlanPhase
 
 
 class PlanVerifier:
-    """Looks at the one plan that is carried out and not yet checked."""
+    """Looks at the one plan that is carried out and not yet checked.
+
+    ``begin`` takes up the plan that takes another back, or has it reviewed first.
+    """
 
     def __init__(
         self,
@@ -30,11 +34,13 @@ class PlanVerifier:
         inventory: Inventory,
         windows: WindowReader,
         emit: Callable[[AdaptationEvent], None],
+        begin: Callable[[PlanRunner, Plan, int], None],
     ) -> None:
         self._settings = settings
         self._inventory = inventory
         self._windows = windows
         self._emit = emit
+        self._begin = begin
         self._verified: dict[str, Verification] = {}
 
     def verify(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
@@ -43,6 +49,8 @@ class PlanVerifier:
         if plan is None or runner.is_busy:
             return
         undo = plan_log.undo_of(plan.plan)
+        if undo is not None and undo.phase is PlanPhase.PROPOSED:
+            return
         if undo is not None:
             done = "taken back by" if undo.phase in PASSED_PHASES else "made things worse, but was not taken back by"
             self._close(runner, plan, self._verified.pop(plan.plan, None), f"{done} {undo.plan}", now_ms)
@@ -58,12 +66,13 @@ class PlanVerifier:
         after = plan_log.present
         before = overlay_before(plan, after)
         found = verify_gain(plan, before, after, windows, self._inventory, lifetime_s, weight)
-        if not plan.undoes and found.made_worse(self._settings.decision):
+        is_to_save = not plan.undoes and not is_evacuation(plan)
+        if is_to_save and found.made_worse(self._settings.decision):
             self._verified = {plan.plan: found}
             self._tell_missed(plan, found, "it is taken back", now_ms)
-            runner.begin(plan_undoing(plan, before, plan_log.epoch_next, found, windows[-1]), now_ms)
+            self._begin(runner, plan_undoing(plan, before, plan_log.epoch_next, found, windows[-1]), now_ms)
             return
-        if found.is_missed and not plan.undoes:
+        if is_to_save and found.is_missed:
             self._tell_missed(plan, found, "it is kept", now_ms)
         gains = observed_gains_per_s(plan, before, windows, self._inventory, weight)
         observed = zip(plan.proposals, gains, strict=True)

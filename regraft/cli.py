@@ -15,7 +15,16 @@ from rich.console import Console
 from rich.table import Table
 
 import regraft
+from regraft.alerts_command import alerts_app
+from regraft.backtest_command import backtest
+from regraft.dashboard_command import dashboard_app
+from regraft.metrics_command import metrics
+from regraft.orders_command import maintain, pause, resume, return_broker
+from regraft.plans_command import plans_app
+from regraft.record_command import record_app
+from regraft.replay_command import replay_app
 from regraft.reproduce import reproduce_app
+from regraft.status_command import status
 
 if TYPE_CHECKING:
     from regraft.settings import Settings
@@ -46,6 +55,18 @@ Every setting can be given in four ways, the first wins: a flag (`--set streamin
 )
 
 app.add_typer(reproduce_app, name="reproduce")
+app.add_typer(record_app)
+app.add_typer(replay_app)
+app.add_typer(plans_app, name="plans")
+app.command()(backtest)
+app.command()(pause)
+app.command()(resume)
+app.command()(maintain)
+app.command(name="return")(return_broker)
+app.command()(metrics)
+app.command()(status)
+app.add_typer(dashboard_app, name="dashboard")
+app.add_typer(alerts_app, name="alerts")
 
 SettingsFile = Annotated[
     Path | None,
@@ -72,7 +93,11 @@ ShadowNames = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 DryRun = Annotated[
     bool | None,
-    typer.Option("--dry-run/--act", help="Only say what would be done, or do it.", show_default="act"),
+    typer.Option(
+        "--dry-run/--act",
+        help="Let plans wait for approval, or carry them out.",
+        show_default="dry-run, unless --emulate",
+    ),
 ]
 
 
@@ -96,6 +121,9 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help=f"Run only {QUICK_RUNNING_S:.0f} s.")] = False,
     chaos: Annotated[
         bool, typer.Option("--chaos", help="Kill controller, Spark, Valkey and Kafka in turn while it runs.")
+    ] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Also serve the dashboard, with a token to give orders with.")
     ] = False,
     planner: PlannerName = None,
     shadow: ShadowNames = None,
@@ -132,7 +160,9 @@ def demo(
         for workload in ("workload", "checkins"):
             flags.setdefault("emulator", {}).setdefault(workload, {})["notifications_per_s"] = rate
     try:
-        summary = run_demo(flags, settings_file, DemoOptions(out, kills=chaos, quiet=as_json), console)
+        summary = run_demo(
+            flags, settings_file, DemoOptions(out, kills=chaos, quiet=as_json, dashboard=dashboard), console
+        )
     except KeyboardInterrupt:
         typer.echo("Stopped by Ctrl-C before its end: nothing was left running, and no summary was written.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -153,6 +183,7 @@ def run(
     emulate: Annotated[
         bool, typer.Option("--emulate", help="Also run the emulated brokers; without it, yours must report.")
     ] = False,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Also serve the dashboard.")] = False,
     dry_run: DryRun = None,
     planner: PlannerName = None,
     shadow: ShadowNames = None,
@@ -160,9 +191,10 @@ def run(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Run the loop against a Kafka that is there: the Spark job and the controller, restarted when they die.
+    """Run the loop against a Kafka that is there: Spark job, controller and alerts, restarted when they die.
 
-    Creates the topics that are missing. Goes on until Ctrl-C or SIGTERM, then stops in order.
+    Creates the topics that are missing. Goes on until Ctrl-C or SIGTERM, then stops in order. Plans wait for a person
+    (`regraft plans`) unless --act is given, or --emulate.
 
     Examples: `regraft run --bootstrap kafka:9092 --dry-run`; `regraft run --emulate --set run.directory=out/lab`.
     """
@@ -172,7 +204,10 @@ def run(
     configure_logs(level="warning")
     flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
     settings = _settings(flags, settings_file)
-    run_loop(settings, Console(), emulate=emulate)
+    if emulate and "controller.dry_run" not in settings.chosen:  # The emulator is ours: nobody needs to be asked.
+        flags.setdefault("controller", {})["dry_run"] = False
+        settings = _settings(flags, settings_file)
+    run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard)
 
 
 @app.command()
@@ -308,8 +343,9 @@ def _root(
 def _run_stage(name: str, flags: dict[str, dict[str, Any]], settings_file: Path | None) -> None:
     from regraft.run_stage import configure_logs, run_stage
 
-    configure_logs()
-    raise typer.Exit(run_stage(name, _settings(flags, settings_file)))
+    settings = _settings(flags, settings_file)
+    configure_logs(settings.run.log_level)
+    raise typer.Exit(run_stage(name, settings))
 
 
 def _flags(

@@ -1,4 +1,4 @@
-"""Describe the three Python processes of the loop as services of the supervisor.
+"""Describe the Python processes of the loop, and those beside it, as services of the supervisor.
 
 In: settings. Out: Service values whose environment carries every setting, so that a child runs with exactly these.
 """
@@ -15,13 +15,20 @@ from infra.service import RestartPolicy, Service
 from regraft.settings import Settings
 
 EMULATOR, STREAMING, CONTROLLER = "emulator", "streaming", "controller"
-COMMANDS = {EMULATOR: "emulate", STREAMING: "stream", CONTROLLER: "control"}
+ALERTS, DASHBOARD = "alerts", "dashboard"
+COMMANDS: dict[str, tuple[str, ...]] = {
+    EMULATOR: ("emulate",),
+    STREAMING: ("stream",),
+    CONTROLLER: ("control",),
+    ALERTS: ("alerts", "run"),
+    DASHBOARD: ("dashboard", "run"),
+}
 # The emulator answers SIGTERM by letting everything under way arrive (at most 60 s) and reach Kafka (30 s); Spark
 # finishes its micro-batch, the controller the transition under way (15 s) and its last records (10 s).
-GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0}
+GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0, ALERTS: 25.0, DASHBOARD: 15.0}
 READY_TIMEOUT_S = 180.0
 # A broker's death takes with it what only its ledger knows, so the emulator's is the end of the run.
-RESTARTS_MAX = {EMULATOR: 0, STREAMING: 8, CONTROLLER: 8}
+RESTARTS_MAX = {EMULATOR: 0, STREAMING: 8, CONTROLLER: 8, ALERTS: 8, DASHBOARD: 8}
 
 
 def loop_service(name: str, settings: Settings) -> Service:
@@ -29,7 +36,7 @@ def loop_service(name: str, settings: Settings) -> Service:
     status_file = settings.run.directory / f"{name}.json"
     return Service(
         name=name,
-        command=(sys.executable, "-m", "regraft", COMMANDS[name]),
+        command=(sys.executable, "-m", "regraft", *COMMANDS[name]),
         log_file=settings.run.directory / "logs" / f"{name}.log",
         environment={**settings.to_environment(), "PYTHONPATH": _python_path()},
         ready=_written_since(status_file, time.time()),

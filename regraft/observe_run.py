@@ -147,7 +147,7 @@ class RunObserver:
             horizon=self.horizon,
             ledger=self.ledger,
             services=services,
-            note="dry run: nothing is changed" if document.get("dry_run") else "",
+            note=_note(document),
         )
 
     def _take_controller(self, document: Document) -> list[AdaptationEvent]:
@@ -242,6 +242,20 @@ def _shadow_run(planner: str, documents: Sequence[Document]) -> ShadowRun:
         ring=tuple((broker, int(number)) for broker, number in documents[-1].get("ring", ())),
         homes=dict(documents[-1]["homes"]),
     )
+
+
+def _note(document: Document) -> str:
+    """Say what keeps the controller from acting by itself."""
+    orders = document.get("orders") or {}
+    notes = []
+    if paused := orders.get("paused"):
+        notes.append(f"paused by {paused['by']}: {paused['reason']}")
+    if waiting := document.get("plan_in_review"):
+        notes.append(f"{waiting} waits: regraft plans show {waiting}")
+    elif document.get("dry_run"):
+        notes.append("dry run: plans wait for approval")
+    notes += [f"{one['broker']} in maintenance" for one in orders.get("maintenance", ())]
+    return "; ".join(notes)
 
 
 def _reason(plan: Document) -> str:

@@ -6,7 +6,9 @@ servers belong to ``infra``, the stages to their packages, the figures to ``coll
 
 from __future__ import annotations
 
+import getpass
 import json
+import secrets
 import shutil
 import time
 from collections.abc import Mapping
@@ -37,10 +39,11 @@ from regraft.collect_run import (
 )
 from regraft.describe_run import describe_run
 from regraft.kill_services import KillSchedule
-from regraft.loop_services import CONTROLLER, EMULATOR, STREAMING, loop_service
+from regraft.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.observe_run import RunObserver
 from regraft.place_demo import ensure_inventory
 from regraft.report import build_report
+from regraft.run_loop import dashboard_address
 from regraft.run_record import RunRecord, ServiceUse
 from regraft.scenarios import scenario_of
 from regraft.settings import Flags, Settings, SettingsError, load_settings
@@ -50,18 +53,24 @@ from regraft.summary import summarise
 TICK_S = 0.5
 SETTLE_POLL_S = 0.2
 KILLED_RUN_FACTOR_MAX = 3.0
-START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "brokers and clients")
+START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
+TOKEN_HOURS = 1.0
+SECRET_BYTES = 32
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What the command line adds to the settings: where results go, which services are killed, what is shown."""
+    """What the command line adds to the settings: where results go, which services are killed, what is shown.
+
+    ``dashboard``: serve it, with a secret of this run where the settings have none.
+    """
 
     out_directory: Path = Path("out/demo")
     kills: bool = False
     quiet: bool = False
+    dashboard: bool = False
 
 
 class DemoFailedError(StackError):
@@ -73,7 +82,10 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
 
     Raises SettingsError before anything is started, StackError when something cannot run, KeyboardInterrupt on Ctrl-C.
     """
-    flags = demo_flags(flags, load_settings(flags, settings_file))
+    wanted = load_settings(flags, settings_file)
+    flags = demo_flags(flags, wanted)
+    if options.dashboard and not (wanted.dashboard.secret or wanted.dashboard.secret_file):
+        flags = {**flags, "dashboard": {**flags.get("dashboard", {}), "secret": secrets.token_urlsafe(SECRET_BYTES)}}
     _check_shift(load_settings(flags, settings_file))
     out = options.out_directory
     with ExitStack() as held:
@@ -108,9 +120,13 @@ def _run(
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
             create_topics(stack.bootstrap, namespace=settings.kafka.namespace)
-            for position, name in enumerate((CONTROLLER, STREAMING, EMULATOR), start=2):
+            for position, name in enumerate((CONTROLLER, STREAMING, ALERTS, DASHBOARD, EMULATOR), start=2):
+                if name == DASHBOARD and not options.dashboard:
+                    continue
                 advance(START_STEPS[position], position)
                 stack.add(loop_service(name, settings))
+        if options.dashboard and not options.quiet:
+            _tell_dashboard(settings, console)
         run = _DemoRun(settings, inventory, stack.supervisor, events, options)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
         return run.carry_out(screen), settings
@@ -137,7 +153,7 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
         workload = {**merged.get("emulator", {}).get("workload", {})}
         workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
         merged.setdefault("emulator", {})["workload"] = workload
-    preset: dict[str, Any] = dict(scenario.controller)
+    preset: dict[str, Any] = {**scenario.controller, "dry_run": False}
     for name in ("shadow_planners", "horizon_lifetimes"):
         is_theirs = f"demo.{name}" in wanted.chosen or name not in scenario.demo
         preset[name] = getattr(wanted.demo, name) if is_theirs else scenario.demo[name]
@@ -151,6 +167,19 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value
     return merged
+
+
+def _tell_dashboard(settings: Settings, console: Console) -> None:
+    """Say where the dashboard is, and give a token that lasts for the demo."""
+    from dashboard.operator_tokens import make_token, read_secret
+
+    lines = [f"Dashboard: {dashboard_address(settings)}"]
+    secret, told = read_secret(settings.dashboard), settings.dashboard
+    if secret is not None:
+        token = make_token(secret, getpass.getuser(), told.namespace, TOKEN_HOURS, told.token_hours_max, time.time())
+        lines.append(f"Token to give orders with, for {TOKEN_HOURS:g} h: {token}")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:

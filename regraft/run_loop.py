@@ -18,8 +18,8 @@ from infra.kafka_server import is_kafka_ready
 from infra.service import ServiceEvent, ServiceEventKind
 from infra.stack_error import StackError
 from infra.supervise import Supervisor
-from regraft.loop_services import CONTROLLER, EMULATOR, STREAMING, loop_service
-from regraft.observe_run import RunObserver
+from regraft.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
+from regraft.observe_run import RunObserver, read_status
 from regraft.place_demo import ensure_inventory
 from regraft.run_record import ServiceUse
 from regraft.settings import Settings
@@ -37,7 +37,7 @@ class StageGaveUpError(StackError):
     """Say which stage ended for good, and where its log is."""
 
 
-def run_loop(settings: Settings, console: Console, *, emulate: bool) -> None:
+def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashboard: bool = False) -> None:
     """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError."""
     stop = threading.Event()
     gave_up: list[ServiceEvent] = []
@@ -52,7 +52,9 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool) -> None:
         stop.set()
 
     earlier = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    names = (CONTROLLER, STREAMING, *((EMULATOR,) if emulate else ()))
+    names = [CONTROLLER, STREAMING, ALERTS]
+    names += [DASHBOARD] if with_dashboard else []
+    names += [EMULATOR] if emulate else []
     try:
         with hold_lock(settings.run.directory / "run.lock"):
             require_kafka(settings.kafka.bootstrap)
@@ -62,6 +64,8 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool) -> None:
                 for name in names:
                     if not stop.is_set():
                         supervisor.start(loop_service(name, settings))
+                if with_dashboard:
+                    console.print(f"Dashboard: {dashboard_address(settings)}", markup=False, highlight=False)
                 _watch(settings, console, stop, supervisor)
     finally:
         for number, handler in earlier.items():
@@ -69,6 +73,13 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool) -> None:
     if gave_up:
         log_file = settings.run.directory / "logs" / f"{gave_up[0].service}.log"
         raise StageGaveUpError(f"{gave_up[0].service} ended for good (code {gave_up[0].exit_code}): see {log_file}.")
+
+
+def dashboard_address(settings: Settings) -> str:
+    """Return where a browser finds the dashboard once it runs; a port of 0 is a free one, which its status names."""
+    dashboard = settings.dashboard
+    told = read_status(settings.run.directory / f"{DASHBOARD}.json") or {}
+    return str(told.get("url") or f"http://{dashboard.host}:{dashboard.port}/")
 
 
 def require_kafka(bootstrap: str) -> None:

@@ -5,6 +5,7 @@ In: settings. Out: an exit code. What the stages do belongs to them; several at 
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -20,10 +21,12 @@ from overlay.inventory import InventoryError
 from regraft.place_demo import ensure_inventory
 from regraft.settings import Settings
 from schemas.remote_registry import RegistryError, use_registry
+from schemas.status_file import replace_file
 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_SETTINGS = 2
+SETTINGS_FILE = "settings.json"
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +77,25 @@ def control(settings: Settings, stop: threading.Event) -> int:
     from controller.run_controller import run_controller
 
     ensure_inventory(settings)
+    # A recorder or a reader of the run finds here what its controller was told.
+    replace_file(settings.run.directory / SETTINGS_FILE, json.dumps(settings.to_record(), indent=1) + "\n")
     run_controller(settings.controller, stop)
+    return EXIT_OK
+
+
+def dashboard(settings: Settings, stop: threading.Event) -> int:
+    """Serve the dashboard."""
+    from dashboard.run_dashboard import run_dashboard
+
+    run_dashboard(settings.dashboard, stop)
+    return EXIT_OK
+
+
+def alert(settings: Settings, stop: threading.Event) -> int:
+    """Run the alert stage."""
+    from alerts.run_alerts import run_alerts
+
+    run_alerts(settings.alerts, stop)
     return EXIT_OK
 
 
@@ -82,6 +103,8 @@ STAGES: dict[str, Callable[[Settings, threading.Event], int]] = {
     "emulate": emulate,
     "stream": stream,
     "control": control,
+    "alert": alert,
+    "dashboard": dashboard,
 }
 
 

@@ -26,6 +26,7 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from infra.run_clock import RunClock
 from regraft.scenarios import SCENARIOS, STOCKS
 from regraft.settings_model import (
     NONE_WORD,
@@ -38,7 +39,9 @@ from regraft.settings_model import (
 from schemas.topics import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
+    from alerts.alert_settings import AlertSettings
     from controller.controller_settings import ControllerSettings
+    from dashboard.dashboard_settings import DashboardSettings
     from producers.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
@@ -50,6 +53,7 @@ SHORT_NAMES = {
     "REGRAFT_KAFKA_NAMESPACE": ("kafka", "namespace"),
     "REGRAFT_REDIS_URL": ("redis", "url"),
 }
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 GRACE_WINDOWS_MAX = 3  # A longer wait would make every decision rest on an overlay of long ago.
 FLUSHES_PER_WINDOW_MIN = 4  # Fewer, and one late batch alone makes a window incomplete.
 
@@ -70,10 +74,29 @@ class RunSettings:
 
     ``seed``: of every random choice. The same seed gives the same overlay, traffic and choices.
     ``directory``: where a run keeps its inventory, Spark's checkpoint and the status files of its stages.
+    ``log_level``: the least that stages log: debug, info, warning, error or critical.
+    ``clock_speed``: how many seconds of the run pass in one of wall time; 1 is the wall clock, more is for long runs in
+    a short time. ``clock_origin_ms``: the wall time, in ms since 1970, from which on a clock at another speed runs; all
+    processes need the same. 0 for none.
     """
 
     seed: int = 1
     directory: Path = Path("out/run")
+    log_level: str = "info"
+    clock_speed: float = 1.0
+    clock_origin_ms: int = 0
+
+    @property
+    def clock(self) -> RunClock:
+        """What time it is in this run."""
+        return RunClock(self.clock_origin_ms, self.clock_speed)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, one sentence each."""
+        found = self.clock.faults()
+        if self.log_level not in LOG_LEVELS:
+            found.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +195,8 @@ class Settings:
     emulator: EmulatorSettings
     streaming: StreamingSettings
     controller: ControllerSettings
+    alerts: AlertSettings
+    dashboard: DashboardSettings
     given: Mapping[str, Any] = field(default_factory=dict)
     chosen: frozenset[str] = field(default=frozenset(), compare=False)
 
@@ -180,10 +205,14 @@ class Settings:
         return dict(_environment_lines(self.given, ENVIRONMENT_PREFIX))
 
     def to_record(self) -> dict[str, Any]:
-        """Return all settings as plain values for ``run.json``, without the password of the live view."""
+        """Return all settings as plain values for ``run.json``, without passwords and secrets."""
         record = json.loads(json.dumps(self.given, default=str))
         if self.redis.url is not None:
             record["redis"]["url"] = "given"
+        if self.dashboard.secret is not None:
+            record["dashboard"]["secret"] = "given"
+        for name in ("targets", "webhooks"):  # URLs that may hold tokens anywhere
+            record["alerts"][name] = ["given"] * len(record["alerts"][name])
         return cast(dict[str, Any], record)
 
 
@@ -199,11 +228,13 @@ class Section:
 @cache
 def sections() -> dict[str, Section]:
     """Return the sections by name, in the order of the example file."""
+    from alerts.alert_settings import AlertSettings
     from controller.controller_settings import ControllerSettings
+    from dashboard.dashboard_settings import DashboardSettings
     from producers.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
-    shared = {"bootstrap", "namespace", "seed", "status_file", "inventory_path", "redis_url"}
+    shared = {"bootstrap", "namespace", "seed", "status_file", "inventory_path", "redis_url", "clock"}
     return {
         "run": Section(RunSettings),
         "kafka": Section(KafkaSettings),
@@ -213,6 +244,8 @@ def sections() -> dict[str, Section]:
         "emulator": Section(EmulatorSettings, frozenset(shared)),
         "streaming": Section(StreamingSettings, frozenset({*shared, "checkpoint_directory"})),
         "controller": Section(ControllerSettings, frozenset(shared)),
+        "alerts": Section(AlertSettings, frozenset({*shared, "window_ms"})),
+        "dashboard": Section(DashboardSettings, frozenset(shared)),
     }
 
 
@@ -318,6 +351,7 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
             shapes["emulator"],
             **shared,
             seed=run.seed,
+            clock=run.clock,
             inventory_path=inventory_path,
             status_file=run.directory / "emulator.json",
         ),
@@ -333,9 +367,27 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
             shapes["controller"],
             **shared,
             seed=run.seed,
+            clock=run.clock,
             redis_url=redis.url,
             inventory_path=inventory_path,
             status_file=run.directory / "controller.json",
+        ),
+        alerts=to_dataclass(
+            models["alerts"],
+            shapes["alerts"],
+            **shared,
+            clock=run.clock,
+            redis_url=redis.url,
+            status_file=run.directory / "alerts.json",
+            window_ms=models["streaming"].window_ms,  # type: ignore[attr-defined]  # the model is generated
+        ),
+        dashboard=to_dataclass(
+            models["dashboard"],
+            shapes["dashboard"],
+            **shared,
+            redis_url=redis.url,
+            inventory_path=inventory_path,
+            status_file=run.directory / "dashboard.json",
         ),
         given={name: model.model_dump() for name, model in models.items()},
         chosen=frozenset(name for model in models.values() for name in chosen_names(model)),
@@ -366,7 +418,33 @@ def relation_faults(settings: Settings) -> list[str]:
             f"controller.decision.window_age_ms_max is {controller.decision.window_age_ms_max}, a window is up to "
             f"{newest_ms} ms old when the next one closes: raise it above that, or every state is stale"
         )
+    return found + _port_faults(settings) + _clock_faults(settings)
+
+
+def _port_faults(settings: Settings) -> list[str]:
+    """Return which stages want the same port for their metrics."""
+    taken: dict[int, str] = {}
+    found = []
+    for name in sections():
+        port = getattr(getattr(settings, name), "metrics_port", None)
+        if port is None:
+            continue
+        if port in taken:
+            found.append(f"{name}.metrics_port is {port}, that of {taken[port]}: give each stage a port of its own")
+        taken.setdefault(port, name)
     return found
+
+
+def _clock_faults(settings: Settings) -> list[str]:
+    """Return what cannot be at a clock that is not the wall's: Kafka's timestamps are always wall time."""
+    streaming, speed = settings.streaming, settings.run.clock_speed
+    if speed == 1.0:
+        return []
+    return [
+        f"streaming.{name} is {value} at run.clock_speed {speed:g}: set it to none, event times run away from Kafka's"
+        for name, value in (("future_ms_max", streaming.future_ms_max), ("past_ms_max", streaming.past_ms_max))
+        if value is not None
+    ]
 
 
 def _environment_lines(values: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:

@@ -18,6 +18,8 @@ from pydantic import model_validator as validated_by
 
 NONE_WORD = "none"  # How "no value" is written in TOML and in the environment, which have no word of their own for it.
 
+SECRET_NAMES = ("url", "targets", "webhooks", "secret")  # Their values may hold passwords and are never told.
+
 _collected: ContextVar[list[str] | None] = ContextVar("collected_faults", default=None)
 
 Value = TypeVar("Value")
@@ -74,7 +76,8 @@ def _sentence(model: type[SettingsModel], entry: Any) -> str:
         way_out = f"did you mean {near[0]}?" if near else f"known here are {', '.join(sorted(model.model_fields))}"
         return f"{full_name} is not a setting: {way_out}"
     reason = entry["msg"][0].lower() + entry["msg"][1:]
-    return f"{full_name} is {entry['input']!r}: {reason} (the default is {_default_text(model, name)})"
+    shown = "not usable" if name in SECRET_NAMES else repr(entry["input"])
+    return f"{full_name} is {shown}: {reason} (the default is {_default_text(model, name)})"
 
 
 def _default_text(model: type[BaseModel], name: str) -> str:

@@ -108,5 +108,6 @@ def settings_of(inventory_degree_max: int = 4, **changes: object) -> ControllerS
         "horizon_windows_max": 3,
         "decision": decision,
         "transition": TransitionLimits(prepare_ms=3000, resend_ms=500),
+        "dry_run": False,
     }
     return ControllerSettings(**(values | changes))  # type: ignore[arg-type]

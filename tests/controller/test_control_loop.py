@@ -88,12 +88,14 @@ def test_overlay_adapts_again_when_interests_shift() -> None:
 
 
 def test_dry_run_stops_before_the_transition() -> None:
-    """The plan is decided and shown, but nothing is stored and no command is sent."""
+    """The plan is decided, stored and shown, but no command is sent."""
     overlay = overlay_of(dry_run=True)
     overlay.run_windows(6)
-    assert overlay.plans == []
+    assert overlay.phases == [PlanPhase.PROPOSED]
     assert overlay.events_of(EventKind.PLAN_STARTED) == []
-    assert overlay.ports.view.document["last_decision"]["plan"]["links_added"] == (("b00", "b04"),)
+    assert not overlay.loop.is_transition_running
+    assert overlay.ports.view.document["plan_in_review"] == "plan-1"
+    assert overlay.ports.view.document["plans"][0]["links_added"] == (("b00", "b04"),)
 
 
 def test_nothing_is_done_on_incomplete_windows() -> None:

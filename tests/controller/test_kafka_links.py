@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from controller.kafka_links import KafkaPlanStore, RecordSender, TopicReader
 from controller.plan_log import PlanLog
 from controller.run_controller import run_controller
 from infra.create_topics import create_topics
+from infra.find_port import choose_ports
 from infra.kafka_server import RunningKafka, start_kafka
 from schemas.codec import encode
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
@@ -26,8 +28,7 @@ from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import PlanPhase
 from schemas.state import StateRow, WindowClosed
 from schemas.topics import COMMANDS, DEAD_LETTERS, EVENTS, PLANS, RESULTS, STATE, WINDOWS, topic_name
-from tests.controller.scripted_overlay import ANSWERS
-from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
+from tests.controller.kafka_overlay import KafkaOverlay
 from tests.controller.test_plan_log import INVENTORY, plan_at
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until
@@ -125,6 +126,16 @@ def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, na
     store.close()
 
 
+def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: str) -> None:
+    """Its tombstone goes out with the next plan that is stored; the topic must not grow for ever."""
+    store = KafkaPlanStore(kafka.bootstrap, namespace, pytest.fail)
+    assert store.persist(plan_at(1, PlanPhase.COMPLETED))
+    store.forget("plan-1")
+    assert store.persist(plan_at(2, PlanPhase.PREPARING))
+    assert store.load() == [plan_at(2, PlanPhase.PREPARING)]
+    store.close()
+
+
 def test_store_says_that_kafka_is_away(tmp_path: Path) -> None:
     """Without a broker, or without the topic, loading gives None and storing False, in bounded time."""
     store = KafkaPlanStore("127.0.0.1:1", "nowhere", pytest.fail)
@@ -173,6 +184,24 @@ def test_plan_survives_a_killed_broker(kafka: RunningKafka, namespace: str) -> N
     store.close()
 
 
+def check_scrape(settings: ControllerSettings) -> None:
+    """While it runs: ready, its plan, its reading and its queue to Kafka measured, the view that is away counted."""
+    place = f"http://{settings.metrics_host}:{settings.metrics_port}"
+    with urllib.request.urlopen(f"{place}/ready", timeout=30) as ready:
+        assert json.load(ready) == {"is_ready": True, "faults": []}
+    with urllib.request.urlopen(f"{place}/metrics", timeout=30) as metrics:
+        found = {
+            line.split()[0]: float(line.split()[1]) for line in metrics.read().decode().splitlines() if line[0] != "#"
+        }
+    assert found['regraft_controller_phase_ms_count{phase="draining"}'] == 1
+    assert found['regraft_controller_results_total{outcome="retired"}'] == 5
+    assert found['regraft_controller_records_read_total{source="state"}'] > 10
+    assert found['regraft_controller_queue_length{queue="outbound"}'] >= 0
+    assert found['regraft_controller_records_lost{topic="commands"}'] == 0
+    assert found['regraft_controller_dead_letters{topic="state"}'] == 0
+    assert found["regraft_controller_view_failures"] >= 1
+
+
 def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path: Path) -> None:
     """Windows written to Kafka lead to a completed plan in Kafka, with brokers that answer over Kafka."""
     tree = line_of(5)
@@ -184,41 +213,19 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
         inventory_path=tmp_path / "inventory.json",
         status_file=tmp_path / "controller.json",
         redis_url="redis://127.0.0.1:1",  # Nobody listens there: the view is best effort.
+        dry_run=False,
         decision=DecisionSettings(cool_down_windows=0, window_age_ms_max=600_000),
         tick_ms=20,
+        metrics_port=choose_ports(1)[0],
     )
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
+    store = KafkaPlanStore(kafka.bootstrap, namespace, pytest.fail)
     try:
-        epoch = [0]
-        commands = TopicReader(kafka.bootstrap, {topic_name(COMMANDS, namespace): Command}, 0, pytest.fail)
-        producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
-        first_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
-        windows = iter(range(first_ms, first_ms + 1000 * WINDOW_MS, WINDOW_MS))
-        store = KafkaPlanStore(kafka.bootstrap, namespace, pytest.fail)
-
-        def is_completed() -> bool:
-            start_ms = next(windows)
-            rows = rows_of(tree.brokers, start_ms, [{"b00", "b04"}] * 40)
-            for row in rows:
-                producer.produce(topic_name(STATE, namespace), encode(row))
-            marker = marker_of(tree.brokers, start_ms, rows, epoch[0], first_window_ms=first_ms)
-            producer.produce(topic_name(WINDOWS, namespace), encode(marker))
-            for command in commands.poll():
-                if command.phase is CommandPhase.ACTIVATE:
-                    epoch[0] = command.epoch_to
-                for outcome in ANSWERS[command.phase]:
-                    answer = CommandResult(
-                        command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, start_ms
-                    )
-                    producer.produce(topic_name(RESULTS, namespace), encode(answer))
-            producer.flush(PATIENCE_S)
-            time.sleep(0.1)
-            plans = store.load() or []
-            return [plan.phase for plan in plans] == [PlanPhase.COMPLETED]
-
-        wait_until(is_completed)
+        with KafkaOverlay(kafka.bootstrap, namespace, inventory):
+            wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.COMPLETED])
+            check_scrape(settings)
     finally:
         stop.set()
         thread.join(PATIENCE_S)

@@ -108,5 +108,7 @@ def test_memory_is_bounded_and_the_present_is_kept() -> None:
     for epoch in range(2, PLANS_KEPT_MAX + 50):
         log.record(plan_at(epoch, PlanPhase.ABORTED))
     assert len(log.plans) == PLANS_KEPT_MAX
+    assert log.take_forgotten() == [f"plan-{epoch}" for epoch in range(2, 50 + 1)]
+    assert log.take_forgotten() == []
     assert log.present.epoch == 1
     assert log.epoch_next == PLANS_KEPT_MAX + 50

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = {"emulate": ["emulate"], "stream": ["stream"], "control": ["control"]}
+COMMANDS = {
+    "emulate": ["emulate"],
+    "stream": ["stream"],
+    "control": ["control", "--act"],
+    "alerts": ["alerts", "run"],
+    "dashboard": ["dashboard", "run", "--host", "0.0.0.0"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +64,7 @@ def test_stages_find_the_servers(compose: dict[str, Any]) -> None:
 
 
 def test_build_targets_are_stages_of_the_dockerfile(compose: dict[str, Any]) -> None:
-    """Every build target is a stage of the Dockerfile, and what the Dockerfile copies is in the checkout."""
+    """Every build target is a stage of the Dockerfile, which copies what is in the checkout, all packages of it."""
     dockerfile = (ROOT / "infra" / "Dockerfile").read_text()
     stages = set(re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.MULTILINE))
     targets = {each["build"]["target"] for each in compose["services"].values() if "build" in each}
@@ -65,6 +72,10 @@ def test_build_targets_are_stages_of_the_dockerfile(compose: dict[str, Any]) -> 
     for sources in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE):
         for source in sources.split():
             assert (ROOT / source).exists(), source
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
+        "packages"
+    ]
+    assert {f"COPY {package} {package}" for package in packages} <= set(dockerfile.splitlines())
 
 
 def test_commands_name_modules_that_exist(compose: dict[str, Any]) -> None:

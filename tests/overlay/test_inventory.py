@@ -1,6 +1,7 @@
 """Inventories and what is wrong with unusable ones."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +76,17 @@ def test_a_ring_with_one_id_twice_is_no_inventory(tmp_path: Path) -> None:
     file.write_text(json.dumps(document | {"ring": {"bits": 8, "ids": [7, 7]}}))
     with pytest.raises(InventoryError, match="ring ID 7"):
         Inventory.load(file)
+
+
+def test_positions_are_kept_where_they_are_known(tmp_path: Path) -> None:
+    """Places on a map are optional: saved and read back, none where nobody gave any, refused where they do not fit."""
+    file = tmp_path / "inventory.json"
+    inventory = inventory_of(line_of(3), {})
+    inventory.save(file)
+    assert Inventory.load(file).positions is None
+    placed = replace(inventory, positions=np.array([[8.5, 47.4], [2.3, 48.9], [13.4, 52.5]]))
+    placed.save(file)
+    assert np.array_equal(Inventory.load(file).positions, placed.positions)
+    for wrong in ([[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0], [5.0, float("nan")]], [1.0, 2.0, 3.0]):
+        with pytest.raises(InventoryError, match="positions must be 3 pairs"):
+            replace(inventory, positions=np.array(wrong))

@@ -142,7 +142,7 @@ def test_the_demo_shows_the_papers_planner_beside_the_acting_one_unless_told_oth
     assert _controller_of({})["shadow_planners"] == ["swap_links_ci", "swap_links_cost"]
     assert _controller_of({"controller": {"planner": "swap_links_ci"}})["shadow_planners"] == ["swap_links_cost"]
     chosen = {"controller": {"shadow_planners": ["swap_links_lmit"], "horizon_lifetimes": 7.0}}
-    assert _controller_of(chosen) == chosen["controller"]
+    assert _controller_of(chosen) == chosen["controller"] | {"dry_run": False}
     assert _controller_of({"demo": {"horizon_lifetimes": 0.5}})["horizon_lifetimes"] == 0.5
 
 

@@ -25,6 +25,7 @@ def small_ring(seed: int, planner: str = PLANNERS, **options: object) -> ClosedL
         bootstrap="virtual",
         inventory_path=Path("virtual"),
         planner=planner,
+        dry_run=False,
         horizon_lifetimes=1.0,
         ring_free_s=60.0,
         user_cluster_brokers=16,

@@ -36,7 +36,7 @@ WORKLOAD = WorkloadSettings(
 
 
 def settings_of(planner: str, **changes: object) -> ControllerSettings:
-    values = {"bootstrap": "virtual", "inventory_path": Path("virtual"), "planner": planner}
+    values = {"bootstrap": "virtual", "inventory_path": Path("virtual"), "planner": planner, "dry_run": False}
     return ControllerSettings(**(values | changes))  # type: ignore[arg-type]
 
 

@@ -1,0 +1,129 @@
+"""What a run at an accelerated clock is told: settings of all stages, topics and Kafka, scaled with the speed.
+
+In: speed, brokers, seed, length. Out: flags for ``load_settings``, a table of topics, properties of Kafka. Everything
+that waits for another process takes wall time, so windows, graces and time-outs of the clock grow with the speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+
+from schemas.topics import TOPICS, Topic
+
+WINDOW_WALL_S = 1.5  # A micro-batch takes some tenths of a second, a decision less.
+GRACE_WINDOWS = 0.6
+HEAP_MB = 576  # Spark wants 450 at least; small enough that a leak meets a full collection within minutes.
+RETENTION_PARTS = 6  # The whole run is so many retentions long, so that retention is seen to work.
+RETENTION_S_MIN = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SoakPlan:
+    """One run: ``hours`` of its clock at ``speed``, with a regime change each ``regime_min`` and bursts between."""
+
+    hours: float
+    speed: float
+    brokers: int
+    seed: int
+    rate_per_s: float
+    regime_min: float = 20.0
+    burst_min: float = 7.0
+    lifetime_s: float = 180.0
+
+    @property
+    def wall_s(self) -> float:
+        """How long it takes."""
+        return self.hours * 3_600 / self.speed
+
+    @property
+    def retention_s(self) -> float:
+        """How long topics keep records, in wall time as Kafka counts it."""
+        return max(self.wall_s / RETENTION_PARTS, RETENTION_S_MIN)
+
+    @property
+    def window_ms(self) -> int:
+        """The length of a window, in ms of the run's clock."""
+        return max(ceil(WINDOW_WALL_S * self.speed), 5) * 1_000
+
+    def scaled(self, wall_ms: float) -> int:
+        """Return how long a wall time is on the run's clock."""
+        return int(wall_ms * max(self.speed, 1.0))
+
+
+def soak_topics(plan: SoakPlan) -> tuple[Topic, ...]:
+    """Return the table of topics with retention in proportion to the run."""
+    retention_ms = int(plan.retention_s * 1_000)
+    return tuple(topic if topic.compacted else replace(topic, retention_ms=retention_ms) for topic in TOPICS)
+
+
+def kafka_properties(plan: SoakPlan) -> dict[str, str]:
+    """Return what makes a Kafka drop and compact within minutes what it usually would within hours and days."""
+    retention_ms = int(plan.retention_s * 1_000)
+    return {
+        "log.roll.ms": str(retention_ms // 4),
+        "log.segment.bytes": str(4 << 20),
+        "log.segment.delete.delay.ms": "1000",
+        "log.retention.check.interval.ms": "5000",
+        "log.cleaner.backoff.ms": "5000",
+        "log.cleaner.delete.retention.ms": str(retention_ms),
+        "log.cleaner.max.compaction.lag.ms": str(retention_ms),
+    }
+
+
+def soak_flags(plan: SoakPlan, origin_ms: int, ports: dict[str, int]) -> dict[str, dict[str, Any]]:
+    """Return the settings of all stages."""
+    window_ms = plan.window_ms
+    return {
+        "run": {"seed": plan.seed, "clock_speed": plan.speed, "clock_origin_ms": origin_ms if plan.speed != 1 else 0},
+        "demo": {"brokers": plan.brokers},
+        "spark": {"driver_memory_mb": HEAP_MB},
+        "emulator": {
+            "flush_ms": min(250.0 * plan.speed, 1_000.0),
+            "command_poll_ms": 20.0 * plan.speed,
+            "settle_s": max(30.0 * plan.speed, 300.0),
+            "drain_s_max": 60.0 * plan.speed,
+            "metrics_port": ports["emulator"],
+            "workload": {
+                "notifications_per_s": plan.rate_per_s,
+                "lifetime_s_mean": plan.lifetime_s,
+                "regime_change_every_s": plan.regime_min * 60,
+                "regime_change_spread_s": 30.0,
+                "burst_every_s": plan.burst_min * 60,
+                "burst_s": 60.0,
+                "burst_factor": 3.0,
+            },
+        },
+        "streaming": {
+            "window_ms": window_ms,
+            "grace_ms": int(GRACE_WINDOWS * window_ms),
+            "catch_up_grace_ms": 2 * window_ms,
+            "future_ms_max": None,
+            "past_ms_max": None,
+            "metrics_port": ports["streaming"],
+        },
+        "controller": _controller_flags(plan) | {"metrics_port": ports["controller"]},
+    }
+
+
+def _controller_flags(plan: SoakPlan) -> dict[str, Any]:
+    window_ms, scaled = plan.window_ms, plan.scaled
+    return {
+        "dry_run": False,
+        "horizon_lifetimes": 1.0,
+        "verify_ms_max": 24 * window_ms,
+        "lookback_ms": 60 * window_ms,
+        "stop_ms_max": scaled(15_000),
+        "tick_ms": scaled(50),
+        "status_ms": scaled(1_000),
+        "decision": {"window_age_ms_max": 12 * window_ms, "mute_ms": 60 * window_ms},
+        "assembly": {"rows_wait_ms": scaled(10_000), "future_ms_max": scaled(600_000)},
+        "transition": {
+            "prepare_ms": scaled(20_000),
+            "activate_ms": scaled(20_000),
+            "drain_ms": scaled(60_000),
+            "retire_ms": scaled(20_000),
+            "resend_ms": scaled(2_000),
+        },
+    }

@@ -1,0 +1,75 @@
+"""What people have ordered and what of it stands: pauses, brokers in maintenance, words about plans.
+
+In: orders in the order of their topic, and the time. Out: answers. Reading the topic belongs to
+:mod:`controller.order_topic`, acting on an order to :mod:`controller.review_plans` and to the judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.control_ports import Document
+from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+
+PLAN_ORDERS_KEPT_MAX = 10_000  # Orders about plans; the oldest are about plans long over.
+
+
+class OrderBook:
+    """The newest order about each plan, each broker and the whole overlay."""
+
+    def __init__(self, orders: Iterable[Order] = ()) -> None:
+        self._pause: Order | None = None
+        self._brokers: dict[str, Order] = {}
+        self._plans: dict[str, Order] = {}
+        for order in orders:
+            self.take(order)
+
+    def take(self, order: Order) -> None:
+        """Take an order in the place of the one before about the same subject."""
+        if order.kind is OrderKind.PAUSE:
+            self._pause = order
+        elif order.kind is OrderKind.RESUME:
+            self._pause = None
+        elif order.kind is OrderKind.MAINTAIN:
+            self._brokers[order.subject] = order
+        elif order.kind is OrderKind.RETURN:
+            self._brokers.pop(order.subject, None)
+        else:
+            self._plans.pop(order.subject, None)  # The newest stand last, so that the oldest go first.
+            self._plans[order.subject] = order
+            if len(self._plans) > PLAN_ORDERS_KEPT_MAX:
+                del self._plans[next(iter(self._plans))]
+
+    def paused(self, now_ms: int) -> Order | None:
+        """Return the order that keeps the controller from deciding anything, None when nothing does."""
+        return self._pause if self._pause is not None and self._pause.stands_at(now_ms) else None
+
+    def maintained(self, now_ms: int) -> dict[str, Order]:
+        """Return the brokers in maintenance with the order that set each aside, by name."""
+        return {broker: order for broker, order in sorted(self._brokers.items()) if order.stands_at(now_ms)}
+
+    def about_plan(self, plan: str) -> Order | None:
+        """Return the newest word about a plan, None without one."""
+        return self._plans.get(plan)
+
+    def document(self, now_ms: int) -> Document:
+        """Return what stands, JSON-ready."""
+        paused = self.paused(now_ms)
+        return {
+            "paused": None if paused is None else _entry(paused),
+            "maintenance": [
+                {"broker": broker, "evacuate": order.evacuate, **_entry(order)}
+                for broker, order in self.maintained(now_ms).items()
+            ],
+        }
+
+
+def order_text(order: Order) -> str:
+    """Say what was ordered, by whom and why, for people."""
+    about = "adaptation" if order.subject == WHOLE_OVERLAY else order.subject
+    asked = f"{order.kind} {about}" + (", its clients move away" if order.evacuate else "")
+    return f"{asked}, by {order.by}: {order.reason}"
+
+
+def _entry(order: Order) -> Document:
+    return {"by": order.by, "reason": order.reason, "since_ms": order.time_ms, "until_ms": order.until_ms}

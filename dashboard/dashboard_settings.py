@@ -1,0 +1,83 @@
+"""Settings of the dashboard as one frozen value, each with its unit and the reason for its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schemas.topics import DEFAULT_NAMESPACE
+
+PORT_MAX = 65_535
+SECRET_BYTES_MIN = 32  # As many as an HS256 signature has: a shorter key is easier to guess than that.
+HOURS_PER_MONTH = 24 * 31
+
+
+@dataclass(frozen=True, kw_only=True)
+class DashboardSettings:
+    """The page in the browser: where it is served, who may give orders, how often it looks.
+
+    ``bootstrap``: Kafka's bootstrap servers, to which orders go. ``namespace``: prefix of topics and live-view keys.
+    ``redis_url``: where the live view is read. ``inventory_path``: the brokers and what they cost each other, for their
+    places on the map. ``status_file``: JSON for whoever started it; None writes none.
+    ``host``, ``port``: where the page is served. Default: this machine only, 8090.
+    ``host_names``: under which names browsers may ask for it; * allows any. Others are refused, or a page of somebody
+    else could read it through a name that points here. Default: the names of this machine's loopback.
+    ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
+    secret_file. ``secret_file``: a file that holds it instead.
+    ``token_hours_max``: how long a token may live. Default 24, a day's work.
+    ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
+    ``answer_ms_max``: how long Valkey may take to answer. Default 800, below the pace, so that looks never pile up.
+    ``stale_ms``: without news from the controller for so long the page says so. Default 5000, several of its writings.
+    ``clients_max``: pages open at once. Default 64; more are refused in a sentence.
+    ``windows_max``: windows whose rate, completeness and latency are kept. Default 2000, as many as the costs.
+    """
+
+    bootstrap: str
+    inventory_path: Path
+    namespace: str = DEFAULT_NAMESPACE
+    redis_url: str | None = None
+    status_file: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8090
+    host_names: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    secret: str | None = field(default=None, repr=False)
+    secret_file: Path | None = None
+    token_hours_max: float = 24.0
+    poll_ms: int = 1000
+    answer_ms_max: int = 800
+    stale_ms: int = 5000
+    clients_max: int = 64
+    windows_max: int = 2000
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each; a secret is never part of it."""
+        least = {"poll_ms": 50, "answer_ms_max": 10, "clients_max": 1, "windows_max": 10}
+        found = [
+            f"{name} is {getattr(self, name)}: at least {limit}"
+            for name, limit in least.items()
+            if getattr(self, name) < limit
+        ]
+        if not 0 <= self.port <= PORT_MAX:
+            found.append(f"port is {self.port}: from 0 (a free one) to {PORT_MAX}")
+        if not self.host_names:
+            found.append('host_names is empty: name at least one, or "*" for any')
+        if self.stale_ms < 2 * self.poll_ms:
+            found.append(f"stale_ms is {self.stale_ms}: at least twice poll_ms, {self.poll_ms}, or all is always stale")
+        if not 0 < self.token_hours_max <= HOURS_PER_MONTH:
+            found.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
+        if self.secret is not None and self.secret_file is not None:
+            found.append("secret and secret_file are both given: give one of them")
+        if self.secret is not None:
+            found += secret_faults(self.secret, "secret")
+        return found
+
+
+def secret_faults(secret: str, where: str) -> list[str]:
+    """Return what is wrong with a secret that stands in ``where``, without telling it."""
+    size = len(secret.encode())
+    if size >= SECRET_BYTES_MIN:
+        return []
+    return [
+        f"{where} has {size} bytes: at least {SECRET_BYTES_MIN}, or tokens can be forged; "
+        '`python -c "import secrets; print(secrets.token_urlsafe(32))"` makes one'
+    ]

@@ -1,0 +1,86 @@
+"""Give every broker a place on the map: where it really is, or so that brokers near in delay are near on the page.
+
+In: an inventory. Out: x and y for each broker, in a box MAP_WIDTH wide, y downwards as on a screen. Drawing belongs to
+the page.
+
+Where the inventory has no positions, classical multidimensional scaling (Torgerson, 1952) of its link costs finds the
+plane in which distances come nearest to them; cost O(brokers^2) for each of the few steps of Lanczos. Along each axis
+the order then stays and the gaps are evened out by half, or a few far hosts would squeeze all others into one spot.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import eigsh
+from scipy.spatial import cKDTree
+
+from overlay.inventory import Inventory
+
+MAP_WIDTH, MAP_HEIGHT = 1000.0, 560.0  # About the form of the page's map.
+SQUEEZE = 0.5  # Power of a cost that becomes a distance.
+EVENNESS = 0.5  # 0 keeps the gaps along an axis as they are, 1 makes them all alike.
+CROWDING_SHARE = 0.62  # Least distance of two brokers as a share of that on an even grid.
+STEPS_MAX = 200
+
+Points = NDArray[np.float64]
+
+
+def place_brokers(inventory: Inventory) -> Points:
+    """Return the places (n, 2), the same for the same inventory."""
+    if inventory.positions is not None:
+        points = inventory.positions * (1.0, -1.0)
+        return _fit_box(points)
+    evened = _even_out(_scale_costs(inventory.link_cost)) * (MAP_WIDTH, MAP_HEIGHT)
+    return _fit_box(_part_crowds(evened))
+
+
+def _scale_costs(link_cost: Points) -> Points:
+    """Return the plane of classical scaling; fewer than four brokers, or all on one spot, stand on a circle."""
+    count = len(link_cost)
+    if count < 4 or not link_cost.any():
+        turns = np.arange(count) * 2 * np.pi / count
+        return np.column_stack([np.cos(turns), np.sin(turns)])
+    squared = link_cost ** (2 * SQUEEZE)
+    means = squared.mean(axis=0)
+    gram = -0.5 * (squared - means[:, None] - means[None, :] + means.mean())
+    start = np.linspace(-1.0, 1.0, count)  # The same start gives the same map.
+    values, vectors = eigsh(gram, k=2, which="LA", v0=start)
+    order = np.argsort(values)[::-1]
+    points = vectors[:, order] * np.sqrt(np.maximum(values[order], 0.0))
+    # The sign of an axis is arbitrary: the broker furthest out is right, or at the top.
+    furthest = np.abs(points).argmax(axis=0)
+    mapped: Points = points * np.sign(points[furthest, (0, 1)] + 1e-300) * (1.0, -1.0)
+    return mapped
+
+
+def _even_out(points: Points) -> Points:
+    """Return the points in a box of side 1, each axis between its own gaps and even ones."""
+    size = np.ptp(points, axis=0)
+    own = (points - points.min(axis=0)) / np.where(size > 0, size, 1.0)
+    even = points.argsort(axis=0).argsort(axis=0) / max(len(points) - 1, 1)
+    evened: Points = EVENNESS * even + (1 - EVENNESS) * own
+    return evened
+
+
+def _part_crowds(points: Points) -> Points:
+    """Push brokers apart that would be drawn on top of each other, each no further than it must."""
+    apart = CROWDING_SHARE * float(np.sqrt(MAP_WIDTH * MAP_HEIGHT / len(points)))
+    placed = points + np.column_stack([np.cos(np.arange(len(points))), np.sin(np.arange(len(points)))]) * 1e-3
+    for _ in range(STEPS_MAX):
+        pairs = cKDTree(placed).query_pairs(apart * 0.999, output_type="ndarray")
+        if not len(pairs):
+            break
+        gap = placed[pairs[:, 1]] - placed[pairs[:, 0]]
+        length = np.hypot(gap[:, 0], gap[:, 1])[:, None]
+        push = gap / np.maximum(length, 1e-9) * (apart - length) * 0.35
+        np.subtract.at(placed, pairs[:, 0], push)
+        np.add.at(placed, pairs[:, 1], push)
+    return placed
+
+
+def _fit_box(points: Points) -> Points:
+    width, height = np.ptp(points, axis=0)
+    scale = min(MAP_WIDTH / width if width > 0 else np.inf, MAP_HEIGHT / height if height > 0 else np.inf)
+    fitted: Points = (points - points.min(axis=0)) * (scale if np.isfinite(scale) else 1.0)
+    return fitted

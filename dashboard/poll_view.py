@@ -1,0 +1,133 @@
+"""Look at the live view again and again, and put what changed on the board; a server that is away stops nothing.
+
+In: a client of Valkey, the board. Out: the board's parts, and its part ``server``: whether there is a view, since when
+not and why, and when the controller last had news. Reading the texts belongs to ``read_view``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from dashboard.dashboard_metrics import DashboardMetrics
+from dashboard.dashboard_settings import DashboardSettings
+from dashboard.live_board import LiveBoard
+from dashboard.read_view import VIEW_PARTS, ViewReader
+
+log = structlog.get_logger(__name__)
+
+PAUSE_MS_MAX = 5000  # Between two attempts while the server is away; the first is after poll_ms.
+STARTING, LIVE, EMPTY, AWAY = "starting", "live", "empty", "away"
+
+
+class ViewSource(Protocol):
+    """The one call of redis-py that the poller needs; the client must have socket time-outs and no retries."""
+
+    def mget(self, keys: Sequence[str]) -> Awaitable[list[Any]]:
+        """Return the texts of the keys, None for one that is not there."""
+        ...
+
+
+class ViewPoller:
+    """Keeps the board up with the live view."""
+
+    def __init__(
+        self,
+        source: ViewSource,
+        board: LiveBoard,
+        settings: DashboardSettings,
+        metrics: DashboardMetrics,
+        can_order: bool,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._source = source
+        self._board = board
+        self._settings = settings
+        self._metrics = metrics
+        self._can_order = can_order
+        self._now_ms = now_ms
+        self._keys = [f"{settings.namespace}:live:{part}" for part in VIEW_PARTS]
+        self._reader = ViewReader(settings.windows_max)
+        self._pause_ms = settings.poll_ms
+        self._told_ms: int | None = None  # The controller's time of its newest document that we have seen,
+        self._news_ms: int | None = None  # and when that was by our own clock.
+        self._looked_ms: int | None = None
+        self._asked_s = time.monotonic()
+        self.state, self._since_ms, self._reason = STARTING, now_ms(), ""
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            began_s = time.monotonic()
+            await self.look()
+            spent_ms = (time.monotonic() - began_s) * 1000
+            await asyncio.sleep(max(self._pause_ms - spent_ms, 1) / 1000)
+
+    async def look(self) -> None:
+        """Read all keys once and put what changed on the board."""
+        self._asked_s = time.monotonic()
+        try:
+            # Not wait_for: until Python 3.12 it may swallow a cancellation, and then nobody could stop the poller.
+            with self._metrics.poll_s.time():
+                async with asyncio.timeout(self._settings.answer_ms_max / 1000):
+                    texts = await self._source.mget(self._keys)
+        # The client library raises its own errors and the socket's, and none of them may stop the page.
+        except Exception as error:
+            self._on_failure(error)
+            await self._board.replace({"server": self.server_part()})
+            return
+        self._pause_ms = self._settings.poll_ms
+        self._looked_ms = self._now_ms()
+        fresh = self._reader.read(dict(zip(VIEW_PARTS, texts, strict=True)))
+        self._note_news()
+        self._enter(LIVE if any(text is not None for text in texts) else EMPTY)
+        self._metrics.undecodable.set(len(self._reader.faults))
+        await self._board.replace({**fresh, "server": self.server_part()})
+
+    def silent_ms(self) -> int:
+        """Return how long ago the server was last asked."""
+        return int((time.monotonic() - self._asked_s) * 1000)
+
+    def server_part(self) -> dict[str, Any]:
+        """Return what pages are told of the view itself."""
+        return {
+            "view": self.state,
+            "since_ms": self._since_ms,
+            "reason": self._reason,
+            "looked_ms": self._looked_ms,
+            "news_ms": self._news_ms,
+            "told_ms": self._told_ms,
+            "stale_ms": self._settings.stale_ms,
+            "namespace": self._settings.namespace,
+            "can_order": self._can_order,
+            "faults": sorted(self._reader.faults.values()),
+        }
+
+    def _on_failure(self, error: Exception) -> None:
+        self._metrics.failures.inc()
+        reason = str(error) or type(error).__name__
+        if self.state != AWAY:
+            log.warning("live_view_is_away", reason=reason)
+        if isinstance(error, TimeoutError):
+            reason = f"no answer within {self._settings.answer_ms_max} ms"
+        self._enter(AWAY, reason)
+        self._pause_ms = min(self._pause_ms * 2, max(PAUSE_MS_MAX, self._settings.poll_ms))
+
+    def _enter(self, state: str, reason: str = "") -> None:
+        if state != self.state:
+            if self.state == AWAY:
+                log.info("live_view_is_back", away_ms=self._now_ms() - self._since_ms)
+            self.state, self._since_ms = state, self._now_ms()
+        self._reason = reason
+
+    def _note_news(self) -> None:
+        """Note news by our own clock, as the controller's may differ; what was there before us has only its own."""
+        told_ms = self._reader.news_ms
+        if told_ms is None or told_ms == self._told_ms:
+            return
+        self._news_ms = self._now_ms() if self._told_ms is not None else min(told_ms, self._now_ms())
+        self._told_ms = told_ms

@@ -1,0 +1,138 @@
+"""Serve the dashboard until it is told to stop.
+
+In: settings. Out: pages over HTTP and a status file. The only place of this stage that opens a port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from typing import Any
+
+import redis.asyncio
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from dashboard.dashboard_settings import DashboardSettings
+from dashboard.web_app import DashboardParts, build_app
+from infra.send_orders import send_order
+from infra.stack_error import StackError
+from schemas.order import Order
+from schemas.status_file import StatusFile
+
+STATUS_S = 2.0
+STOP_S_MAX = 5  # How long open pages may take to be let go.
+
+log = structlog.get_logger(__name__)
+
+
+class DashboardError(StackError):
+    """Say in one sentence why there is no dashboard."""
+
+
+def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
+    """Serve until ``stop`` is set. Valkey, Kafka or the inventory being away raises nothing.
+
+    Raises DashboardError when no live view is named or the port cannot be used, TokenSecretError for a bad secret.
+    """
+    if settings.redis_url is None:
+        raise DashboardError(
+            "The dashboard shows the live view, and none is named: give redis.url or REGRAFT_REDIS_URL, "
+            "the same as the controller has."
+        )
+    listener = _listen(settings.host, settings.port)
+    try:
+        app = build_app(settings, view_client(settings.redis_url, settings.answer_ms_max), _sender(settings))
+        _serve(app, listener, settings, stop)
+    finally:
+        listener.close()
+
+
+def view_client(url: str, answer_ms_max: int) -> redis.asyncio.Redis:
+    """Return a client that answers or fails in a bounded time and never tries twice by itself."""
+    bound_s = answer_ms_max / 1000
+    once = Retry(NoBackoff(), 0)
+    return redis.asyncio.Redis.from_url(url, socket_timeout=bound_s, socket_connect_timeout=bound_s, retry=once)
+
+
+def _sender(settings: DashboardSettings) -> Any:
+    def send(order: Order) -> None:
+        send_order(settings.bootstrap, order, settings.namespace)
+
+    return send
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except OSError as error:
+        raise DashboardError(
+            f"The dashboard cannot be served on {host}:{port} ({error.strerror}): stop what listens there, or choose "
+            "another with --port and --host."
+        ) from error
+    return listener
+
+
+def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, stop: threading.Event) -> None:
+    """Run the server in a thread of its own, so that it takes no signals; this one keeps the status file."""
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=STOP_S_MAX,
+        )
+    )
+    loop = asyncio.new_event_loop()
+    faults: list[BaseException] = []
+
+    def serve() -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(server.serve([listener]))
+        except BaseException as error:
+            faults.append(error)
+        finally:
+            loop.close()
+
+    host, port = listener.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    thread = threading.Thread(target=serve, name="dashboard")
+    thread.start()
+    parts: DashboardParts = app.state.parts
+    log.info("dashboard served", url=url, can_order=parts.secret is not None)
+    status = StatusFile(settings.status_file) if settings.status_file is not None else None
+    try:
+        while thread.is_alive() and not stop.is_set():
+            if status is not None and server.started:
+                status.write(_status(url, parts))
+            stop.wait(STATUS_S if server.started else 0.05)
+    finally:
+        if thread.is_alive():
+            asyncio.run_coroutine_threadsafe(parts.board.close(), loop)  # or open pages would be waited for
+            server.should_exit = True
+        thread.join(STOP_S_MAX + 5)
+    if faults:
+        raise faults[0]
+
+
+def _status(url: str, parts: DashboardParts) -> dict[str, Any]:
+    return {
+        "time_ms": time.time_ns() // 1_000_000,
+        "url": url,
+        "can_order": parts.secret is not None,
+        "version": parts.board.version,
+        "view": parts.poller.server_part(),
+    }

@@ -1,0 +1,63 @@
+// Say what cannot be trusted right now: the connection, the live view, the controller's news; and chips at the top.
+
+import { element, icon, pill, showIfOther } from "./build_elements.js";
+import { clockTime, span, words } from "./format_values.js";
+
+export function showBanners(store) {
+  const place = document.getElementById("banners");
+  const chips = document.getElementById("chips");
+  const startedMs = Date.now();
+
+  function show() {
+    const banners = findBanners(store, Date.now() - startedMs);
+    showIfOther(place, banners, () => banners.map(({ kind, text }) =>
+      element("p", { class: `banner ${kind}` }, icon(kind === "bad" ? "alert" : "clock"), element("span", {}, text))));
+    document.body.classList.toggle("is-old", !store.isLive && store.version > 0);
+    const shown = findChips(store);
+    showIfOther(chips, shown, () => shown.map(([text, kind, iconName, title]) => pill(text, kind, iconName, title)));
+    document.title = `${store.proposedPlans.length ? "(1) " : ""}Regraft ${store.parts.server?.namespace ?? ""}`.trim();
+  }
+
+  store.watch(["server", "link", "counts", "orders", "configuration", "plans"], show);
+  setInterval(show, 1000);
+}
+
+function findBanners(store, openMs) {
+  const server = store.parts.server;
+  const found = [];
+  if (!store.link.isOpen && openMs > 2500) {
+    const seen = store.version ? ` What you see is of ${clockTime(lastSeenMs(store))}.` : "";
+    found.push({ kind: "bad", text: `The dashboard's server does not answer since ${clockTime(store.link.sinceMs)}; the page tries again by itself.${seen}` });
+    return found;
+  }
+  if (!server) return found;
+  if (server.view === "away") {
+    const seen = store.parts.counts ? ` What you see is of ${clockTime(lastSeenMs(store))}.` : "";
+    found.push({ kind: "bad", text: `The live view's server is away since ${clockTime(server.since_ms)}.${seen} Regraft itself does not need it. (${server.reason})` });
+  } else if (server.view === "empty") {
+    found.push({ kind: "wait", text: `Nobody writes the live view of ${server.namespace} yet: is the controller running, with the same redis.url and namespace?` });
+  } else if (store.silentMs !== null && store.silentMs >= server.stale_ms) {
+    found.push({ kind: "bad", text: `No news from the controller for ${span(store.silentMs)}. What you see is of ${clockTime(server.news_ms)}.` });
+  }
+  for (const fault of server.faults ?? []) found.push({ kind: "bad", text: `${fault}.` });
+  return found;
+}
+
+function lastSeenMs(store) {
+  return store.parts.server?.news_ms ?? store.parts.server?.looked_ms ?? 0;
+}
+
+function findChips(store) {
+  const { server, counts, configuration, orders } = store.parts;
+  const chips = [];
+  if (server && server.namespace !== "regraft") chips.push([server.namespace, "quiet", null, "Namespace of topics and keys"]);
+  if (counts) {
+    if (counts.dry_run) chips.push(["proposes only", "ask", "eye", "A dry run: plans wait for a person's approval"]);
+    else chips.push(["acts by itself", "quiet", null, "Plans are carried out without asking"]);
+  }
+  if (orders?.paused) chips.push(["paused", "warn", "pause", orders.paused.reason]);
+  if (orders?.maintenance?.length) chips.push([`maintenance ${orders.maintenance.map((one) => one.broker).slice(0, 3).join(", ")}`, "warn", "wrench", null]);
+  if (configuration) chips.push([`epoch ${configuration.epoch}`, "quiet", null, "Number of the overlay in force"]);
+  if (counts) chips.push([words(counts.planner).replaceAll("+", " + "), "quiet long", null, `Who decides: ${counts.planner}`]);
+  return chips;
+}

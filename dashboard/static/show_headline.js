@@ -1,0 +1,118 @@
+// Answer an operator's three questions in words: is it well, what is it doing, what does it want from me.
+
+import { element, icon, showIfOther } from "./build_elements.js";
+import { amount, clockTime, counted, readable, shortList, span, words } from "./format_values.js";
+import { PHASE_STEPS } from "./live_store.js";
+
+const COMPLETE_LOOKED_AT = 20;
+
+export function showHeadline(store, desk) {
+  const place = document.getElementById("headline");
+  const cards = ["Is it well?", "What is it doing?", "What does it want from me?"].map((question) => {
+    const body = element("div", { class: "answer" });
+    const card = element("article", { class: "card" }, element("h2", {}, question), body);
+    place.append(card);
+    return { card, body };
+  });
+
+  function show() {
+    const answers = [howItIs(store), whatItDoes(store), whatItWants(store)];
+    answers.forEach((answer, number) => {
+      const { card, body } = cards[number];
+      card.className = `card ${answer.kind}`;
+      showIfOther(body, [answer, desk.hindrance], () => [
+        element("p", { class: "short" }, icon(answer.icon), element("span", {}, answer.short)),
+        element("p", { class: "long" }, answer.long),
+        answer.phase ? phaseSteps(answer.phase) : null,
+        answer.orders?.length ? element("p", { class: "acts" }, answer.orders.map(([text, kind]) => desk.button(text, kind, "overlay"))) : null,
+      ]);
+    });
+  }
+
+  store.watch(["server", "link", "counts", "window", "windows", "plans", "alerts", "orders", "last_decision", "configuration"], show);
+  desk.watch(show);
+  setInterval(show, 1000);
+}
+
+export function phaseSteps(phase) {
+  const reached = PHASE_STEPS.indexOf(phase);
+  return element("ol", { class: "steps" }, PHASE_STEPS.map((step, number) =>
+    element("li", { class: number < reached ? "done" : number === reached ? "now" : "", "aria-current": number === reached ? "step" : null }, step)));
+}
+
+function howItIs(store) {
+  const { server, window, windows = [], configuration } = store.parts;
+  if (!store.version || !server) return { kind: "unknown", icon: "clock", short: "Connecting", long: "The page waits for its first news." };
+  if (!store.isLive) return { kind: "unknown", icon: "ask", short: "Not known", long: "What you see is old; the reason stands above." };
+  const critical = store.activeAlerts.filter((alert) => alert.severity === "critical");
+  if (critical.length) return { kind: "bad", icon: "alert", short: counted(critical.length, "critical alert"), long: critical[0].text };
+  if (!window) return { kind: "unknown", icon: "clock", short: "Waiting", long: "No window has closed yet." };
+  if (!window.is_complete) return { kind: "warn", icon: "alert", short: "A window is incomplete", long: incompleteText(window) };
+  const warnings = store.activeAlerts.filter((alert) => alert.severity === "warning");
+  if (warnings.length) return { kind: "warn", icon: "alert", short: counted(warnings.length, "warning"), long: warnings[0].text };
+  const last = windows.slice(-COMPLETE_LOOKED_AT);
+  const complete = last.filter((point) => point.is_complete).length;
+  const heard = configuration ? counted(configuration.brokers.length, "broker") : "all brokers";
+  const rate = last.at(-1)?.notifications_per_s;
+  return {
+    kind: "good", icon: "check", short: "All is well",
+    long: `${heard} report, ${complete} of the last ${last.length} windows are complete, ${amount(rate)} notifications a second. No alerts.`,
+  };
+}
+
+function incompleteText(window) {
+  const short = window.short_brokers ?? [];
+  const reason = window.fault || "something is missing";
+  return short.length ? `${reason}. Too little came from ${shortList(short)}. Nothing is decided on it.` : `${reason}. Nothing is decided on it.`;
+}
+
+function whatItDoes(store) {
+  const { counts, orders, last_decision: decision, window } = store.parts;
+  const plan = store.movingPlan ?? store.plans.findLast((one) => one.phase === "verifying");
+  const pauseOrders = orders?.paused ? [["Resume", "resume"]] : [["Pause", "pause"]];
+  if (!counts) return { kind: "unknown", icon: "clock", short: "Not known", long: "The controller has not written anything yet." };
+  if (plan && plan.phase === "verifying") {
+    return { kind: "busy", icon: "eye", short: `Checking ${plan.plan}`, phase: plan.phase, orders: pauseOrders, long: `It is in force; the next windows tell what it saves. Predicted: ${amount(plan.cost_before_per_s - plan.cost_predicted_per_s)} of ${amount(plan.cost_before_per_s)} a second.` };
+  }
+  if (plan) {
+    return { kind: "busy", icon: "move", short: `Carrying out ${plan.plan}`, phase: plan.phase, orders: pauseOrders, long: `${changesText(plan)}; ${readable(plan.history.at(-1)?.reason)}.` };
+  }
+  if (orders?.paused) {
+    const { by, reason, until_ms: untilMs } = orders.paused;
+    return { kind: "warn", icon: "pause", short: "Paused", orders: pauseOrders, long: `By ${by}${untilMs ? ` until ${clockTime(untilMs)}` : ""}: ${reason}` };
+  }
+  const waiting = store.proposedPlans.at(-1);
+  const long = waiting ? `Nothing else is planned until ${waiting.plan} is decided.` : whyNothing(decision, window, counts);
+  return { kind: "calm", icon: "eye", short: "Watching", orders: pauseOrders, long };
+}
+
+function whyNothing(decision, window, counts) {
+  if (!decision) return window ? "No decision has been made yet." : "It waits for the first window.";
+  const about = `Window of ${clockTime(decision.window_end_ms)}`;
+  if (decision.state_verdict) return `${about}: ${readable(decision.state_reason) || words(decision.state_verdict)}.`;
+  if (decision.plan) return `${about}: a plan was made. ${counts.plans_completed} carried out so far.`;
+  const count = decision.refused?.length ?? 0;
+  return count ? `${about}: ${counted(count, "change")} looked at, none worth making (${words(decision.refused[0].verdict)}).` : `${about}: nothing to improve.`;
+}
+
+function whatItWants(store) {
+  const proposed = store.proposedPlans;
+  if (proposed.length) {
+    const plan = proposed.at(-1);
+    return { kind: "ask", icon: "ask", short: "Your decision", long: `${plan.plan} waits for approval: ${changesText(plan)} would save ${amount(plan.cost_before_per_s - plan.cost_predicted_per_s)} a second.` };
+  }
+  const loud = store.activeAlerts.filter((alert) => alert.severity !== "info" && !alert.is_silenced);
+  if (loud.length) return { kind: loud.some((alert) => alert.severity === "critical") ? "bad" : "warn", icon: "alert", short: `Look at ${counted(loud.length, "alert")}`, long: shortList(loud.map((alert) => `${words(alert.rule)} at ${alert.subject}`), 3) };
+  const { paused, maintenance = [] } = store.parts.orders ?? {};
+  if (paused && !paused.until_ms) return { kind: "warn", icon: "pause", short: "Resume when ready", long: `Paused for ${span(store.controllerNowMs - paused.since_ms)} without an end.` };
+  if (maintenance.length) return { kind: "calm", icon: "wrench", short: "Nothing now", long: `${shortList(maintenance.map((one) => one.broker))} in maintenance.` };
+  return { kind: "calm", icon: "check", short: "Nothing", long: "No plan waits and no alert is open." };
+}
+
+export function changesText(plan) {
+  const texts = [];
+  if (plan.links_added?.length || plan.links_removed?.length) texts.push(counted(Math.max(plan.links_added.length, plan.links_removed.length), "link"));
+  if (plan.move_count) texts.push(counted(plan.move_count, "client move"));
+  if (plan.id_move_count) texts.push(counted(plan.id_move_count, "ring ID"));
+  return texts.join(", ") || "no change";
+}

@@ -1,0 +1,111 @@
+"""Check what an operator asks for against what the page shows, and hand it to Kafka.
+
+In: a request and who asks. Out: the order that was stored, or a sentence saying why not. The controller decides what
+comes of it; here only what cannot be meant is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field
+
+from dashboard.live_board import LiveBoard
+from infra.stack_error import StackError
+from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from schemas.plan import PlanPhase
+
+REASON_LENGTH_MIN = 3
+ORDERS_AT_ONCE_MAX = 4
+MINUTE_MS = 60_000
+MINUTES_MAX = 60 * 24 * 31
+MAY_END = (OrderKind.PAUSE, OrderKind.MAINTAIN)
+# In which phase a plan must be shown for the order to make sense.
+PHASE_FOR = {
+    OrderKind.APPROVE: PlanPhase.PROPOSED,
+    OrderKind.REFUSE: PlanPhase.PROPOSED,
+    OrderKind.CANCEL: PlanPhase.PREPARING,
+}
+PAST_OF = {OrderKind.APPROVE: "approved", OrderKind.REFUSE: "refused", OrderKind.CANCEL: "cancelled"}
+
+Send = Callable[[Order], None]
+
+log = structlog.get_logger(__name__)
+
+
+class OrderRequest(BaseModel):
+    """What a page or a program asks for; ``minutes`` ends a pause or a maintenance by itself."""
+
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+    kind: OrderKind
+    subject: str = Field(default=WHOLE_OVERLAY, min_length=1, max_length=200)
+    reason: str = Field(min_length=REASON_LENGTH_MIN, max_length=500)
+    minutes: float | None = Field(default=None, gt=0, le=MINUTES_MAX)
+    evacuate: bool = False
+
+
+class OrderRefusedError(Exception):
+    """Say why an order was not given; ``status`` is the HTTP status."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status, self.text = status, text
+
+
+class OrderDesk:
+    """Takes orders, a few at a time."""
+
+    def __init__(self, board: LiveBoard, send: Send, now_ms: Callable[[], int] | None = None) -> None:
+        self._board = board
+        self._send = send
+        self._now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
+        self._waiting = 0
+
+    async def give(self, request: OrderRequest, by: str) -> Order:
+        """Store the order and return it when Kafka has acknowledged it. Raises OrderRefusedError."""
+        self._check(request)
+        if self._waiting >= ORDERS_AT_ONCE_MAX:
+            raise OrderRefusedError(429, f"{self._waiting} orders wait for Kafka already: try again in a moment.")
+        now_ms = self._now_ms()
+        until_ms = 0 if request.minutes is None else now_ms + int(request.minutes * MINUTE_MS)
+        order = Order(request.subject, request.kind, by, request.reason, now_ms, until_ms, request.evacuate)
+        self._waiting += 1
+        try:
+            await asyncio.to_thread(self._send, order)
+        except StackError as error:
+            raise OrderRefusedError(503, str(error)) from error
+        finally:
+            self._waiting -= 1
+        log.info("order given", kind=order.kind, subject=order.subject, by=by, reason=order.reason)
+        return order
+
+    def _check(self, request: OrderRequest) -> None:
+        kind, subject = request.kind, request.subject
+        if kind.scope == "adaptation" and subject != WHOLE_OVERLAY:
+            raise OrderRefusedError(422, f"{kind} concerns the whole overlay: leave the subject out, not {subject!r}.")
+        if request.minutes is not None and kind not in MAY_END:
+            raise OrderRefusedError(422, f"{kind} does not end by itself: leave minutes out.")
+        if request.evacuate and kind is not OrderKind.MAINTAIN:
+            raise OrderRefusedError(422, f"Only {OrderKind.MAINTAIN} evacuates, not {kind}.")
+        if kind.scope == "plan":
+            self._check_plan(kind, subject)
+        if kind.scope == "broker":
+            configuration: dict[str, Any] = self._board.value("configuration") or {}
+            if subject not in configuration.get("brokers", ()):
+                raise OrderRefusedError(409, f"There is no broker {subject!r} in the overlay that is shown.")
+
+    def _check_plan(self, kind: OrderKind, subject: str) -> None:
+        plans: list[dict[str, Any]] = self._board.value("plans") or []
+        found = next((plan for plan in reversed(plans) if plan["plan"] == subject), None)
+        if found is None:
+            raise OrderRefusedError(409, f"There is no plan {subject!r} among the {len(plans)} that are shown.")
+        phase = found.get("phase")
+        if phase != PHASE_FOR[kind]:
+            raise OrderRefusedError(
+                409, f"{subject} is {phase}: only a plan that is {PHASE_FOR[kind]} can be {PAST_OF[kind]}."
+            )

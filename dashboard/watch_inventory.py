@@ -1,0 +1,84 @@
+"""Read the inventory when it is there, and again when it is another one, for the places of brokers on the map.
+
+In: its path. Out: the board's part ``map``. An inventory that is missing or broken leaves the page without places, with
+the reason; it lays the overlay out by itself then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from dashboard.live_board import LiveBoard
+from dashboard.place_brokers import place_brokers
+from overlay.inventory import Inventory, InventoryError
+
+LOOK_S = 5.0
+
+log = structlog.get_logger(__name__)
+
+FileMark = tuple[int, int] | None
+
+
+class InventoryWatcher:
+    """Keeps the map up with the file."""
+
+    def __init__(self, path: Path, board: LiveBoard) -> None:
+        self._path = path
+        self._board = board
+        self._mark: FileMark = None
+        self._reason = ""
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Read the file if it is another one than at the last look."""
+        mark = _mark_of(self._path)
+        if mark is None:
+            await self._tell_fault(f"there is no inventory at {self._path} yet")
+            return
+        if mark == self._mark:
+            return
+        try:
+            part = await asyncio.to_thread(_map_part, self._path)
+        # Whatever an inventory of somebody else's making raises, the page goes on without places.
+        except (InventoryError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
+            await self._tell_fault(str(error))
+            return
+        self._mark, self._reason = mark, ""
+        log.info("brokers placed on the map", brokers=len(part["places"]), source=part["source"])
+        await self._board.replace({"map": part})
+
+    async def _tell_fault(self, reason: str) -> None:
+        if reason != self._reason:
+            log.warning("brokers have no places", reason=reason)
+            self._reason = reason
+        if self._mark is None:
+            await self._board.replace({"map": {"source": "none", "reason": reason, "places": {}}})
+
+
+def _mark_of(path: Path) -> FileMark:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _map_part(path: Path) -> dict[str, Any]:
+    inventory = Inventory.load(path)
+    points = place_brokers(inventory).round(1).tolist()
+    loads = inventory.load_max_per_s
+    return {
+        "source": "costs" if inventory.positions is None else "positions",
+        "reason": "",
+        "places": dict(zip(inventory.brokers, points, strict=True)),
+        "load_max_per_s": None if loads is None else dict(zip(inventory.brokers, loads.tolist(), strict=True)),
+    }

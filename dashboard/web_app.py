@@ -1,0 +1,230 @@
+"""The dashboard's addresses: the page, the stream of its state, the state for programs, orders, metrics, health.
+
+In: the parts that do the work. Out: an ASGI application. Serving it belongs to ``run_dashboard``.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi.staticfiles import StaticFiles
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from dashboard.dashboard_metrics import DashboardMetrics
+from dashboard.dashboard_settings import DashboardSettings
+from dashboard.guard_requests import RequestGuard
+from dashboard.live_board import LiveBoard
+from dashboard.operator_tokens import Operator, TokenRefusedError, check_token, read_secret
+from dashboard.poll_view import LIVE, ViewPoller, ViewSource
+from dashboard.read_view import SERIES
+from dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequest, Send
+from dashboard.watch_inventory import InventoryWatcher
+
+STATIC = Path(__file__).parent / "static"
+BEAT_S = 5.0  # A page that has heard nothing for several of these says that it is cut off.
+RETRY_MS = 1000
+LOOKS_LATE_MAX = 20  # Looks that may be overdue before the poller counts as dead.
+
+
+@dataclass(frozen=True)
+class DashboardParts:
+    """What the addresses answer from."""
+
+    settings: DashboardSettings
+    board: LiveBoard
+    metrics: DashboardMetrics
+    poller: ViewPoller
+    desk: OrderDesk
+    secret: str | None
+
+    def ill_reason(self) -> str | None:
+        """Return why the page shows nothing live, None where it does."""
+        server = self.poller.server_part()
+        return None if server["view"] == LIVE else f"the live view is {server['view']}: {server['reason']}".strip(": ")
+
+
+def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> FastAPI:
+    """Return the application; its state's ``parts`` are what it answers from. Raises TokenSecretError."""
+    secret = read_secret(settings)
+    board, metrics = LiveBoard(SERIES), DashboardMetrics()
+    poller = ViewPoller(source, board, settings, metrics, can_order=secret is not None)
+    watcher = InventoryWatcher(settings.inventory_path, board)
+    parts = DashboardParts(settings, board, metrics, poller, OrderDesk(board, send), secret)
+
+    @asynccontextmanager
+    async def run_tasks(_: FastAPI) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(poller.run()), asyncio.create_task(watcher.run())]
+        try:
+            yield
+        finally:
+            await board.close()
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    app = FastAPI(title="Regraft dashboard", lifespan=run_tasks, docs_url=None, redoc_url=None)
+    app.state.parts = parts
+    _add_reading(app, parts)
+    _add_orders(app, parts)
+    _add_health(app, parts)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.add_middleware(RequestGuard, host_names=settings.host_names)
+    return app
+
+
+def _add_reading(app: FastAPI, parts: DashboardParts) -> None:
+    board, metrics = parts.board, parts.metrics
+
+    pages = OpenPages(parts.settings.clients_max, metrics)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html")
+
+    @app.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(pages.one_more)])
+    async def stream() -> AsyncIterator[ServerSentEvent]:
+        """Send the whole state, then what changes, and a beat where nothing does."""
+        async for event in follow_board(board, metrics):
+            yield event
+
+    @app.get("/api/state")
+    async def state() -> Response:
+        """Return everything that pages show as one JSON document."""
+        document = {"boot": board.boot, "version": board.version, "now_ms": _now_ms(), "parts": board.values()}
+        return Response(msgspec.json.encode(document), media_type="application/json")
+
+
+class OpenPages:
+    """Counts the pages that are open, up to a maximum."""
+
+    def __init__(self, pages_max: int, metrics: DashboardMetrics) -> None:
+        self._pages_max = pages_max
+        self._metrics = metrics
+        self._count = 0
+
+    async def one_more(self) -> AsyncIterator[None]:
+        """Count a page while it is open; raise HTTPException where so many are open already."""
+        if self._count >= self._pages_max:
+            self._metrics.clients_refused.inc()
+            raise HTTPException(503, f"{self._pages_max} pages are open already (dashboard.clients_max)")
+        self._count += 1
+        self._metrics.clients.set(self._count)
+        try:
+            yield
+        finally:
+            self._count -= 1
+            self._metrics.clients.set(self._count)
+
+
+async def follow_board(board: LiveBoard, metrics: DashboardMetrics) -> AsyncIterator[ServerSentEvent]:
+    """Yield the whole state, then what changes, until the board is closed; a page that is slow skips states."""
+    seen, kind = 0, "snapshot"
+    while not board.is_closed:
+        text = board.text_since(seen)
+        if seen:
+            metrics.skipped.inc(board.version - seen - 1)
+        seen = board.version
+        yield _event(kind, text, metrics, retry=RETRY_MS if kind == "snapshot" else None)
+        if kind == "snapshot":
+            yield _event("beat", _beat(), metrics)  # tells the page our clock
+        kind = "change"
+        while board.version == seen and not board.is_closed:
+            await board.wait_beyond(seen, BEAT_S)
+            if board.version == seen and not board.is_closed:
+                yield _event("beat", _beat(), metrics)
+
+
+def _event(kind: str, text: str, metrics: DashboardMetrics, retry: int | None = None) -> ServerSentEvent:
+    metrics.sent.labels(kind).inc()
+    metrics.sent_bytes.inc(len(text))
+    return ServerSentEvent(raw_data=text, event=kind, retry=retry)
+
+
+def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
+    metrics = parts.metrics
+
+    def operator(authorization: Annotated[str | None, Header()] = None) -> Operator:
+        if parts.secret is None:
+            text = "This dashboard is read-only: it has no secret (dashboard.secret or dashboard.secret_file)."
+            raise TokenRefusedError(403, "read_only", text)
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            text = "Orders need a token: Authorization: Bearer TOKEN (`regraft dashboard token` makes one)."
+            raise TokenRefusedError(401, "missing", text)
+        settings = parts.settings
+        return check_token(parts.secret, token.strip(), settings.namespace, settings.token_hours_max)
+
+    @app.get("/api/session")
+    async def session(who: Annotated[Operator, Depends(operator)]) -> dict[str, Any]:
+        """Say who holds the token and until when."""
+        return {"by": who.name, "until_ms": who.until_ms}
+
+    @app.post("/api/orders", status_code=202)
+    async def give_order(request: OrderRequest, who: Annotated[Operator, Depends(operator)]) -> dict[str, Any]:
+        """Store an order for the controller; what comes of it is told as an event."""
+        try:
+            order = await parts.desk.give(request, who.name)
+        except OrderRefusedError as error:
+            metrics.orders.labels(request.kind, "failed" if error.status == 503 else "refused").inc()
+            raise
+        metrics.orders.labels(request.kind, "stored").inc()
+        return {"order": msgspec.to_builtins(order), "text": "Stored for the controller, which decides what follows."}
+
+    @app.exception_handler(TokenRefusedError)
+    async def refuse_token(_: Request, error: TokenRefusedError) -> JSONResponse:
+        metrics.strangers.labels(error.why).inc()
+        headers = {"WWW-Authenticate": 'Bearer realm="regraft"'} if error.status == 401 else None
+        return JSONResponse({"error": error.why, "text": error.text}, error.status, headers)
+
+    @app.exception_handler(OrderRefusedError)
+    async def refuse_order(_: Request, error: OrderRefusedError) -> JSONResponse:
+        return JSONResponse({"error": "order_refused", "text": error.text}, error.status)
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse_form(_: Request, error: RequestValidationError) -> JSONResponse:
+        faults = [f"{'.'.join(map(str, entry['loc'][1:])) or 'body'}: {entry['msg']}" for entry in error.errors()]
+        return JSONResponse({"error": "form", "text": "; ".join(faults)}, 422)
+
+
+def _add_health(app: FastAPI, parts: DashboardParts) -> None:
+    looks_late_ms_max = LOOKS_LATE_MAX * max(parts.settings.poll_ms, 1000)
+
+    def answer(is_ready: bool, faults: list[str], status: int) -> JSONResponse:
+        return JSONResponse({"is_ready": is_ready, "faults": faults}, status)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Return the metrics for Prometheus."""
+        return Response(generate_latest(parts.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    @app.get("/health")
+    async def health() -> JSONResponse:
+        """Say whether a restart could help: whether the poller still looks."""
+        late_ms = parts.poller.silent_ms()
+        faults = [f"the live view was last asked {late_ms} ms ago"] if late_ms > looks_late_ms_max else []
+        return answer(parts.ill_reason() is None, faults, 503 if faults else 200)
+
+    @app.get("/ready")
+    async def ready() -> JSONResponse:
+        """Say whether what pages show is live."""
+        reason = parts.ill_reason()
+        return answer(reason is None, [reason] if reason else [], 200 if reason is None else 503)
+
+
+def _beat() -> str:
+    return f'{{"now_ms":{_now_ms()}}}'
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

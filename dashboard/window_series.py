@@ -1,0 +1,68 @@
+"""What each window told of rate, completeness and latency, as a bounded series.
+
+In: the parts ``window``, ``cost`` and ``counts`` of the live view as they come. Out: one point for each window. Windows
+from before the dashboard looked have only what the costs and the latencies still tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class WindowPoint:
+    """One window; None stands for what is no longer known."""
+
+    window_end_ms: int
+    is_complete: bool
+    notifications_per_s: float | None = None
+    state_latency_ms: int | None = None
+    queue_length_max: int | None = None
+    rtt_ms_max: float | None = None
+    brokers_short: int | None = None
+
+
+class WindowSeries:
+    """The points of the last windows, oldest first."""
+
+    def __init__(self, windows_max: int) -> None:
+        self._windows_max = windows_max
+        self._points: dict[int, WindowPoint] = {}
+
+    def add(
+        self, window: Mapping[str, Any] | None, cost: Sequence[Mapping[str, Any]], latencies_ms: Sequence[int]
+    ) -> None:
+        """Take the newest window and, of earlier ones, what the series of costs and of latencies tell.
+
+        Both series end with the newest window, but a window without a cost has no point in the former; so the latencies
+        are told by counting back from the newest end, which holds while windows follow each other without a gap.
+        """
+        if window is None:
+            return
+        end_ms, start_ms = int(window["end_ms"]), int(window["start_ms"])
+        length_ms = end_ms - start_ms
+        if length_ms <= 0:
+            return
+        latency_of = {end_ms - back * length_ms: value for back, value in enumerate(reversed(latencies_ms))}
+        for point in cost:
+            earlier_ms = int(point["window_end_ms"])
+            if earlier_ms not in self._points and earlier_ms != end_ms:
+                known = WindowPoint(earlier_ms, bool(point["is_complete"]), state_latency_ms=latency_of.get(earlier_ms))
+                self._points[earlier_ms] = known
+        self._points[end_ms] = WindowPoint(
+            end_ms,
+            bool(window["is_complete"]),
+            window["notifications"] * 1000 / length_ms,
+            latency_of.get(end_ms),
+            window.get("queue_length_max"),
+            window.get("rtt_ms_max"),
+            len(window.get("short_brokers", ())),
+        )
+        newest = sorted(self._points)[-self._windows_max :]
+        self._points = {end: self._points[end] for end in newest}
+
+    def points(self) -> list[dict[str, Any]]:
+        """Return the points as plain values."""
+        return [asdict(point) for point in self._points.values()]

@@ -1,0 +1,113 @@
+"""What a backtest found of one planner in one mode: plain values, as one process hands them to another.
+
+Nothing is computed here but sums of what is there.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+RECORDED, BOOTSTRAP = "as recorded", "bootstrap overlay"
+
+
+class Mode(StrEnum):
+    """Whether the planner decided on what was recorded, or on an overlay that obeyed it."""
+
+    OPEN_LOOP = "open_loop"
+    CLOSED_LOOP = "closed_loop"
+
+
+class CostPoint(msgspec.Struct, frozen=True, array_like=True):
+    """What one complete window cost, per second, and would have cost on the bootstrap overlay."""
+
+    end_ms: int
+    cost_per_s: float
+    cost_bootstrap_per_s: float
+
+
+class PlanMark(msgspec.Struct, frozen=True):
+    """One plan: when it was made, what it changed, what it promised and, where it was verified, kept."""
+
+    plan: str
+    time_ms: int
+    links: int
+    moves: int
+    id_moves: int
+    gain_predicted_per_s: float
+    cost_observed_per_s: float | None
+    is_undo: bool = False
+
+
+class Deliveries(msgspec.Struct, frozen=True):
+    """The account of a re-simulation: ``published`` counts notifications, the rest hand-overs to subscriptions."""
+
+    published: int
+    expected: int
+    lost: int
+    repeated: int
+    out_of_order: int
+
+
+class DecisionTime(msgspec.Struct, frozen=True):
+    """How long decisions took, judge and choice included."""
+
+    count: int = 0
+    mean_ms: float = 0.0
+    max_ms: float = 0.0
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one planner, or of an overlay that was left alone.
+
+    ``planner`` is its chain, or one of RECORDED and BOOTSTRAP. ``plans_taken_back`` of the ``plans`` made things worse
+    and were undone. ``windows_unknown`` are of an overlay that nothing recorded tells of. ``refusals`` is by verdict,
+    ``faults`` counts decisions that raised. ``deliveries`` is None in an open loop, which has no transitions.
+    ``is_settled`` is False where a plan was still under way at the end.
+    """
+
+    planner: str
+    mode: Mode
+    points: tuple[CostPoint, ...]
+    plans: tuple[PlanMark, ...] = ()
+    plans_taken_back: int = 0
+    windows_incomplete: int = 0
+    windows_unknown: int = 0
+    refusals: dict[str, int] = msgspec.field(default_factory=dict)
+    decision_time: DecisionTime = DecisionTime()
+    faults: int = 0
+    fault_text: str = ""
+    deliveries: Deliveries | None = None
+    is_settled: bool = True
+
+    @property
+    def is_yardstick(self) -> bool:
+        """Tell whether nobody decided anything here."""
+        return self.planner in (RECORDED, BOOTSTRAP)
+
+    @property
+    def cost_mean_per_s(self) -> float | None:
+        """The mean cost over the complete windows; None without one."""
+        return sum(point.cost_per_s for point in self.points) / len(self.points) if self.points else None
+
+    @property
+    def saved_share(self) -> float | None:
+        """The share of what the bootstrap overlay would have cost on the same windows; None where that is nothing."""
+        total = sum(point.cost_bootstrap_per_s for point in self.points)
+        return 1 - sum(point.cost_per_s for point in self.points) / total if total > 0 else None
+
+    @property
+    def links_exchanged(self) -> int:
+        """How many links plans put in."""
+        return sum(plan.links for plan in self.plans)
+
+    @property
+    def moves(self) -> int:
+        """How often plans moved a client."""
+        return sum(plan.moves for plan in self.plans)
+
+    @property
+    def id_moves(self) -> int:
+        """How many ring IDs plans reassigned."""
+        return sum(plan.id_moves for plan in self.plans)

@@ -1,0 +1,112 @@
+"""Describe a recording for people and programs.
+
+In: a path. Out: plain values, and a table of them. Every record is stepped over once, none is decoded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from infra.show_progress import show_progress
+from producers.read_recording import Recording, open_recording
+from producers.recording_format import read_varint
+from schemas.codec import CONFLUENT_HEADER_BYTES, header
+from schemas.topics import TELEMETRY
+
+BROKERS_NAMED_MAX = 8
+RECORDS_PER_LOOK = 50_000
+
+
+def describe_recording(path: Path) -> dict[str, Any]:
+    """Return what a recording holds. Raises RecordingError when it is none."""
+    recording = open_recording(path)
+    info = recording.info
+    topics, brokers, epochs, unread = _count_records(recording)
+    strangers = sorted(set(brokers) - set(info.inventory.brokers))
+    if strangers:
+        named = ", ".join(strangers[:BROKERS_NAMED_MAX])
+        recording.warnings.append(
+            f"{len(strangers)} brokers are not in its inventory ({named}): "
+            "was it recorded with the directory of another run?"
+        )
+    span_ms = recording.telemetry_span_ms
+    return {
+        "file": str(path),
+        "parts": [str(file) for file in recording.files],
+        "bytes": sum(file.stat().st_size for file in recording.files),
+        "recording": info.recording,
+        "namespace": info.namespace,
+        "version": info.version,
+        "commit": info.commit,
+        "created": _time_text(info.created_ms),
+        "planner": info.settings.get("controller", {}).get("planner"),
+        "records": sum(topics.values()),
+        "topics": dict(sorted(topics.items())),
+        "topics_recorded": list(info.topics),
+        "first": None if span_ms is None else _time_text(span_ms[0]),
+        "last": None if span_ms is None else _time_text(span_ms[1]),
+        "span_s": 0.0 if span_ms is None else (span_ms[1] - span_ms[0]) / 1000,
+        "brokers": len(brokers),
+        "brokers_in_inventory": len(info.inventory.brokers),
+        "epochs": sorted(epochs),
+        "unread": dict(unread),
+        "warnings": recording.warnings,
+    }
+
+
+def recording_table(described: dict[str, Any]) -> Table:
+    """Return the description as a table."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in described.items():
+        if name in ("warnings", "recording", "topics_recorded"):
+            continue
+        shown = value
+        if isinstance(value, dict):
+            shown = ", ".join(f"{topic} {count}" for topic, count in value.items()) or "none"
+        elif isinstance(value, list):
+            shown = _span_text(value) if name == "epochs" else ", ".join(map(str, value))
+        table.add_row(name.replace("_", " "), str(shown))
+    return table
+
+
+def _count_records(
+    recording: Recording,
+) -> tuple[Counter[str], Counter[str], set[int], Counter[str]]:
+    """Return records by topic, telemetry by broker, epochs, and values that were no records, by topic."""
+    topics, brokers, unread = Counter[str](), Counter[str](), Counter[str]()
+    epochs: set[int] = set()
+    framing = header(TELEMETRY.record)
+    with show_progress("Reading", recording.count) as advance:
+        for number, message in enumerate(recording.messages(), start=1):
+            topics[message.topic] += 1
+            if message.topic == TELEMETRY.suffix and message.value is not None:
+                brokers[message.key.decode(errors="replace")] += 1
+                if message.value.startswith(framing):
+                    epochs.add(_epoch_of(message.value))
+                else:
+                    unread[message.topic] += 1
+            if number % RECORDS_PER_LOOK == 0:
+                advance(f"{len(brokers)} brokers", number)
+    return topics, brokers, epochs, unread
+
+
+def _epoch_of(value: bytes) -> int:
+    """Return the epoch of a batch: its fifth field, behind broker, boot, sequence and time."""
+    size, at = read_varint(value, CONFLUENT_HEADER_BYTES)
+    at += size
+    for _ in range(4):
+        epoch, at = read_varint(value, at)
+    return epoch
+
+
+def _time_text(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _span_text(numbers: list[int]) -> str:
+    return "none" if not numbers else f"{numbers[0]} to {numbers[-1]} ({len(numbers)})"

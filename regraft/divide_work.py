@@ -1,0 +1,45 @@
+"""Do tasks on all cores where that pays, else here: starting a process takes longer than a small task.
+
+In: tasks and what to do with one. Out: their results, in order. How processes are started and ended belongs to
+``experiments.run_tasks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from experiments.run_tasks import Task, TellDone, TellWork, run_tasks
+
+TaskT = TypeVar("TaskT", bound=Task)
+ResultT = TypeVar("ResultT", bound=msgspec.Struct)
+
+
+def divide_work(
+    tasks: Sequence[TaskT],
+    run_task: Callable[[TaskT, TellWork], ResultT],
+    result_type: type[ResultT],
+    tell: TellDone,
+    noun: str,
+    small_work: int,
+) -> list[ResultT]:
+    """Return the results of tasks; up to ``small_work`` of it, in the unit of their progress, is done in this process.
+
+    ``tell(what, work_count)`` and ``noun`` are as in :func:`run_tasks`.
+    """
+    if sum(task.work_count for task in tasks) > small_work:
+        return run_tasks(tasks, run_task, result_type, None, tell, noun)
+    done = 0
+    results = []
+    for number, task in enumerate(tasks):
+        what = f"{number} of {len(tasks)} {noun}"
+
+        def tell_work(count: int, what: str = what) -> None:
+            nonlocal done
+            done += count
+            tell(what, done)
+
+        results.append(run_task(task, tell_work))
+    return results

@@ -1,0 +1,157 @@
+"""Imagine the brokers of an overlay that was never there: they obey at once, and telemetry looks as if they had.
+
+In: commands, and real windows. Out: answers, and the windows as they would have been. What a broker delivers depends
+neither on links nor on where publishers are, so only epochs, what was published where, and users' homes differ.
+Queues and delays stay the recorded ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from schemas.client import Client
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.state import PublisherDelivery, StateRow, WindowClosed
+
+ANSWERS = {
+    CommandPhase.PREPARE: (Outcome.PREPARED,),
+    CommandPhase.ACTIVATE: (Outcome.ACTIVATED, Outcome.DRAINED),
+    CommandPhase.RETIRE: (Outcome.RETIRED,),
+    CommandPhase.ABORT: (Outcome.ABORTED,),
+}
+MARKERS_PER_BROKER = 2  # What a drain sends at least: a marker over each link in both directions.
+WORD = 1 << 64
+SIGN = 1 << 63
+
+
+class ImaginedBrokers:
+    """Brokers that hold the overlay that the plans lead to; ``epoch`` is the one they begin with."""
+
+    def __init__(self, epoch: int) -> None:
+        self._epochs: list[tuple[int, int]] = [(-(1 << 62), epoch)]  # From when on which epoch is in force.
+        self._homes: dict[str, str] = {}
+        self._moves: dict[str, dict[str, tuple[str, str]]] = {}  # By plan: client -> home before, home after.
+        self._users: dict[str, tuple[str, str]] = {}  # Where a user really was when it was moved, and where it is here.
+
+    def obey(self, command: Command, now_ms: int) -> list[CommandResult]:
+        """Return the answers to a command, given at once."""
+        if command.phase is CommandPhase.PREPARE:
+            moves = self._moves.setdefault(command.plan, {})
+            moves.update({move.client: (move.home_from, move.home_to) for move in command.moves})
+        elif command.phase is CommandPhase.ACTIVATE and command.epoch_to != self._epochs[-1][1]:
+            self._epochs.append((now_ms, command.epoch_to))
+            for client, (home_from, home_to) in self._moves.pop(command.plan, {}).items():
+                self._homes[client] = home_to
+                self._users[client] = (self._users.get(client, (home_from, ""))[0], home_to)
+        return [
+            CommandResult(
+                command.plan,
+                command.phase,
+                command.broker,
+                command.epoch_to,
+                outcome,
+                "",
+                MARKERS_PER_BROKER,
+                now_ms,
+            )
+            for outcome in ANSWERS[command.phase]
+        ]
+
+    def placed(self, client: Client) -> Client:
+        """Return a client of the register as it is here: where a plan moved it, unless it has gone elsewhere since."""
+        moved = self._users.get(client.client)
+        if moved is None:
+            return client
+        if client.home not in moved:
+            del self._users[client.client]
+            return client
+        return msgspec.structs.replace(client, home=moved[1])
+
+    def seen(self, rows: Sequence[StateRow], marker: WindowClosed) -> tuple[tuple[StateRow, ...], WindowClosed]:
+        """Return a window as it would have been."""
+        before, after = self._epoch_at(marker.window_start_ms), self._epoch_at(marker.window_end_ms)
+        brokers = tuple(msgspec.structs.replace(one, epoch_min=before, epoch_max=after) for one in marker.brokers)
+        others = [row for row in rows if row.delivery is None]
+        deliveries = self._published_here([row for row in rows if row.delivery is not None])
+        counts = {**marker.row_counts}
+        if "delivery" in counts:
+            counts["delivery"] += len(deliveries) - (len(rows) - len(others))
+        found = msgspec.structs.replace(marker, brokers=brokers, row_counts=counts)
+        return (*others, *deliveries), found
+
+    def _epoch_at(self, time_ms: int) -> int:
+        return next(epoch for since_ms, epoch in reversed(self._epochs) if since_ms <= time_ms)
+
+    def _published_here(self, rows: Sequence[StateRow]) -> list[StateRow]:
+        """Return delivery rows in which each publisher publishes at its home here; its first one is where it was."""
+        found: list[StateRow] = []
+        groups: dict[str, list[StateRow]] = {}
+        for row in rows:
+            assert row.delivery is not None
+            groups.setdefault(row.delivery.publisher, []).append(row)
+        for publisher, own in groups.items():
+            if any(row.delivery is not None and not row.delivery.published for row in own):
+                found += own  # A record of version 1 does not tell where it was published.
+                continue
+            homes = [row.delivery.broker for row in own if row.delivery is not None and any(row.delivery.published)]
+            home = self._homes.setdefault(publisher, homes[-1]) if homes else ""
+            found += own if set(homes) <= {home} else _moved(own, home)
+        return found
+
+
+def _moved(rows: Sequence[StateRow], home: str) -> list[StateRow]:
+    """Return the rows of one publisher with all that it published at ``home``."""
+    published: dict[int, int] = {}
+    delivered: dict[str, dict[int, int]] = {}
+    bodies: dict[str, StateRow] = {}
+    for row in rows:
+        body = row.delivery
+        assert body is not None
+        bodies[body.broker] = row
+        masks = delivered.setdefault(body.broker, {})
+        for block, mask, own in zip(body.blocks, body.masks, body.published, strict=True):
+            masks[block] = mask
+            published[block] = published.get(block, 0) | own
+    found = []
+    for broker in sorted({*bodies, home}):
+        own_bits = published if broker == home else {}
+        blocks = sorted({block for block, mask in delivered.get(broker, {}).items() if mask} | set(own_bits))
+        if blocks:
+            found.append(_row(bodies, rows[0], broker, blocks, delivered.get(broker, {}), own_bits))
+    return found
+
+
+def _row(
+    bodies: dict[str, StateRow],
+    pattern: StateRow,
+    broker: str,
+    blocks: list[int],
+    delivered: dict[int, int],
+    published: dict[int, int],
+) -> StateRow:
+    row = bodies.get(broker, pattern)
+    body = row.delivery
+    assert body is not None
+    is_new = broker not in bodies
+    masks = tuple(delivered.get(block, 0) for block in blocks)
+    words = tuple(_signed(published.get(block, 0)) for block in blocks)
+    both = sum(((mask | word) % WORD).bit_count() for mask, word in zip(masks, words, strict=True))
+    fresh = PublisherDelivery(
+        publisher=body.publisher,
+        broker=broker,
+        notifications=both,
+        local_deliveries=0 if is_new else body.local_deliveries,
+        bytes=0 if is_new else body.bytes,
+        blocks=tuple(blocks),
+        masks=masks,
+        published=words,
+    )
+    entity = f"{body.publisher}|{broker}"
+    return msgspec.structs.replace(row, entity=entity, delivery=fresh)
+
+
+def _signed(word: int) -> int:
+    word %= WORD
+    return word - WORD if word >= SIGN else word

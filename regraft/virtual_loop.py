@@ -1,0 +1,151 @@
+"""The whole loop on the virtual clock: emulator, reference aggregator and controller, without Kafka or Spark.
+
+In: an inventory, a workload, settings. Out: what a live run leaves: plans, costs, the ledger. Runs as fast as it can;
+the same input gives the same run. What it is compared with does not belong here.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from controller.control_loop import ControlLoop
+from controller.controller_settings import ControllerSettings
+from controller.memory_ports import MemoryPorts
+from overlay.inventory import Inventory
+from producers.checkin_settings import CheckinSettings
+from producers.emulator_settings import WorkloadSettings
+from producers.stock_workload import StockWorkload
+from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from schemas.client import Client
+from schemas.plan import Plan, PlanPhase
+from schemas.telemetry import TelemetryBatch
+from streaming.reference_aggregator import ReferenceAggregator
+
+STEP_MS = 100.0
+WINDOW_MS = 5_000
+GRACE_MS = 2_000
+FINISH_STEPS_MAX = 3_000
+FINAL_PHASES = frozenset({PlanPhase.COMPLETED, PlanPhase.ABORTED, PlanPhase.REFUSED})
+
+
+class LoopTap(Protocol):
+    """Hears what would go to Kafka, in the order in which it would."""
+
+    def on_batch(self, batch: TelemetryBatch) -> None:
+        """Hear a batch of telemetry."""
+
+    def on_client(self, name: str, client: Client | None, now_ms: int) -> None:
+        """Hear that a client has come or changed; None when it has left."""
+
+    def on_plan(self, plan: Plan, now_ms: int) -> None:
+        """Hear a version of a plan."""
+
+
+class VirtualLoop:
+    """One emulated overlay and its controller on one virtual clock.
+
+    ``step`` advances all of it by the controller's pace. ``tap`` hears what would go to Kafka.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        workload: WorkloadSettings | CheckinSettings,
+        settings: ControllerSettings,
+        virtual: VirtualSettings,
+        window_ms: int = WINDOW_MS,
+        grace_ms: int = GRACE_MS,
+        tap: LoopTap | None = None,
+    ) -> None:
+        self.inventory = inventory
+        self.settings = settings
+        self.virtual = VirtualOverlay(inventory, workload, virtual)
+        self.aggregator = ReferenceAggregator(window_ms, grace_ms)
+        self.ports = MemoryPorts()
+        self._tap = tap
+        self._registered: dict[str, Client] = {}
+        self._plans_told = 0
+        self.loop = self.new_loop()
+
+    def new_loop(self) -> ControlLoop:
+        """Return a controller that knows only what was stored."""
+        return ControlLoop(self.settings, self.inventory, self.ports.ports)
+
+    def run_for(self, duration_ms: float) -> None:
+        """Run brokers, aggregator and controller side by side."""
+        end_ms = self.virtual.now_ms + duration_ms
+        while self.virtual.now_ms < end_ms:
+            self.step()
+
+    def step(self) -> None:
+        """Advance everything by one step of the controller's pace."""
+        self.virtual.run_for(STEP_MS)
+        self._register_clients()
+        batches = self.virtual.telemetry.batches
+        while batches:
+            batch = batches.popleft()
+            self.aggregator.take(msgspec.to_builtins(batch))
+            if self._tap is not None:
+                self._tap.on_batch(batch)
+        for window in self.aggregator.advance():
+            self.ports.state.records.extend([*window.rows, window.marker])
+        results = self.virtual.results.results
+        while results:
+            self.ports.results.records.append(results.popleft())
+        while self.loop.step(int(self.virtual.now_ms)):
+            pass
+        while self.ports.commands.sent:
+            self.virtual.send_command(self.ports.commands.sent.popleft())
+        if self._tap is not None:
+            for plan in self.ports.plans.versions[self._plans_told :]:
+                self._tap.on_plan(plan, int(self.virtual.now_ms))
+            self._plans_told = len(self.ports.plans.versions)
+
+    def finish(self) -> bool:
+        """Let a plan under way come to its end with traffic still flowing; tell whether it did, within 5 minutes."""
+        for _ in range(FINISH_STEPS_MAX):
+            if all(plan.phase in FINAL_PHASES for plan in self.plans):
+                return True
+            self.step()
+        return False
+
+    def come_to_rest(self) -> bool:
+        """Begin nothing new, and let brokers reach the overlay of the plan under way; tell whether they did."""
+        self.loop.wind_down()
+        for _ in range(FINISH_STEPS_MAX):
+            if not self.loop.is_transition_running:
+                return True
+            self.step()
+        return False
+
+    @property
+    def plans(self) -> list[Plan]:
+        """All plans, in the order of their epochs."""
+        return sorted(self.ports.plans.stored.values(), key=lambda plan: plan.epoch_to)
+
+    def _register_clients(self) -> None:
+        """Let the controller know of clients what the register would tell it: on a tree only how many there are."""
+        is_tree = isinstance(self.virtual.workload, StockWorkload)
+        if isinstance(self.virtual.workload, StockWorkload):
+            self.ports.clients.subscription_count = self.virtual.workload.subscription_count
+        if is_tree and self._tap is None:
+            return
+        connected = self.virtual.clients.connected
+        for name in sorted(self._registered.keys() - connected.keys()):
+            self._tell_client(name, None, is_tree)
+        for name, client in connected.items():
+            if self._registered.get(name) is not client:
+                self._tell_client(name, client, is_tree)
+        self._registered = dict(connected)
+
+    def _tell_client(self, name: str, client: Client | None, is_tree: bool) -> None:
+        if self._tap is not None:
+            self._tap.on_client(name, client, int(self.virtual.now_ms))
+        if is_tree:
+            return
+        if client is None:
+            self.ports.clients.remove(name)
+        else:
+            self.ports.clients.put(client)

@@ -1,0 +1,70 @@
+"""An overlay by script on a real Kafka: windows as the streaming stage writes them, brokers that answer commands."""
+
+import threading
+import time
+
+from confluent_kafka import Producer
+
+from controller.kafka_links import TopicReader
+from overlay.inventory import Inventory
+from schemas.codec import encode
+from schemas.command import Command, CommandPhase, CommandResult
+from schemas.dead_letter import DeadLetter
+from schemas.topics import COMMANDS, RESULTS, STATE, WINDOWS, topic_name
+from tests.controller.scripted_overlay import ANSWERS
+from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
+
+FLUSH_S_MAX = 60.0
+PACE_S = 0.1  # Wall time between two windows of a second each: nothing waits for their real time.
+
+
+class KafkaOverlay:
+    """Writes windows in which the first and the last broker want the same, and obeys what the controller commands."""
+
+    def __init__(self, bootstrap: str, namespace: str, inventory: Inventory) -> None:
+        self._names = {topic: topic_name(topic, namespace) for topic in (STATE, WINDOWS, RESULTS)}
+        self._brokers = inventory.brokers
+        self._commands = TopicReader(bootstrap, {topic_name(COMMANDS, namespace): Command}, 0, self._bury)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._first_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+        self._start_ms = self._first_ms
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.letters: list[DeadLetter] = []
+        self.epoch = 0
+
+    def __enter__(self) -> "KafkaOverlay":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(FLUSH_S_MAX)
+        self._commands.close()
+
+    def _bury(self, letter: DeadLetter) -> None:
+        self.letters.append(letter)
+
+    def _run(self) -> None:
+        while not self._stop.wait(PACE_S):
+            self._write_window()
+            self._obey()
+            self._producer.flush(FLUSH_S_MAX)
+
+    def _write_window(self) -> None:
+        rows = rows_of(self._brokers, self._start_ms, [{self._brokers[0], self._brokers[-1]}] * 40)
+        for row in rows:
+            self._producer.produce(self._names[STATE], encode(row))
+        marker = marker_of(self._brokers, self._start_ms, rows, self.epoch, first_window_ms=self._first_ms)
+        self._producer.produce(self._names[WINDOWS], encode(marker))
+        self._start_ms += WINDOW_MS
+
+    def _obey(self) -> None:
+        for command in self._commands.poll():
+            if command.phase is CommandPhase.ACTIVATE:
+                self.epoch = command.epoch_to
+            for outcome in ANSWERS[command.phase]:
+                answer = CommandResult(
+                    command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, self._start_ms
+                )
+                self._producer.produce(self._names[RESULTS], encode(answer))

@@ -1,0 +1,47 @@
+"""What people have ordered: the newest word about each subject stands, until it ends by itself."""
+
+from controller.order_book import OrderBook, order_text
+from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+
+
+def order(kind: OrderKind, subject: str = WHOLE_OVERLAY, until_ms: int = 0, *, evacuate: bool = False) -> Order:
+    return Order(subject, kind, "ada", "because", 1_000, until_ms, evacuate)
+
+
+def test_the_newest_order_about_a_subject_stands() -> None:
+    """A pause is taken back by resuming, a broker's maintenance by its return, each alone."""
+    book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1"), order(OrderKind.MAINTAIN, "b2")])
+    assert book.paused(2_000) is not None
+    assert list(book.maintained(2_000)) == ["b1", "b2"]
+    book.take(order(OrderKind.RESUME))
+    book.take(order(OrderKind.RETURN, "b1"))
+    assert book.paused(2_000) is None
+    assert list(book.maintained(2_000)) == ["b2"]
+
+
+def test_an_order_with_an_end_ends_by_itself() -> None:
+    """A forgotten pause and a forgotten maintenance stop standing at their time, not before."""
+    book = OrderBook([order(OrderKind.PAUSE, until_ms=5_000), order(OrderKind.MAINTAIN, "b1", until_ms=6_000)])
+    assert book.paused(4_999) is not None
+    assert book.paused(5_000) is None
+    assert list(book.maintained(5_999)) == ["b1"]
+    assert book.maintained(6_000) == {}
+
+
+def test_orders_of_different_scopes_do_not_replace_each_other() -> None:
+    """A broker may be named like a plan: the key of the topic tells them apart."""
+    book = OrderBook([order(OrderKind.MAINTAIN, "plan-1"), order(OrderKind.APPROVE, "plan-1")])
+    assert list(book.maintained(2_000)) == ["plan-1"]
+    about = book.about_plan("plan-1")
+    assert about is not None
+    assert about.kind is OrderKind.APPROVE
+    assert {order(kind).key.split("/")[0] for kind in OrderKind} == {"plan", "adaptation", "broker"}
+
+
+def test_what_stands_is_shown_with_who_and_why() -> None:
+    """The document says who paused adaptation, which brokers are set aside, and since when."""
+    book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1", evacuate=True)])
+    shown = book.document(2_000)
+    assert shown["paused"] == {"by": "ada", "reason": "because", "since_ms": 1_000, "until_ms": 0}
+    assert [(one["broker"], one["evacuate"]) for one in shown["maintenance"]] == [("b1", True)]
+    assert order_text(order(OrderKind.PAUSE)) == "pause adaptation, by ada: because"

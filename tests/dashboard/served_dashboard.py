@@ -1,0 +1,89 @@
+"""A dashboard with its own Valkey, served as in a run, for tests that need a real connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from dashboard import run_dashboard as module
+from dashboard.dashboard_settings import DashboardSettings
+from dashboard.operator_tokens import make_token
+from infra.supervise import Supervisor
+from infra.valkey_server import is_redis_ready, start_valkey_service
+from schemas.order import Order
+from tests.dashboard.view_documents import small_inventory
+from tests.wait_until import wait_until
+
+SECRET = "k" * 40
+TOKEN_HOURS_MAX = 24.0
+
+
+@dataclass
+class ServedDashboard:
+    """Where it is served, what was ordered, and the Valkey behind it."""
+
+    url: str
+    redis_url: str
+    supervisor: Supervisor
+    orders: list[Order] = field(default_factory=list)
+
+    def token(self, name: str = "Ana") -> str:
+        """Return a token that the dashboard takes."""
+        return make_token(SECRET, name, "regraft", 1, TOKEN_HOURS_MAX, time.time())
+
+    def view(self) -> dict[str, Any]:
+        """Return what pages are told of the live view."""
+        answer: dict[str, Any] = httpx2.get(f"{self.url}api/state").json()["parts"].get("server", {})
+        return answer
+
+    def wait_view(self, state: str) -> None:
+        """Wait until the live view is live, empty or away."""
+        wait_until(lambda: self.view().get("view") == state)
+
+    def kill_valkey(self) -> None:
+        """Kill Valkey's process; the supervisor starts another one after a pause."""
+        pid = self.supervisor.pid("valkey")
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    def wait_valkey(self) -> None:
+        """Wait until Valkey answers."""
+        wait_until(lambda: is_redis_ready(self.redis_url))
+
+
+@contextmanager
+def served_dashboard(directory: Path, **given: Any) -> Iterator[ServedDashboard]:
+    """Serve a dashboard on a free port until the block is left; orders are kept instead of sent."""
+    small_inventory().save(directory / "inventory.json")
+    status_file = directory / "dashboard.json"
+    with Supervisor() as supervisor:
+        address = start_valkey_service(supervisor, directory)
+        options = {"port": 0, "poll_ms": 100, "stale_ms": 3000, "secret": SECRET, "redis_url": address.url} | given
+        settings = DashboardSettings(
+            bootstrap="none", inventory_path=directory / "inventory.json", status_file=status_file, **options
+        )
+        stop = threading.Event()
+        orders: list[Order] = []
+        earlier = module.send_order
+        module.send_order = lambda _bootstrap, order, _namespace: orders.append(order)  # type: ignore[assignment]
+        thread = threading.Thread(target=module.run_dashboard, args=(settings, stop))
+        thread.start()
+        try:
+            wait_until(status_file.exists)
+            url = json.loads(status_file.read_text())["url"]
+            yield ServedDashboard(url, address.url, supervisor, orders)
+        finally:
+            stop.set()
+            thread.join(20)
+            module.send_order = earlier
+            assert not thread.is_alive()

@@ -1,0 +1,227 @@
+"""The page in a real browser: it draws what the live view holds, follows it, and gives orders; skipped without one."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from schemas.order import OrderKind
+from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
+from tests.dashboard.view_documents import BROKERS, proposed_document, publish, written_document
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FOUND = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+PATIENCE_MS = 20_000
+MARKUP = "<img src=x onerror=alert(1)>"
+
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.skipif(FOUND is None, reason=f"no browser is installed: looked for {', '.join(BROWSERS)} on PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=FOUND)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDashboard]:
+    with served_dashboard(tmp_path_factory.mktemp("page")) as dashboard:
+        yield dashboard
+
+
+@pytest.fixture
+def page(browser: Browser, served: ServedDashboard) -> Iterator[Page]:
+    """An empty tab; at its end nothing may have been complained of."""
+    tab = browser.new_page(viewport={"width": 1400, "height": 1000})
+    tab.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    yield tab
+    tab.close()
+    # A connection that breaks is told by the browser itself.
+    assert [text for text in complaints if "ERR_" not in text and "status of 4" not in text] == []
+
+
+def drawn(page: Page, what: str) -> Any:
+    return page.evaluate(f"() => window.regraft.map.cy.{what}")
+
+
+def wait_drawn(page: Page, what: str) -> None:
+    page.wait_for_function(f"() => {{ const cy = window.regraft?.map.cy; return cy && ({what}); }}")
+
+
+def sign_in(page: Page, served: ServedDashboard, name: str = "Ana Silva") -> None:
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_label("Token").fill(served.token(name))
+    page.locator("#token-dialog button.good").click()
+    expect(page.locator("#session")).to_contain_text(name)
+
+
+def test_the_page_draws_the_overlay_and_says_how_it_is(page: Page, served: ServedDashboard) -> None:
+    """Every broker and link of the document, the three answers, the charts, and a click tells the details."""
+    document = written_document()
+    publish(served.redis_url, document, {"time_ms": 1, "active": [], "recent": []})
+    page.goto(served.url)
+    links = len(document["configuration"]["links"])
+    wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS} && cy.edges('[pair]').length === {links}")
+    assert drawn(page, "nodes('[name]').map((node) => node.position('x'))") != [0] * BROKERS
+    expect(page.locator("#headline .card")).to_have_count(3)
+    expect(page.locator("#headline")).to_contain_text("All is well")
+    expect(page.locator("#charts canvas")).to_have_count(3)
+    expect(page.locator(".plan")).to_have_count(len(document["plans"]))
+    page.evaluate("() => window.regraft.map.pickBroker('b03')")
+    expect(page.locator(".details")).to_contain_text("b03")
+    expect(page.locator(".details")).to_contain_text("notifications a second")
+    page.locator(".plan summary").first.click()
+    expect(page.locator(".plan-body").first).to_contain_text("Changes and why")
+
+
+def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None:
+    """While a plan runs its links are marked; when it is in force, the links are others."""
+    before = proposed_document()
+    publish(served.redis_url, {**before, "plans": []})
+    page.goto(served.url)
+    wait_drawn(page, f"cy.edges('[pair]').length === {len(before['configuration']['links'])}")
+    plan = before["plans"][0]
+    removed, added = len(plan["links_removed"]), len(plan["links_added"])
+    assert removed
+    publish(served.redis_url, {**before, "plans": [{**plan, "phase": "preparing"}]})
+    wait_drawn(page, f"cy.edges('.leaving').length === {removed} && cy.edges('.coming').length === {added}")
+    expect(page.locator("#headline")).to_contain_text(f"Carrying out {plan['plan']}")
+    publish(served.redis_url, written_document())
+    wait_drawn(page, f"cy.edges('.leaving, .coming').empty() && cy.edges('.fresh, .arrived').length === {added}")
+
+
+def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedDashboard) -> None:
+    """The plan stands on top with its preview; the order carries the token's name and what was typed."""
+    document = proposed_document()
+    publish(served.redis_url, document)
+    page.goto(served.url)
+    plan = document["plans"][0]["plan"]
+    review = page.locator("article.review")
+    expect(review).to_contain_text(plan)
+    expect(page.locator("#headline")).to_contain_text("Your decision")
+    wait_drawn(page, "cy.edges('.coming').nonempty() && cy.edges('.dimmed').nonempty()")
+    sign_in(page, served)
+    review.get_by_role("button", name="Approve").click()
+    dialog = page.locator("#order-dialog")
+    dialog.locator("button.good").click()
+    assert served.orders == []  # Without a reason nothing is sent.
+    dialog.get_by_label("Reason").fill("checked with the night shift")
+    dialog.locator("button.good").click()
+    expect(page.locator("#notes")).to_contain_text("Stored for the controller")
+    [order] = served.orders
+    assert (order.kind, order.subject, order.by) == (OrderKind.APPROVE, plan, "Ana Silva")
+    assert order.reason == "checked with the night shift"
+    served.orders.clear()
+
+
+def test_a_broker_is_sent_into_maintenance(page: Page, served: ServedDashboard) -> None:
+    """From the table, by keys alone: the tab, the broker's button, the reason, the box for its clients."""
+    publish(served.redis_url, written_document())
+    page.goto(served.url)
+    sign_in(page, served)
+    page.get_by_role("tab", name="Plans").focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.get_by_label("Find a broker").fill("b07")
+    page.locator("#pane-brokers").get_by_role("button", name="Maintain").press("Enter")
+    dialog = page.locator("#order-dialog")
+    dialog.get_by_label("Reason").fill("kernel update")
+    dialog.get_by_label("Move its clients").check()
+    dialog.get_by_label("Ends by itself").fill("45")
+    dialog.get_by_role("button", name="Begin maintenance").click()
+    expect(dialog).not_to_be_visible()
+    [order] = served.orders
+    assert (order.kind, order.subject, order.evacuate) == (OrderKind.MAINTAIN, "b07", True)
+    assert order.until_ms > order.time_ms
+    served.orders.clear()
+
+
+def test_a_token_that_is_none_is_told_in_the_dialog(page: Page, served: ServedDashboard) -> None:
+    """What the server says of it stands there, and nobody is signed in."""
+    publish(served.redis_url, written_document())
+    page.goto(served.url)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_label("Token").fill("not.a.token")
+    page.locator("#token-dialog button.good").click()
+    expect(page.locator("#token-dialog .fault")).to_contain_text("The token cannot be used")
+
+
+def test_names_and_reasons_are_shown_as_text(page: Page, served: ServedDashboard) -> None:
+    """A broker, an event and an alert that hold markup: it is read, not run."""
+    document = written_document()
+    text = (
+        document["events"][-1]
+        | {"text": MARKUP, "kind": "gain_missed"}
+    )  # fmt: skip
+    renamed: dict[str, Any] = {
+        **document,
+        "events": [text],
+        "orders": {"paused": {"by": MARKUP, "reason": MARKUP, "since_ms": 1, "until_ms": 0}, "maintenance": []},
+        "configuration": {"epoch": 1, "brokers": ["b01", MARKUP], "links": [["b01", MARKUP]], "degree_max": 3},
+        "plans": [],
+    }
+    alert = {
+        "rule": MARKUP, "subject": MARKUP, "severity": "critical", "status": "raised", "raised_ms": 1, "changed_ms": 1,
+        "text": MARKUP, "value": 1.0, "is_silenced": False,
+    }  # fmt: skip
+    publish(served.redis_url, renamed, {"time_ms": 1, "active": [alert], "recent": []})
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    page.goto(served.url)
+    expect(page.locator("#headline")).to_contain_text(MARKUP)
+    page.get_by_role("tab", name="Alerts").click()
+    expect(page.locator("#pane-alerts")).to_contain_text(MARKUP)
+    page.get_by_role("tab", name="Events").click()
+    expect(page.locator("#pane-events")).to_contain_text(MARKUP)
+    page.get_by_role("tab", name="Brokers").click()
+    expect(page.locator("#pane-brokers")).to_contain_text(MARKUP)
+    page.evaluate("(name) => window.regraft.map.pickBroker(name)", MARKUP)
+    expect(page.locator(".details h2")).to_have_text(MARKUP)
+    assert dialogs == []
+    assert page.locator("img[src='x']").count() == 0
+
+
+def test_valkey_restarts_while_the_page_is_open(page: Page, served: ServedDashboard) -> None:
+    """The picture stays, a banner says since when, and the page goes on by itself."""
+    document = written_document()
+    publish(served.redis_url, document)
+    page.goto(served.url)
+    wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS}")
+    served.kill_valkey()
+    expect(page.locator("#banners")).to_contain_text("The live view's server is away since")
+    expect(page.locator("#banners")).to_contain_text("What you see is of")
+    expect(page.locator("#headline")).to_contain_text("Not known")
+    assert drawn(page, "nodes('[name]').length") == BROKERS
+    served.wait_valkey()
+    publish(served.redis_url, {**document, "windows_closed": 4711})
+    expect(page.locator("#side")).to_contain_text("4711 closed")
+    expect(page.locator("#banners .banner")).to_have_count(0)
+
+
+def test_a_silent_controller_is_told(page: Page, served: ServedDashboard) -> None:
+    """When nobody writes the view any more the page says for how long."""
+    publish(served.redis_url, written_document())
+    page.goto(served.url)
+    expect(page.locator("#banners")).to_contain_text("No news from the controller for")
+
+
+def test_without_a_secret_the_page_is_read_only(page: Page, tmp_path: Path) -> None:
+    """It says so, and its buttons do nothing."""
+    with served_dashboard(tmp_path, secret=None) as dashboard:
+        publish(dashboard.redis_url, proposed_document())
+        page.goto(dashboard.url)
+        expect(page.locator("#session")).to_contain_text("Read-only")
+        expect(page.get_by_role("button", name="Approve")).to_be_disabled()
+        page.goto("about:blank")

@@ -1,0 +1,124 @@
+"""Tokens: only one that this dashboard's secret signed, for this namespace, to operate, not too long, lets in."""
+
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+
+from dashboard.dashboard_settings import DashboardSettings
+from dashboard.operator_tokens import TokenRefusedError, TokenSecretError, check_token, make_token, read_secret
+
+SECRET = "k" * 40
+HOURS_MAX = 24.0
+
+
+def claims(**other: Any) -> dict[str, Any]:
+    now_s = int(time.time())
+    good = {"iss": "regraft", "aud": "lab", "sub": "Ana", "scope": "operate", "iat": now_s, "exp": now_s + 3600}
+    return {name: value for name, value in {**good, **other}.items() if value is not None}
+
+
+def refused(token: str) -> TokenRefusedError:
+    with pytest.raises(TokenRefusedError) as caught:
+        check_token(SECRET, token, "lab", HOURS_MAX)
+    return caught.value
+
+
+def test_a_token_names_its_holder_and_its_end() -> None:
+    """What was made is what is read."""
+    now_s = time.time()
+    operator = check_token(SECRET, make_token(SECRET, " Ana Silva ", "lab", 8, HOURS_MAX, now_s), "lab", HOURS_MAX)
+    assert (operator.name, operator.until_ms) == ("Ana Silva", int(now_s + 8 * 3600) * 1000)
+
+
+def test_a_forged_token_is_refused() -> None:
+    """Another key, a changed name, another algorithm with the same key: none of them is ours."""
+    assert refused(jwt.encode(claims(), "x" * 40, algorithm="HS256")).why == "forged"
+    assert refused(jwt.encode(claims(), SECRET * 2, algorithm="HS512")).why == "forged"
+    head, body, signature = jwt.encode(claims(), SECRET, algorithm="HS256").split(".")
+    other = json.loads(base64.urlsafe_b64decode(body + "==")) | {"sub": "Eve"}
+    changed = base64.urlsafe_b64encode(json.dumps(other).encode()).decode().rstrip("=")
+    assert (refused(f"{head}.{changed}.{signature}").status, refused(f"{head}.{changed}.{signature}").why) == (
+        401,
+        "forged",
+    )
+
+
+def test_a_token_that_says_it_needs_no_signature_is_refused() -> None:
+    """The algorithm none is none of ours, with and without something in place of the signature."""
+    unsigned = jwt.encode(claims(), None, algorithm="none")
+    assert (refused(unsigned).status, refused(unsigned).why) == (401, "forged")
+    assert refused(unsigned + "c2ln").status == 401
+
+
+@pytest.mark.parametrize(
+    ("other", "status", "why"),
+    [
+        ({"exp": int(time.time()) - 60}, 401, "expired"),
+        ({"exp": None}, 401, "malformed"),
+        ({"sub": None}, 401, "malformed"),
+        ({"iat": None}, 401, "malformed"),
+        ({"iss": "somebody"}, 401, "malformed"),
+        ({"iat": int(time.time()) + 3600, "exp": int(time.time()) + 7200}, 401, "malformed"),
+        ({"scope": "read"}, 403, "scope"),
+        ({"scope": ["operate"]}, 403, "scope"),
+        ({"aud": "production"}, 403, "namespace"),
+        ({"exp": int(time.time()) + 30 * 24 * 3600}, 403, "lifetime"),
+    ],
+)
+def test_what_is_wrong_with_a_token_is_said(other: dict[str, Any], status: int, why: str) -> None:
+    """Each fault has its status and its word."""
+    error = refused(jwt.encode(claims(**other), SECRET, algorithm="HS256"))
+    assert (error.status, error.why) == (status, why)
+
+
+@pytest.mark.parametrize("token", ["", "abc", "a.b.c", "é" * 10, "x" * 5000])
+def test_what_is_no_token_is_refused(token: str) -> None:
+    """Any text may come."""
+    assert (refused(token).status, refused(token).why) == (401, "malformed")
+
+
+@pytest.mark.parametrize(("name", "hours"), [("", 8), ("a\nb", 8), ("n" * 101, 8), ("Ana", 0), ("Ana", 25)])
+def test_no_token_for_nobody_or_for_ever(name: str, hours: float) -> None:
+    """A token is for a printable name and a bounded time."""
+    with pytest.raises(TokenSecretError):
+        make_token(SECRET, name, "lab", hours, HOURS_MAX, time.time())
+
+
+def settings(**given: Any) -> DashboardSettings:
+    return DashboardSettings(bootstrap="none", inventory_path=Path("none"), **given)
+
+
+def test_the_secret_comes_from_the_settings_or_a_file(tmp_path: Path) -> None:
+    """Spaces around it in the file do not count; without either there is none."""
+    file = tmp_path / "secret"
+    file.write_text(f"{SECRET}\n")
+    assert read_secret(settings(secret_file=file)) == SECRET == read_secret(settings(secret=SECRET))
+    assert read_secret(settings()) is None
+
+
+def test_a_bad_secret_is_told_and_never_shown(tmp_path: Path) -> None:
+    """Too short, or in a file that is not there: a sentence without the secret in it."""
+    file = tmp_path / "secret"
+    with pytest.raises(TokenSecretError, match="cannot be read"):
+        read_secret(settings(secret_file=file))
+    file.write_text("hunter2")
+    with pytest.raises(TokenSecretError, match="7 bytes: at least 32") as caught:
+        read_secret(settings(secret_file=file))
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in " ".join(settings(secret="hunter2").faults())
+    assert SECRET not in repr(settings(secret=SECRET))
+
+
+def test_settings_tell_all_their_faults() -> None:
+    """Every wrong value has a sentence."""
+    wrong = settings(
+        port=70_000, host_names=(), poll_ms=10, stale_ms=10, clients_max=0, token_hours_max=0, secret=SECRET,
+        secret_file=Path("secret"),
+    )  # fmt: skip
+    assert len(wrong.faults()) == 7
+    assert settings().faults() == []

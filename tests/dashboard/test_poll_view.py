@@ -1,0 +1,126 @@
+"""Looking at the live view: what pages are told when the server or the controller is silent."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dashboard.dashboard_metrics import DashboardMetrics
+from dashboard.dashboard_settings import DashboardSettings
+from dashboard.live_board import LiveBoard
+from dashboard.poll_view import PAUSE_MS_MAX, ViewPoller
+from dashboard.read_view import SERIES
+from tests.dashboard.view_documents import view_texts, written_document
+
+
+class MemorySource:
+    """Texts in memory; ``error`` makes every look fail, ``hangs`` makes it last for ever."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, bytes] = {}
+        self.error: Exception | None = None
+        self.hangs = False
+        self.keys: list[str] = []
+
+    async def mget(self, keys: Sequence[str]) -> list[Any]:
+        self.keys = list(keys)
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
+        return [self.texts.get(key.rpartition(":")[2]) for key in keys]
+
+
+class Looking:
+    """A poller with a clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ms = 5_000_000
+        self.source = MemorySource()
+        settings = DashboardSettings(
+            bootstrap="none", inventory_path=Path("none"), namespace="lab", answer_ms_max=20, poll_ms=1000
+        )
+        self.board = LiveBoard(SERIES)
+        self.metrics = DashboardMetrics()
+        self.poller = ViewPoller(self.source, self.board, settings, self.metrics, False, lambda: self.now_ms)
+
+    def look(self, *, after_ms: int = 1000) -> dict[str, Any]:
+        """Look once more and return what pages are told of the view."""
+        self.now_ms += after_ms
+        asyncio.run(self.poller.look())
+        told: dict[str, Any] = self.board.value("server")
+        return told
+
+
+def document_of(time_ms: int) -> dict[str, bytes]:
+    return view_texts({**written_document(), "time_ms": time_ms})
+
+
+def test_all_keys_of_the_namespace_are_asked_for_at_once() -> None:
+    """One call reads the whole view."""
+    looking = Looking()
+    looking.look()
+    assert all(key.startswith("lab:live:") for key in looking.source.keys)
+    assert {"lab:live:network", "lab:live:alerts", "lab:live:counts"} <= set(looking.source.keys)
+
+
+def test_a_server_that_is_away_is_told_with_its_reason_and_what_is_shown_stays() -> None:
+    """The board keeps its parts; since when and why is told; afterwards it goes on by itself."""
+    looking = Looking()
+    looking.source.texts = document_of(1)
+    assert looking.look()["view"] == "live"
+    looking.source.error = ConnectionError("nobody listens")
+    away = looking.look()
+    assert (away["view"], away["since_ms"], away["reason"]) == ("away", looking.now_ms, "nobody listens")
+    assert looking.look()["since_ms"] == away["since_ms"]
+    assert looking.board.value("plans")
+    looking.source.error = None
+    back = looking.look()
+    assert (back["view"], back["reason"]) == ("live", "")
+    assert looking.metrics.failures._value.get() == 2
+
+
+def test_a_server_that_never_answers_is_away() -> None:
+    """A look has a bound."""
+    looking = Looking()
+    looking.source.hangs = True
+    told = looking.look()
+    assert (told["view"], told["reason"]) == ("away", "no answer within 20 ms")
+
+
+def test_the_pause_grows_to_a_bound_and_is_short_again_afterwards() -> None:
+    """A server that is away is asked less and less often, but never given up."""
+    looking = Looking()
+    looking.source.error = ConnectionError("nobody listens")
+    pauses = []
+    for _ in range(6):
+        looking.look()
+        pauses.append(looking.poller._pause_ms)
+    assert pauses == [2000, 4000, PAUSE_MS_MAX, PAUSE_MS_MAX, PAUSE_MS_MAX, PAUSE_MS_MAX]
+    looking.source.error = None
+    looking.look()
+    assert looking.poller._pause_ms == 1000
+
+
+def test_an_empty_server_is_told_apart_from_one_that_is_away() -> None:
+    """Valkey answers and holds nothing: nobody writes the view."""
+    assert Looking().look()["view"] == "empty"
+
+
+def test_news_count_by_our_own_clock_once_they_come() -> None:
+    """A controller whose clock is hours behind is not stale as long as its documents change."""
+    looking = Looking()
+    looking.source.texts = document_of(1_000_000)
+    assert looking.look()["news_ms"] == 1_000_000  # It may have been there for long: only its own time is known.
+    looking.source.texts = document_of(1_001_000)
+    told = looking.look()
+    assert (told["news_ms"], told["told_ms"]) == (looking.now_ms, 1_001_000)
+    silent = looking.look(after_ms=60_000)
+    assert silent["news_ms"] == looking.now_ms - 60_000
+
+
+def test_news_from_the_future_are_of_now() -> None:
+    """A controller whose clock is ahead is not shown as from later."""
+    looking = Looking()
+    looking.source.texts = document_of(9_000_000)
+    assert looking.look()["news_ms"] == looking.now_ms

@@ -1,0 +1,72 @@
+"""Reading the live view: what the controller writes is understood, what nobody should write stops nothing."""
+
+import json
+
+from dashboard.read_view import VIEW_PARTS, ViewReader
+from tests.dashboard.view_documents import view_texts, written_document
+
+
+def test_what_the_controller_writes_is_read_without_a_fault() -> None:
+    """Every part of a real document is decoded, and the times that change each second are no news of their own."""
+    reader = ViewReader(100)
+    document = written_document()
+    texts = view_texts(document)
+    assert set(texts) <= set(VIEW_PARTS)
+    shown = reader.read(texts)
+    assert reader.faults == {}
+    assert set(texts) <= set(shown)
+    assert reader.news_ms == document["time_ms"]
+    assert not {"time_ms", "window_end_to_state_ms"} & set(shown["counts"])
+    later = view_texts({**document, "time_ms": document["time_ms"] + 1000})
+    assert reader.read(later) == {"counts": shown["counts"]}
+    assert reader.news_ms == document["time_ms"] + 1000
+
+
+def test_windows_have_rate_completeness_and_latency() -> None:
+    """The newest window is known whole; of earlier ones, what costs and latencies tell."""
+    document = written_document()
+    windows = ViewReader(100).read(view_texts(document))["windows"]
+    newest, window = windows[-1], document["window"]
+    assert newest["window_end_ms"] == window["end_ms"]
+    assert newest["notifications_per_s"] == window["notifications"] * 1000 / (window["end_ms"] - window["start_ms"])
+    assert [point["state_latency_ms"] for point in windows] == document["window_end_to_state_ms"][-len(windows) :]
+    assert len(windows) == len(document["cost"])
+    assert windows[0]["notifications_per_s"] is None
+
+
+def test_windows_are_bounded() -> None:
+    """Only so many windows are kept, the newest."""
+    windows = ViewReader(3).read(view_texts(written_document()))["windows"]
+    assert [point["window_end_ms"] for point in windows] == [
+        point["window_end_ms"] for point in written_document()["cost"][-3:]
+    ]
+
+
+def test_a_text_that_cannot_be_read_leaves_the_part_as_it_was() -> None:
+    """It is told in a sentence, and no longer as soon as there is a good one."""
+    reader = ViewReader(100)
+    texts = view_texts(written_document())
+    reader.read(texts)
+    for broken in (b"{half", b"[1, 2]", b'"text"', b"\xff\xfe"):
+        assert "configuration" not in reader.read({**texts, "configuration": broken})
+        assert "configuration of the live view cannot be read" in reader.faults["configuration"]
+    nameless = json.dumps([{"no": "name"}]).encode()
+    assert "plans" not in reader.read({**texts, "configuration": broken, "plans": nameless})
+    assert set(reader.faults) == {"configuration", "plans"}
+    assert set(reader.read(texts)) >= {"configuration", "plans"}
+    assert reader.faults == {}
+
+
+def test_a_broken_window_does_not_hide_the_rest() -> None:
+    """A window without its end is told; everything else is shown."""
+    reader = ViewReader(100)
+    shown = reader.read({**view_texts(written_document()), "window": b'{"start_ms": 1}'})
+    assert shown["plans"]
+    assert "windows" in reader.faults
+
+
+def test_missing_keys_are_no_news() -> None:
+    """A server that lost everything leaves what is shown as it was."""
+    reader = ViewReader(100)
+    reader.read(view_texts(written_document()))
+    assert reader.read(dict.fromkeys(VIEW_PARTS)) == {}

@@ -1,0 +1,154 @@
+"""The dashboard as it is served: the stream of its state over a real connection, with a Valkey that comes and goes."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from dashboard.dashboard_settings import DashboardSettings
+from dashboard.run_dashboard import DashboardError, run_dashboard
+from infra.find_port import choose_ports
+from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
+from tests.dashboard.test_live_board import Page
+from tests.dashboard.view_documents import publish, written_document
+from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDashboard]:
+    with served_dashboard(tmp_path_factory.mktemp("served"), clients_max=3) as dashboard:
+        yield dashboard
+
+
+class Stream:
+    """The events of one open page, one after the other."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._lines = response.iter_lines()
+
+    def next(self) -> tuple[str, Any]:
+        """Return the kind and the content of the next event; comments that keep the line open are passed over."""
+        kind, data = "", ""
+        for line in self._lines:
+            if line.startswith("event: "):
+                kind = line[7:]
+            elif line.startswith("data: "):
+                data = line[6:]
+            elif not line and kind:
+                return kind, json.loads(data)
+        raise AssertionError("the stream ended")
+
+    def read_to_its_end(self) -> None:
+        """Take what is still to come; raises an error of the client where the stream was cut."""
+        for _ in self._lines:
+            continue
+
+    def until(self, page: Page, part: str) -> dict[str, Any]:
+        """Take events into the page until one has the part, and return it."""
+        while True:
+            kind, message = self.next()
+            if kind == "beat":
+                continue
+            page.take(json.dumps(message))
+            if part in message["parts"]:
+                found: dict[str, Any] = message["parts"][part]
+                return found
+
+
+def open_stream(served: ServedDashboard) -> Any:
+    return httpx2.stream("GET", f"{served.url}api/stream", timeout=30)
+
+
+def test_a_page_gets_everything_and_then_what_changes(served: ServedDashboard) -> None:
+    """First the whole state and the server's clock; a new window then brings one point of the cost, not all of them."""
+    document = written_document()
+    newest = document["cost"].pop()
+    publish(served.redis_url, document)
+    served.wait_view("live")
+    with open_stream(served) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        stream, page = Stream(response), Page()
+        kind, message = stream.next()
+        assert kind == "snapshot"
+        page.take(json.dumps(message))
+        if not page.parts.get("cost"):
+            stream.until(page, "cost")
+        publish(served.redis_url, {**document, "cost": [*document["cost"], newest]})
+        change = stream.until(page, "cost")
+        assert [entry for _, entry in change["entries"]] == [newest]
+        assert page.parts["cost"][-1] == newest
+        assert page.parts["plans"] == document["plans"]
+
+
+def test_a_page_that_comes_back_gets_everything_again(served: ServedDashboard) -> None:
+    """Whatever id a browser says it has seen last, a new connection begins with the whole state."""
+    publish(served.redis_url, written_document())
+    with httpx2.stream("GET", f"{served.url}api/stream", headers={"Last-Event-ID": "7"}, timeout=30) as response:
+        kind, message = Stream(response).next()
+        assert kind == "snapshot"
+        assert {"configuration", "cost", "server"} <= message["parts"].keys()
+
+
+def test_the_page_survives_the_loss_of_valkey(served: ServedDashboard) -> None:
+    """While Valkey is away a page keeps what it has and is told since when; afterwards it goes on by itself."""
+    document = written_document()
+    publish(served.redis_url, document)
+    served.wait_view("live")
+    with open_stream(served) as response:
+        stream, page = Stream(response), Page()
+        stream.until(page, "server")
+        served.kill_valkey()
+        while page.parts["server"]["view"] != "away":
+            stream.until(page, "server")
+        assert page.parts["server"]["reason"]
+        assert page.parts["plans"]
+        served.wait_valkey()
+        publish(served.redis_url, {**document, "refusals": {"conflict": 7}})
+        while page.parts["server"]["view"] != "live":
+            stream.until(page, "server")
+        while page.parts["refusals"] != {"conflict": 7}:
+            stream.until(page, "refusals")
+
+
+def test_more_pages_than_allowed_are_refused(served: ServedDashboard) -> None:
+    """The fourth of three gets a sentence; when one is closed there is a place again."""
+    with open_stream(served) as first, open_stream(served) as second, open_stream(served) as third:
+        pages = [Stream(response) for response in (first, second, third)]
+        assert [page.next()[0] for page in pages] == ["snapshot"] * 3
+        refused = httpx2.get(f"{served.url}api/stream", timeout=5)
+        assert refused.status_code == 503
+        assert "dashboard.clients_max" in refused.json()["detail"]
+        assert "regraft_dashboard_clients 3.0" in httpx2.get(f"{served.url}metrics").text
+    wait_until(lambda: "regraft_dashboard_clients 0.0" in httpx2.get(f"{served.url}metrics").text)
+    with open_stream(served) as again:
+        assert Stream(again).next()[0] == "snapshot"
+
+
+def test_it_starts_before_valkey_and_ends_with_a_page_open(tmp_path: Path) -> None:
+    """Nobody at the address of the live view is told on the page; being told to stop lets open pages go."""
+    away = f"redis://127.0.0.1:{choose_ports(1)[0]}/0"
+    with served_dashboard(tmp_path, redis_url=away) as dashboard:
+        dashboard.wait_view("away")
+        assert httpx2.get(f"{dashboard.url}ready").status_code == 503
+        assert httpx2.get(f"{dashboard.url}health").status_code == 200
+        opened = open_stream(dashboard)
+        page = Stream(opened.__enter__())
+        assert page.next()[0] == "snapshot"
+    page.read_to_its_end()
+    opened.__exit__(None, None, None)
+
+
+def test_a_taken_port_and_a_missing_address_are_said(tmp_path: Path, served: ServedDashboard) -> None:
+    """Each ends the start in one sentence that says what to do."""
+    port = int(served.url.rstrip("/").rpartition(":")[2])
+    common = {"bootstrap": "none", "inventory_path": tmp_path / "none.json"}
+    with pytest.raises(DashboardError, match=f"127.0.0.1:{port} .*--port"):
+        run_dashboard(DashboardSettings(**common, redis_url=served.redis_url, port=port), threading.Event())
+    with pytest.raises(DashboardError, match="REGRAFT_REDIS_URL"):
+        run_dashboard(DashboardSettings(**common), threading.Event())

@@ -1,0 +1,235 @@
+"""The dashboard's addresses without a network: who may order what, what browsers are told, health."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from fastapi.testclient import TestClient
+
+from dashboard.dashboard_settings import DashboardSettings
+from dashboard.operator_tokens import make_token
+from dashboard.web_app import DashboardParts, build_app
+from infra.stack_error import StackError
+from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from tests.dashboard.test_poll_view import MemorySource
+from tests.dashboard.view_documents import proposed_document, view_texts
+from tests.wait_until import wait_until
+
+SECRET = "k" * 40
+
+
+class Desk:
+    """A dashboard over a live view in memory, and what it sent to Kafka."""
+
+    def __init__(self, client: TestClient, source: MemorySource, sent: list[Order]) -> None:
+        self.client, self.source, self.sent = client, source, sent
+        self.faults: list[str] = []
+        self.token = make_token(SECRET, "Ana Silva", "regraft", 1, 24, time.time())
+
+    def order(self, token: str | None = "", **request: Any) -> tuple[int, dict[str, Any]]:
+        """Give an order and return status and answer."""
+        used = self.token if token == "" else token
+        headers = {} if used is None else {"Authorization": f"Bearer {used}"}
+        answer = self.client.post("/api/orders", json={"reason": "we said so", **request}, headers=headers)
+        return answer.status_code, answer.json()
+
+
+@pytest.fixture
+def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
+    """Return a maker of dashboards; all are closed at the end."""
+    opened: list[TestClient] = []
+
+    def make(**given: Any) -> Desk:
+        source, sent = MemorySource(), []  # type: ignore[var-annotated]
+        source.texts = view_texts(proposed_document())
+        options = {"secret": SECRET, "host_names": ("testserver",), "poll_ms": 50, "stale_ms": 1000} | given
+        settings = DashboardSettings(bootstrap="none", inventory_path=tmp_path / "none.json", **options)
+        faults: list[str] = []
+
+        def send(order: Order) -> None:
+            if faults:
+                raise StackError(faults[0])
+            sent.append(order)
+
+        app = build_app(settings, source, send)
+        client = TestClient(app)
+        client.__enter__()
+        opened.append(client)
+        desk = Desk(client, source, sent)
+        desk.faults = faults
+        parts: DashboardParts = app.state.parts
+        wait_until(lambda: bool(parts.board.value("plans")))
+        return desk
+
+    yield make
+    for client in opened:
+        client.__exit__(None, None, None)
+
+
+def test_an_order_goes_to_kafka_with_the_holders_name(open_desk: Callable[..., Desk]) -> None:
+    """Approving the plan that waits: the name is the token's, the reason the person's."""
+    desk = open_desk()
+    plan = proposed_document()["plans"][0]["plan"]
+    status, answer = desk.order(kind="approve", subject=plan, reason="  looks good  ")
+    assert status == 202
+    [order] = desk.sent
+    assert (order.kind, order.subject, order.by, order.reason) == (OrderKind.APPROVE, plan, "Ana Silva", "looks good")
+    assert answer["order"]["by"] == "Ana Silva"
+
+
+def test_a_pause_and_a_maintenance_may_end_by_themselves(open_desk: Callable[..., Desk]) -> None:
+    """Minutes become a time; clients move away only where that is asked for."""
+    desk = open_desk()
+    before_ms = time.time_ns() // 1_000_000
+    assert desk.order(kind="pause", minutes=30)[0] == 202
+    assert desk.order(kind="maintain", subject="b03", evacuate=True)[0] == 202
+    assert desk.order(kind="return", subject="b03")[0] == 202
+    assert desk.order(kind="resume")[0] == 202
+    pause, maintain, back, resume = desk.sent
+    assert pause.subject == resume.subject == WHOLE_OVERLAY
+    assert 30 * 60_000 <= pause.until_ms - before_ms <= 31 * 60_000
+    assert (maintain.evacuate, maintain.until_ms, back.evacuate) == (True, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "says"),
+    [
+        ({"kind": "approve", "subject": "plan-99"}, 409, "no plan 'plan-99'"),
+        ({"kind": "cancel"}, 409, "no plan 'overlay'"),
+        ({"kind": "maintain", "subject": "b99"}, 409, "no broker 'b99'"),
+        ({"kind": "pause", "subject": "b01"}, 422, "concerns the whole overlay"),
+        ({"kind": "resume", "minutes": 5}, 422, "does not end by itself"),
+        ({"kind": "return", "subject": "b01", "evacuate": True}, 422, "Only maintain evacuates"),
+        ({"kind": "pause", "minutes": -1}, 422, "minutes"),
+        ({"kind": "explode"}, 422, "kind"),
+        ({"kind": "pause", "reason": "  "}, 422, "reason"),
+        ({"kind": "pause", "reason": "x" * 501}, 422, "reason"),
+        ({"kind": "pause", "by": "somebody else"}, 422, "by"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_a_sentence(
+    open_desk: Callable[..., Desk], request_: dict[str, Any], status: int, says: str
+) -> None:
+    """Nothing is sent, and the answer says what is wrong."""
+    desk = open_desk()
+    answered, answer = desk.order(**request_)
+    assert (answered, desk.sent) == (status, [])
+    assert says in answer["text"]
+
+
+def test_a_plan_is_cancelled_only_while_it_prepares(open_desk: Callable[..., Desk]) -> None:
+    """What waits is approved or refused; what has begun is cancelled."""
+    desk = open_desk()
+    plan = proposed_document()["plans"][0]["plan"]
+    status, answer = desk.order(kind="cancel", subject=plan)
+    assert (status, answer["text"]) == (409, f"{plan} is proposed: only a plan that is preparing can be cancelled.")
+
+
+def test_kafka_being_away_is_said(open_desk: Callable[..., Desk]) -> None:
+    """The order was not stored: the sentence of the sender comes through."""
+    desk = open_desk()
+    desk.faults.append("The order was not stored: is Kafka up?")
+    status, answer = desk.order(kind="pause")
+    assert (status, answer["text"]) == (503, "The order was not stored: is Kafka up?")
+
+
+@pytest.mark.parametrize(
+    ("make", "status", "why"),
+    [
+        (lambda _: None, 401, "missing"),
+        (lambda _: "abc", 401, "malformed"),
+        (lambda good: jwt.encode(jwt.decode(good, options={"verify_signature": False}), "x" * 40), 401, "forged"),
+        (lambda good: jwt.encode(jwt.decode(good, options={"verify_signature": False}), None, "none"), 401, "forged"),
+        (lambda _: make_token(SECRET, "Ana", "regraft", 1, 24, time.time() - 7200), 401, "expired"),
+        (lambda _: make_token(SECRET, "Ana", "production", 1, 24, time.time()), 403, "namespace"),
+    ],
+)
+def test_nobody_orders_without_a_good_token(
+    open_desk: Callable[..., Desk], make: Callable[[str], str | None], status: int, why: str
+) -> None:
+    """Forged, expired, unsigned, foreign or none: a status, a word, a sentence, and no order."""
+    desk = open_desk()
+    answered, answer = desk.order(make(desk.token), kind="pause")
+    assert (answered, answer["error"], desk.sent) == (status, why, [])
+    assert answer["text"].endswith(".") or why == "missing"
+    assert desk.client.get("/api/state").status_code == 200  # Looking is free.
+
+
+def test_without_a_secret_the_dashboard_is_read_only_and_says_so(open_desk: Callable[..., Desk]) -> None:
+    """No token opens it, also none that needs no signature."""
+    desk = open_desk(secret=None)
+    for token in (desk.token, jwt.encode({"sub": "Ana"}, None, algorithm="none"), None):
+        status, answer = desk.order(token, kind="pause")
+        assert (status, answer["error"]) == (403, "read_only")
+    assert desk.client.get("/api/state").json()["parts"]["server"]["can_order"] is False
+
+
+def test_a_session_says_who_holds_the_token(open_desk: Callable[..., Desk]) -> None:
+    """The page asks it when somebody signs in."""
+    desk = open_desk()
+    answer = desk.client.get("/api/session", headers={"Authorization": f"Bearer {desk.token}"})
+    assert answer.json()["by"] == "Ana Silva"
+    assert desk.client.get("/api/session").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/state", "/metrics", "/nowhere"])
+def test_browsers_are_told_what_a_page_may_do(open_desk: Callable[..., Desk], path: str) -> None:
+    """No inline script, no frames, no guessing of types, whatever is answered; and no cookie."""
+    answer = open_desk().client.get(path)
+    policy = answer.headers["Content-Security-Policy"]
+    assert "script-src 'self';" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "Set-Cookie" not in answer.headers
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_a_foreign_name_is_not_answered(open_desk: Callable[..., Desk]) -> None:
+    """A page of somebody else cannot read the state through a name that it lets point here."""
+    desk = open_desk()
+    answer = desk.client.get("/api/state", headers={"Host": "evil.example:8090"})
+    assert answer.status_code == 400
+    assert "dashboard.host_names" in answer.json()["text"]
+    assert desk.client.get("/api/state", headers={"Host": "testserver:1234"}).status_code == 200
+    assert open_desk(host_names=("*",)).client.get("/", headers={"Host": "any.example"}).status_code == 200
+
+
+def test_a_body_has_a_bound(open_desk: Callable[..., Desk]) -> None:
+    """What is larger than any order is not even read."""
+    desk = open_desk()
+    answer = desk.client.post("/api/orders", content=b"x" * 20_000, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+    chunked = desk.client.post("/api/orders", content=iter([b"x"]), headers={"Transfer-Encoding": "chunked"})
+    assert chunked.status_code == 413
+
+
+def test_programs_get_the_whole_state(open_desk: Callable[..., Desk]) -> None:
+    """One document with every part that pages show."""
+    parts = open_desk().client.get("/api/state").json()["parts"]
+    assert {"configuration", "network", "plans", "cost", "windows", "orders", "server", "counts"} <= parts.keys()
+
+
+def test_it_is_ready_only_while_the_view_is_live(open_desk: Callable[..., Desk]) -> None:
+    """Valkey being away heals by no restart: healthy, but not ready, with the reason."""
+    desk = open_desk()
+    assert (desk.client.get("/health").status_code, desk.client.get("/ready").status_code) == (200, 200)
+    desk.source.error = ConnectionError("nobody listens")
+    wait_until(lambda: desk.client.get("/ready").status_code == 503)
+    assert desk.client.get("/ready").json() == {"is_ready": False, "faults": ["the live view is away: nobody listens"]}
+    assert desk.client.get("/health").json() == {"is_ready": False, "faults": []}
+
+
+def test_metrics_count_what_happens(open_desk: Callable[..., Desk]) -> None:
+    """Looks, failures, orders and refused tokens are there for Prometheus."""
+    desk = open_desk()
+    desk.order(kind="pause")
+    desk.order("abc", kind="pause")
+    text = desk.client.get("/metrics").text
+    assert 'regraft_dashboard_orders_total{kind="pause",outcome="stored"} 1.0' in text
+    assert 'regraft_dashboard_tokens_refused_total{why="malformed"} 1.0' in text
+    for name in ("clients", "events_sent", "states_skipped", "view_failures", "poll_s"):
+        assert f"regraft_dashboard_{name}" in text

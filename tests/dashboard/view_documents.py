@@ -1,0 +1,84 @@
+"""Documents as the controller writes them: from a real loop on the virtual clock, and a way to put them into Valkey."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import redis
+
+from controller.live_view import LiveView
+from overlay.inventory import Inventory
+from producers.emulator_settings import WorkloadSettings
+from producers.place_overlay import place_overlay
+from tests.scenarios.closed_loop import ClosedLoop
+
+BROKERS = 12
+SEED = 1
+RUN_MS = 40_000
+WORKLOAD = WorkloadSettings(publisher_count=8, interested_broker_count=4, lifetime_s_mean=10.0)
+
+
+@cache
+def small_inventory() -> Inventory:
+    """Return the brokers of the loop."""
+    return place_overlay(BROKERS, 6, random.Random(SEED))
+
+
+@cache
+def _written_document() -> dict[str, Any]:
+    loop = ClosedLoop(small_inventory(), WORKLOAD, SEED)
+    loop.run_for(RUN_MS)
+    document: dict[str, Any] = loop.ports.view.document
+    assert document["plans"]
+    read: dict[str, Any] = json.loads(json.dumps(document))
+    return read
+
+
+def written_document() -> dict[str, Any]:
+    """Return a document that a real loop wrote, with at least one plan; the caller may change it."""
+    return deepcopy(_written_document())
+
+
+def proposed_document() -> dict[str, Any]:
+    """Return the same document with its last plan that exchanges links still waiting for a person."""
+    document = written_document()
+    plan = next(plan for plan in reversed(document["plans"]) if plan["links_removed"])
+    document["plans"] = [
+        {
+            **plan,
+            "phase": "proposed",
+            "history": [{"phase": "proposed", "time_ms": document["time_ms"], "reason": "waits for approval"}],
+            "cost_observed_per_s": None,
+        }
+    ]
+    links = {tuple(pair) for pair in document["configuration"]["links"]}
+    links -= {tuple(pair) for pair in plan["links_added"]}
+    links |= {tuple(pair) for pair in plan["links_removed"]}
+    document["configuration"]["links"] = sorted(map(list, links))
+    return document
+
+
+def view_texts(document: Mapping[str, Any], namespace: str = "regraft") -> dict[str, bytes]:
+    """Return the texts of the keys that the controller writes for a document, by part."""
+    kept: dict[str, bytes] = {}
+
+    class Keeper:
+        def mset(self, mapping: dict[str, str]) -> None:
+            kept.update({key.rpartition(":")[2]: text.encode() for key, text in mapping.items()})
+
+    LiveView(Keeper(), namespace).publish(dict(document), 0)
+    return kept
+
+
+def publish(url: str, document: Mapping[str, Any], alerts: Mapping[str, Any] | None = None) -> None:
+    """Write a document as the controller does, as of now."""
+    with redis.Redis.from_url(url) as client:
+        LiveView(client, "regraft").publish({**document, "time_ms": time.time_ns() // 1_000_000}, 0)
+        if alerts is not None:
+            client.set("regraft:live:alerts", json.dumps(alerts))
