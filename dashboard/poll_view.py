@@ -72,14 +72,15 @@ class ViewPoller:
         self._asked_s = time.monotonic()
         try:
             # Not wait_for: until Python 3.12 it may swallow a cancellation, and then nobody could stop the poller.
-            with self._metrics.poll_s.time():
-                async with asyncio.timeout(self._settings.answer_ms_max / 1000):
-                    texts = await self._source.mget(self._keys)
+            async with asyncio.timeout(self._settings.answer_ms_max / 1000):
+                texts = await self._source.mget(self._keys)
         # The client library raises its own errors and the socket's, and none of them may stop the page.
         except Exception as error:
             self._on_failure(error)
             await self._board.replace({"server": self.server_part()})
             return
+        finally:
+            self._metrics.poll_ms.observe((time.monotonic() - self._asked_s) * 1000)
         self._pause_ms = self._settings.poll_ms
         self._looked_ms = self._now_ms()
         fresh = self._reader.read(dict(zip(VIEW_PARTS, texts, strict=True)))

@@ -19,6 +19,7 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
     """Return what each stage measures, by the name of its section in the settings."""
     from alerts.alert_metrics import AlertMetrics
     from controller.loop_metrics import LoopMetrics
+    from dashboard.dashboard_metrics import DashboardMetrics
     from producers.emulator_metrics import EmulatorMetrics
     from streaming.job_metrics import JobMetrics
 
@@ -27,6 +28,7 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
         "streaming": JobMetrics().stage,
         "emulator": EmulatorMetrics().stage,
         "alerts": AlertMetrics().stage,
+        "dashboard": DashboardMetrics().stage,
     }
     return {name: tuple(stage.described) for name, stage in stages.items()}
 
@@ -34,8 +36,8 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
 def metrics(as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
     """List the metrics of every stage: name, type, labels and meaning.
 
-    A stage serves them at /metrics on its `metrics_port`, with /health and /ready beside it; process_... (memory, CPU
-    time, open files) come on top. Durations are in ms.
+    A stage serves them at /metrics on its `metrics_port`, the dashboard on its own port, with /health and /ready beside
+    it; process_... (memory, CPU time, open files) come on top. Durations are in ms.
 
     Examples: `regraft metrics`; `regraft run --set controller.metrics_port=9101 --set streaming.metrics_port=9102`.
     """

@@ -231,5 +231,5 @@ def test_metrics_count_what_happens(open_desk: Callable[..., Desk]) -> None:
     text = desk.client.get("/metrics").text
     assert 'regraft_dashboard_orders_total{kind="pause",outcome="stored"} 1.0' in text
     assert 'regraft_dashboard_tokens_refused_total{why="malformed"} 1.0' in text
-    for name in ("clients", "events_sent", "states_skipped", "view_failures", "poll_s"):
+    for name in ("clients", "events_sent", "states_skipped", "view_failures", "poll_ms"):
         assert f"regraft_dashboard_{name}" in text

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from alerts.alert_metrics import AlertMetrics
 from controller.loop_metrics import LoopMetrics
+from dashboard.dashboard_metrics import DashboardMetrics
 from infra.stage_metrics import StageMetrics
 from producers.emulator_metrics import EmulatorMetrics
 from regraft.cli import app
@@ -20,6 +21,7 @@ MAKERS: dict[str, Callable[[], StageMetrics]] = {
     "streaming": lambda: JobMetrics().stage,
     "emulator": lambda: EmulatorMetrics().stage,
     "alerts": lambda: AlertMetrics().stage,
+    "dashboard": lambda: DashboardMetrics().stage,
 }
 
 
