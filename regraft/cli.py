@@ -17,6 +17,7 @@ from rich.table import Table
 import regraft
 from regraft.alerts_command import alerts_app
 from regraft.backtest_command import backtest
+from regraft.command_options import AsJson, Assignments, Bootstrap, SettingsFile
 from regraft.dashboard_command import dashboard_app
 from regraft.metrics_command import metrics
 from regraft.orders_command import maintain, pause, resume, return_broker
@@ -68,18 +69,7 @@ app.command()(status)
 app.add_typer(dashboard_app, name="dashboard")
 app.add_typer(alerts_app, name="alerts")
 
-SettingsFile = Annotated[
-    Path | None,
-    typer.Option("--settings", metavar="FILE", help="TOML file with settings; `regraft settings --example` makes one."),
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Give one setting; repeat for more."),
-]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of all random choices; the default is 1.")]
-Bootstrap = Annotated[
-    str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Kafka servers; default 127.0.0.1:9092.")
-]
 PlannerName = Annotated[
     str | None,
     typer.Option(
@@ -90,7 +80,6 @@ ShadowNames = Annotated[
     list[str] | None,
     typer.Option("--shadow", metavar="NAME", help="Who decides beside it and only looks on; repeat for more."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 DryRun = Annotated[
     bool | None,
     typer.Option(

@@ -13,18 +13,9 @@ import typer
 from rich.console import Console
 
 from producers.recording_format import COMPRESS_LEVEL
+from regraft.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 
 EXIT_FAILED = 1
-
-SettingsFile = Annotated[
-    Path | None,
-    typer.Option("--settings", metavar="FILE", help="TOML file with settings; `regraft settings --example` makes one."),
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Give one setting; repeat for more."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
 record_app = typer.Typer()
 
@@ -34,9 +25,7 @@ def record(
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="Where it is written, like out/rec.avro; parts get numbers.")
     ],
-    bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Kafka servers; default 127.0.0.1:9092.")
-    ] = None,
+    bootstrap: Bootstrap = None,
     is_all: Annotated[
         bool, typer.Option("--all", help="Also state, windows, commands, results, plans, events and alerts.")
     ] = False,
@@ -64,16 +53,12 @@ def record(
     `regraft record --out rec.avro --all --from-start --duration 600 --bootstrap kafka:9092`.
     """
     from producers.write_recording import RecordingLimits
-    from regraft.parse_assignments import parse_assignments
     from regraft.record_run import RecordOptions, record_run
     from regraft.run_stage import configure_logs
-    from regraft.settings import SettingsError, load_settings
+    from regraft.settings import SettingsError
 
     configure_logs(level="warning")
-    flags = parse_assignments(assignments or [])
-    if bootstrap is not None:
-        flags.setdefault("kafka", {})["bootstrap"] = bootstrap
-    settings = load_settings(flags, settings_file)
+    settings = settings_of(assignments, settings_file, bootstrap)
     limits = RecordingLimits(rotate_mb, rotate_s, compress_level)
     if faults := limits.faults():
         raise SettingsError(faults)

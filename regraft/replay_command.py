@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from regraft.record_command import AsJson, Assignments, SettingsFile
+from regraft.command_options import AsJson, Assignments, SettingsFile
 
 EXIT_FAILED = 1
 EXIT_CALL = 2

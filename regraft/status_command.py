@@ -7,23 +7,19 @@ In: settings. Out: text or JSON. What is read belongs to :mod:`regraft.read_stat
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+
+from regraft.command_options import AsJson, Assignments, SettingsFile, settings_of
 
 EXIT_WELL, EXIT_NOT_WELL = 0, 1
 
 
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
-    settings_file: Annotated[
-        Path | None, typer.Option("--settings", metavar="FILE", help="TOML file with the settings of the run.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Give one setting; repeat for more."),
-    ] = None,
+    as_json: AsJson = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
 ) -> None:
     """Say whether the loop is well: windows, plans, cost, orders, alerts and services.
 
@@ -33,11 +29,9 @@ def status(
     Examples: `regraft status`; `regraft status --json --set run.directory=out/demo/run`.
     """
     from regraft.judge_status import WELL, judge_status
-    from regraft.parse_assignments import parse_assignments
     from regraft.read_status import find_status
-    from regraft.settings import load_settings
 
-    settings = load_settings(parse_assignments(assignments or []), settings_file)
+    settings = settings_of(assignments, settings_file)
     found = find_status(settings)
     judged = judge_status(found.services, found.alerts, settings, settings.run.clock.now_ms())
     judged["source"] = found.source
