@@ -57,6 +57,7 @@ class CostPoint:
     epoch: int
     is_one_epoch: bool
     is_complete: bool
+    notifications_per_s: float
     cost_shadows_per_s: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -133,6 +134,7 @@ class LoopStatus:
             window.epoch_max,
             window.epoch is not None,
             window.is_complete,
+            window.sets.notification_count * 1000 / (window.end_ms - window.start_ms),
             shadow_costs,
         )
         self.cost_points.append(point)

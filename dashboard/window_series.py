@@ -49,8 +49,12 @@ class WindowSeries:
         for point in cost:
             earlier_ms = int(point["window_end_ms"])
             if earlier_ms not in self._points and earlier_ms != end_ms:
-                known = WindowPoint(earlier_ms, bool(point["is_complete"]), state_latency_ms=latency_of.get(earlier_ms))
-                self._points[earlier_ms] = known
+                self._points[earlier_ms] = WindowPoint(
+                    earlier_ms,
+                    bool(point["is_complete"]),
+                    point.get("notifications_per_s"),  # A controller of before does not say it.
+                    latency_of.get(earlier_ms),
+                )
         self._points[end_ms] = WindowPoint(
             end_ms,
             bool(window["is_complete"]),
