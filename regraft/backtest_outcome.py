@@ -5,6 +5,7 @@ Nothing is computed here but sums of what is there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -17,6 +18,12 @@ class Mode(StrEnum):
 
     OPEN_LOOP = "open_loop"
     CLOSED_LOOP = "closed_loop"
+
+
+MODE_TITLES = {
+    Mode.OPEN_LOOP: "Open loop: decided on what was recorded",
+    Mode.CLOSED_LOOP: "Closed loop: acted on the emulator again",
+}
 
 
 class CostPoint(msgspec.Struct, frozen=True, array_like=True):
@@ -111,3 +118,9 @@ class Outcome(msgspec.Struct, frozen=True):
     def id_moves(self) -> int:
         """How many ring IDs plans reassigned."""
         return sum(plan.id_moves for plan in self.plans)
+
+
+def outcomes_by_mode(outcomes: Sequence[Outcome]) -> list[tuple[Mode, list[Outcome]]]:
+    """Return the outcomes of each mode that has any, in their order."""
+    found = [(mode, [outcome for outcome in outcomes if outcome.mode is mode]) for mode in Mode]
+    return [(mode, shown) for mode, shown in found if shown]

@@ -8,13 +8,15 @@ the emulator again. What a planner decides, and how, is the controller's own cod
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from controller.controller_settings import ControllerSettings
@@ -231,7 +233,17 @@ def _run_open(
     ]
     with show_progress("Planning", sum(task.work_count for task in tasks), console) as tell:
         *planned, recorded = divide_work(tasks, run_open_loop, Outcome, tell, "planners", SMALL_WINDOWS)
-    return [*([recorded] if recorded.points else []), _bootstrap(planned[0]), *planned]
+    firsts = {point.end_ms: point.cost_bootstrap_per_s for point in recorded.points}
+    planned = [_held_against(outcome, firsts) for outcome in planned]
+    known = tuple(point for point in recorded.points if not math.isnan(point.cost_per_s))
+    yardsticks = [msgspec.structs.replace(recorded, points=known)] if known else []
+    return [*yardsticks, _bootstrap(planned[0]), *planned]
+
+
+def _held_against(outcome: Outcome, firsts_per_s: Mapping[int, float]) -> Outcome:
+    """Return an outcome with what the bootstrap overlay cost on its windows."""
+    points = tuple(CostPoint(point.end_ms, point.cost_per_s, firsts_per_s[point.end_ms]) for point in outcome.points)
+    return msgspec.structs.replace(outcome, points=points)
 
 
 def _bootstrap(outcome: Outcome) -> Outcome:

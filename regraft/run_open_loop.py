@@ -7,6 +7,7 @@ could have read it first. Transitions are not played, so what they lose or repea
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -106,14 +107,8 @@ def run_open_loop(task: OpenLoopTask, tell_work: TellWork) -> Outcome:
     return _OpenLoop(task, feed, inventory).run(tell_work)
 
 
-def _bootstrap_cost(feed: WindowFeed, inventory: Inventory, window: ClosedWindow, weight: float) -> float:
-    """Return what the first overlay costs with clients where they were before any recorded plan moved them."""
-    first = with_homes_of(inventory.bootstrap, feed.plan_log.homes_origin)
-    return cost_per_s(first, inventory, window, weight)
-
-
 def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory, tell_work: TellWork) -> Outcome:
-    """Return what the overlay cost that was in force; windows of an epoch that no recorded plan led to are left out."""
+    """Return what the overlay in force cost, NaN where no recorded plan tells which it was; the bootstrap, too."""
     points: list[CostPoint] = []
     incomplete = unknown = 0
     begin_ms = end_ms = None
@@ -124,10 +119,11 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         in_force = feed.plan_log.configuration_of(window.epoch_max)
         incomplete += not window.is_complete
         unknown += in_force is None
-        if in_force is None or not window.is_complete or not can_be_costed(in_force, window):
-            continue
-        cost = cost_per_s(with_homes_of(in_force, {}), inventory, window, weight)
-        points.append(CostPoint(window.end_ms, cost, _bootstrap_cost(feed, inventory, window, weight)))
+        if window.is_complete and can_be_costed(inventory.bootstrap, window):
+            present = None if in_force is None else with_homes_of(in_force, {})
+            cost = math.nan if present is None else cost_per_s(present, inventory, window, weight)
+            first = with_homes_of(inventory.bootstrap, feed.plan_log.homes_origin)  # Before any recorded plan.
+            points.append(CostPoint(window.end_ms, cost, cost_per_s(first, inventory, window, weight)))
     carried_out = [plan for plan in feed.plan_log.plans if plan.phase in PASSED_PHASES]
     marks = [mark_of(plan) for plan in carried_out]
     here = tuple(mark for mark in marks if begin_ms is not None and begin_ms <= mark.time_ms <= (end_ms or 0))
@@ -180,8 +176,7 @@ class _OpenLoop:
             cost = shadow.add_window(window, now_ms, moved)
             incomplete += not window.is_complete
             if cost is not None and window.is_complete:
-                first = _bootstrap_cost(self._feed, self._inventory, window, self._settings.ring_delay_weight)
-                points.append(CostPoint(window.end_ms, cost, first))
+                points.append(CostPoint(window.end_ms, cost, math.nan))  # Measured once for all planners.
             self._decide(shadow, window, now_ms)
         return self._outcome(shadow, tuple(points), incomplete)
 

@@ -9,37 +9,19 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from html import escape
-from itertools import cycle
 from pathlib import Path
 from string import Template
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from rich.table import Table
 
-from experiments.drawing_parts import STYLE, svg_text
 from infra.measured_figures import Figure, run_facts
-from regraft.backtest_outcome import BOOTSTRAP, RECORDED, Mode, Outcome
+from regraft.backtest_outcome import BOOTSTRAP, MODE_TITLES, Mode, Outcome, outcomes_by_mode
 from regraft.html_parts import html_table, number_text
 from regraft.run_backtest import Backtest, BacktestOptions
 from schemas.status_file import replace_file
 
-SECOND_MS = 1_000
 NAME_WIDTH_MIN = 11
-MODE_TITLES = {
-    Mode.OPEN_LOOP: "Open loop: decided on what was recorded",
-    Mode.CLOSED_LOOP: "Closed loop: acted on the emulator again",
-}
-YARDSTICK_LOOKS = {RECORDED: ("#000000", ":"), BOOTSTRAP: ("#d55e00", "--")}
-PLANNER_LOOKS: tuple[tuple[str, Any], ...] = (
-    ("#0072b2", "-"),
-    ("#009e73", "-."),
-    ("#cc79a7", (0, (4, 1, 1, 1))),
-    ("#e69f00", (0, (5, 2))),
-    ("#56b4e9", (0, (1, 1))),
-)
 OPEN_HEADS = ("planner", "cost/s", "saved", "plans", "undone", "links", "moves", "IDs", "ms")
 CLOSED_HEADS = (*OPEN_HEADS, "lost", "repeated")
 
@@ -76,7 +58,7 @@ $refusals
 def outcome_tables(outcomes: Sequence[Outcome]) -> list[Table]:
     """Return a table for the terminal for each mode there is; what is not known is empty."""
     tables = []
-    for mode, shown in _by_mode(outcomes):
+    for mode, shown in outcomes_by_mode(outcomes):
         table = Table(box=None, pad_edge=False, title=MODE_TITLES[mode], title_justify="left")
         rows = [_row(outcome) for outcome in shown]
         places = [
@@ -104,20 +86,6 @@ def backtest_figures(outcomes: Iterable[Outcome]) -> list[Figure]:
     return [figure for outcome in outcomes for figure in _figures(outcome)]
 
 
-def draw_costs(outcomes: Sequence[Outcome]) -> str:
-    """Return the cost of each window over time, a panel for each mode; plans are marked on their planner's line."""
-    panels = [(mode, [outcome for outcome in shown if outcome.points]) for mode, shown in _by_mode(outcomes)]
-    with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(9.6, 0.8 + 3.4 * len(panels)), layout="constrained")
-        all_axes = canvas.subplots(len(panels), 1, squeeze=False)[:, 0]
-        for axes, (mode, shown) in zip(all_axes, panels, strict=True):
-            if shown:
-                _draw_panel(axes, shown)
-            axes.set_title(MODE_TITLES[mode], fontsize=10, loc="left")
-        canvas.legend(*all_axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-        return svg_text(canvas)
-
-
 def write_backtest(found: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None) -> None:
     """Write figures.json, backtest.svg and backtest.html to ``out``, and the figures to ``json_file``."""
     document = figures_document(found, options)
@@ -126,6 +94,8 @@ def write_backtest(found: Backtest, options: BacktestOptions, out: Path | None, 
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, json.dumps(document, indent=1) + "\n")
     if out is not None:
+        from regraft.draw_backtest import draw_costs  # Matplotlib takes seconds to load.
+
         drawing = draw_costs(found.outcomes)
         replace_file(out / "backtest.svg", drawing)
         replace_file(out / "backtest.html", _page(found, options, drawing))
@@ -146,11 +116,6 @@ def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any
     }
     run = run_facts(settings, found.settings.run.seed)
     return {"run": run, "figures": [asdict(figure) for figure in backtest_figures(found.outcomes)]}
-
-
-def _by_mode(outcomes: Sequence[Outcome]) -> list[tuple[Mode, list[Outcome]]]:
-    found = [(mode, [outcome for outcome in outcomes if outcome.mode is mode]) for mode in Mode]
-    return [(mode, shown) for mode, shown in found if shown]
 
 
 def _heads(mode: Mode) -> tuple[str, ...]:
@@ -217,34 +182,10 @@ def _figures(outcome: Outcome) -> list[Figure]:
     return figures + refused
 
 
-def _draw_panel(axes: Axes, outcomes: Sequence[Outcome]) -> None:
-    start_ms = min(outcome.points[0].end_ms for outcome in outcomes)
-    looks = cycle(PLANNER_LOOKS)
-    for outcome in outcomes:
-        colour, line = YARDSTICK_LOOKS.get(outcome.planner) or next(looks)
-        ends = [(point.end_ms - start_ms) / SECOND_MS for point in outcome.points]
-        costs = [point.cost_per_s for point in outcome.points]
-        axes.plot(
-            ends, costs, color=colour, linestyle=line, linewidth=1.4, label=outcome.planner, drawstyle="steps-pre"
-        )
-        if not outcome.is_yardstick:
-            marks = [(plan.time_ms - start_ms) / SECOND_MS for plan in outcome.plans]
-            heights = [_cost_at(outcome, plan.time_ms) for plan in outcome.plans]
-            axes.plot(marks, heights, "v", color=colour, markersize=5, linestyle="none")
-    axes.set_xlabel("time since the first window, s; a triangle is a plan")
-    axes.set_ylabel("cost per second")
-    axes.set_ylim(bottom=0)
-
-
-def _cost_at(outcome: Outcome, time_ms: int) -> float:
-    before = [point for point in outcome.points if point.end_ms <= time_ms]
-    return (before[-1] if before else outcome.points[0]).cost_per_s
-
-
 def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
     tables = [
         f"<h2>{escape(MODE_TITLES[mode])}</h2>{html_table(_heads(mode), [_row(outcome) for outcome in shown])}"
-        for mode, shown in _by_mode(found.outcomes)
+        for mode, shown in outcomes_by_mode(found.outcomes)
     ]
     refusals = [
         (outcome.planner, str(outcome.mode), verdict, str(count))
