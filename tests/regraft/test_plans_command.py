@@ -65,7 +65,7 @@ def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path:
             assert overlay.epoch == 0
             approved = told(kafka, "review", "plans", "approve", "plan-1", "--by", "ada", "--reason", "looks right")
             assert approved.exit_code == 0
-            assert approved.stdout.startswith("plan-1 is ")
+            assert "\nplan-1 is " in f"\n{approved.stdout}"  # The controller of this process logs there, too.
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.COMPLETED])
         (plan,) = json.loads(told(kafka, "review", "plans", "list", "--json").stdout)
         assert plan["history"][1]["reason"] == "approved by ada: looks right"

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from streaming import run_job
+from streaming.job_metrics import JobHealth, JobMetrics
 from streaming.measure_backlog import records_behind
 from streaming.streaming_settings import StreamingSettings
 
@@ -63,4 +64,5 @@ def test_only_a_backlog_of_several_micro_batches_waits_longer(
     settings = StreamingSettings("none:1", tmp_path, records_per_trigger_max=500)
     nothing: Any = None
     writer: Any = NoWriter()
-    assert run_job._Job(nothing, settings, writer).status.catching_up is catching_up
+    job = run_job._Job(nothing, settings, writer, JobMetrics(), JobHealth())
+    assert job.status.catching_up is catching_up
