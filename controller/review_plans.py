@@ -22,6 +22,7 @@ from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.order import Order, OrderKind
 from schemas.plan import PhaseChange, Plan, PlanPhase
 
+CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.
 NOT_KNOWN = "what people have ordered is not known yet: is the topic of orders there and readable?"
 
 
@@ -83,7 +84,7 @@ class PlanReviewer:
     def cancel(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
         """Abort the plan that is being prepared when a person wants it so."""
         plan = plan_log.moving
-        order = None if plan is None or plan.phase is not PlanPhase.PREPARING else self.book.about_plan(plan.plan)
+        order = None if plan is None or plan.phase is not PlanPhase.PREPARING else self._word_about(plan)
         if order is not None and order.kind is OrderKind.CANCEL:
             runner.cancel(f"cancelled by {order.by}: {order.reason}", now_ms)
 
@@ -97,7 +98,7 @@ class PlanReviewer:
         plan = plan_log.proposed
         if plan is None or runner.is_busy or not self.is_known:
             return False
-        order = self.book.about_plan(plan.plan)
+        order = self._word_about(plan)
         against = self._out_of_date(plan, plan_log, now_ms)
         if order is not None and order.kind is not OrderKind.APPROVE:
             against = f"{order.kind} by {order.by}: {order.reason}"
@@ -131,6 +132,15 @@ class PlanReviewer:
             return ""
         against = recheck_plan(plan, situation)
         return "" if against is None else f"{against[0]}, {against[1]}"
+
+    def _word_about(self, plan: Plan) -> Order | None:
+        """Return the newest order about a plan, None for one from before the plan was made.
+
+        Where the topic of plans began anew but that of orders did not, names come again, and old words must not count.
+        """
+        order = self.book.about_plan(plan.plan)
+        made_ms = plan.history[0].time_ms if plan.history else 0
+        return order if order is not None and order.time_ms >= made_ms - CLOCKS_APART_MS_MAX else None
 
     def _out_of_date(self, plan: Plan, plan_log: PlanLog, now_ms: int) -> str:
         present = plan_log.present.epoch

@@ -4,6 +4,7 @@ import pytest
 
 from controller.controller_settings import DecisionSettings
 from controller.memory_ports import MemoryPorts
+from controller.review_plans import CLOCKS_APART_MS_MAX
 from overlay.inventory import Inventory
 from schemas.event import EventKind
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
@@ -113,6 +114,15 @@ def test_a_plan_goes_on_waiting_through_a_restart_and_a_word_given_meanwhile_cou
     restart_with(overlay, Order("plan-1", OrderKind.APPROVE, "ada", "because", overlay.now_ms))
     overlay.run_windows(8)
     assert overlay.phases == [PlanPhase.COMPLETED]
+
+
+def test_a_word_from_long_before_the_plan_does_not_count() -> None:
+    """Plans are named by their epoch: where their topic began anew, an old approval must not carry out another plan."""
+    overlay = overlay_of()
+    overlay.now_ms = 10 * CLOCKS_APART_MS_MAX
+    restart_with(overlay, Order("plan-1", OrderKind.APPROVE, "ada", "because", 8 * CLOCKS_APART_MS_MAX))
+    overlay.run_windows(6)
+    assert overlay.phases == [PlanPhase.PROPOSED]
 
 
 def test_an_approved_plan_waits_for_a_state_that_is_fit_to_act_on() -> None:
