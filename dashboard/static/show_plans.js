@@ -22,8 +22,9 @@ export function showPlanList(store, body) {
   let most = SHOWN_FIRST;
   const list = element("div", { class: "plan-list" });
   const more = element("button", { type: "button", class: "quiet", onclick: () => { most += SHOWN_FIRST; show(); } });
+  const none = element("p", { class: "muted" }, "No plan yet. A plan is made when a change saves more than it costs, beyond the noise.");
   const rows = new Map();
-  body.append(list, more);
+  body.append(list, none, more);
 
   function show() {
     const plans = store.plans.slice(-most).reverse();
@@ -47,7 +48,7 @@ export function showPlanList(store, body) {
     }
     more.hidden = store.plans.length <= most;
     more.textContent = `Show older (${Math.max(0, store.plans.length - most)})`;
-    if (!plans.length) showIfOther(list, "none", () => element("p", { class: "muted" }, "No plan yet. A plan is made when a change saves more than it costs, beyond the noise."));
+    none.hidden = plans.length > 0;
   }
 
   store.watch(["plans"], show);

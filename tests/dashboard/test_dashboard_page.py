@@ -92,12 +92,15 @@ def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None
     publish(served.redis_url, {**before, "plans": []})
     page.goto(served.url)
     wait_drawn(page, f"cy.edges('[pair]').length === {len(before['configuration']['links'])}")
+    none_yet = page.get_by_text("No plan yet. A plan is made")
+    expect(none_yet).to_be_visible()
     plan = before["plans"][0]
     removed, added = len(plan["links_removed"]), len(plan["links_added"])
     assert removed
     publish(served.redis_url, {**before, "plans": [{**plan, "phase": "preparing"}]})
     wait_drawn(page, f"cy.edges('.leaving').length === {removed} && cy.edges('.coming').length === {added}")
     expect(page.locator("#headline")).to_contain_text(f"Carrying out {plan['plan']}")
+    expect(none_yet).to_be_hidden()
     publish(served.redis_url, written_document())
     wait_drawn(page, f"cy.edges('.leaving, .coming').empty() && cy.edges('.fresh, .arrived').length === {added}")
 
