@@ -25,7 +25,7 @@ class KafkaOverlay:
         self._names = {topic: topic_name(topic, namespace) for topic in (STATE, WINDOWS, RESULTS)}
         self._brokers = inventory.brokers
         self._commands = TopicReader(bootstrap, {topic_name(COMMANDS, namespace): Command}, 0, self._bury)
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
         self._first_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
         self._start_ms = self._first_ms
         self._stop = threading.Event()

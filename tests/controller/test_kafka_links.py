@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from schemas.topics import COMMANDS, DEAD_LETTERS, EVENTS, PLANS, RESULTS, STATE
 from tests.controller.kafka_overlay import KafkaOverlay
 from tests.controller.test_plan_log import INVENTORY, plan_at
 from tests.overlay.small_overlays import inventory_of, line_of
+from tests.scrape_stage import scraped
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.stack
@@ -186,13 +186,7 @@ def test_plan_survives_a_killed_broker(kafka: RunningKafka, namespace: str) -> N
 
 def check_scrape(settings: ControllerSettings) -> None:
     """While it runs: ready, its plan, its reading and its queue to Kafka measured, the view that is away counted."""
-    place = f"http://{settings.metrics_host}:{settings.metrics_port}"
-    with urllib.request.urlopen(f"{place}/ready", timeout=30) as ready:
-        assert json.load(ready) == {"is_ready": True, "faults": []}
-    with urllib.request.urlopen(f"{place}/metrics", timeout=30) as metrics:
-        found = {
-            line.split()[0]: float(line.split()[1]) for line in metrics.read().decode().splitlines() if line[0] != "#"
-        }
+    found = scraped(settings.metrics_host, settings.metrics_port)
     assert found['regraft_controller_phase_ms_count{phase="draining"}'] == 1
     assert found['regraft_controller_results_total{outcome="retired"}'] == 5
     assert found['regraft_controller_records_read_total{source="state"}'] > 10

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -36,6 +35,7 @@ from streaming.run_job import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, JobSta
 from streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 from streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
+from tests.scrape_stage import scraped
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
@@ -146,13 +146,7 @@ def check_windows(settings: StreamingSettings, windows: int) -> None:
 
 def check_scrape(settings: StreamingSettings) -> None:
     """While the job runs: alive and ready, and what it counts is what its status says."""
-    place = f"http://{settings.metrics_host}:{settings.metrics_port}"
-    with urllib.request.urlopen(f"{place}/ready", timeout=30) as ready:
-        assert json.load(ready) == {"is_ready": True, "faults": []}
-    with urllib.request.urlopen(f"{place}/metrics", timeout=30) as metrics:
-        found = {
-            line.split()[0]: float(line.split()[1]) for line in metrics.read().decode().splitlines() if line[0] != "#"
-        }
+    found = scraped(settings.metrics_host, settings.metrics_port)
     assert found["regraft_streaming_windows_total"] == 109
     assert found["regraft_streaming_dead_letters_total"] == 2
     assert found["regraft_streaming_records_total"] == 110 * BROKERS + 2
