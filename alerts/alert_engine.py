@@ -30,13 +30,13 @@ from alerts.rule_kinds import (
     SilentRule,
     StalledRule,
 )
-from alerts.standing_orders import StandingOrders
 from alerts.watch_events import CountWatcher
 from alerts.watch_plans import FlappingWatcher, StalledWatcher
 from alerts.watch_windows import ALL_WINDOWS, GrowthWatcher, LevelWatcher, SilentWatcher, WindowWatcher
 from alerts.weigh_blast import BlastWeigher, is_single
 from schemas.alert import Alert, AlertStatus
 from schemas.order import Order
+from schemas.order_book import OrderBook
 from schemas.state import StateRow, WindowClosed
 
 CLEARED_KEPT_MAX = 1_000  # Alerts that are over; the oldest are forgotten, here and in the topic.
@@ -94,7 +94,7 @@ class AlertEngine:
     ) -> None:
         self.rules = rules
         self.book = AlertBook(known)
-        self.orders = StandingOrders()
+        self.orders = OrderBook()
         self.gatherer = WindowGatherer(rows_wait_ms)
         self.windows_judged = 0
         self.newest_end_ms: int | None = None

@@ -1,7 +1,7 @@
 """Read the orders of people, a compacted topic, from its beginning, and then as they come.
 
 In: Order records. Out: orders in the order of the topic, and whether all that stood at the start are known. What an
-order means belongs to :mod:`controller.order_book`.
+order means belongs to :mod:`schemas.order_book`.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from controller.choose_proposals import recheck_plan
 from controller.control_ports import OrderSource
 from controller.controller_settings import ControllerSettings
 from controller.judge_proposals import Situation, judge_state
-from controller.order_book import OrderBook, order_text
 from controller.plan_log import PlanLog
 from controller.transition import EmitEvent, PersistPlan
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.order import Order, OrderKind
+from schemas.order_book import OrderBook, order_text
 from schemas.plan import PhaseChange, Plan, PlanPhase
 
 CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.

@@ -8,11 +8,11 @@ from alerts.alert_settings import AlertSettings
 from alerts.read_rules import load_rules
 from alerts.run_alerts import clock_ms_of, lookback_of
 from alerts.show_alerts import ACTIVE_SHOWN_MAX, PAUSE_MS_MIN, RECENT_SHOWN_MAX, LiveAlerts, alerts_document
-from alerts.standing_orders import StandingOrders
 from infra.run_clock import RunClock
 from schemas.alert import Alert, AlertStatus
 from schemas.event import Severity
 from schemas.order import Order, OrderKind
+from schemas.order_book import OrderBook
 
 
 def alert(number: int, status: AlertStatus = AlertStatus.RAISED, silenced_by: str = "") -> Alert:
@@ -69,7 +69,7 @@ def test_a_view_server_that_is_away_is_left_alone_for_a_while() -> None:
 
 def test_maintenance_ends_by_itself_or_by_an_order() -> None:
     """The newest order about a broker counts, up to its end."""
-    orders = StandingOrders()
+    orders = OrderBook()
     orders.take(Order("b1", OrderKind.MAINTAIN, "ana", "", 0, until_ms=100))
     orders.take(Order("b2", OrderKind.MAINTAIN, "ana", "", 0))
     orders.take(Order("overlay", OrderKind.PAUSE, "ana", "", 0))

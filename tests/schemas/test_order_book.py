@@ -1,7 +1,7 @@
 """What people have ordered: the newest word about each subject stands, until it ends by itself."""
 
-from controller.order_book import OrderBook, order_text
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from schemas.order_book import OrderBook, order_text
 
 
 def order(kind: OrderKind, subject: str = WHOLE_OVERLAY, until_ms: int = 0, *, evacuate: bool = False) -> Order:

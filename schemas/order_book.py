@@ -1,14 +1,14 @@
 """What people have ordered and what of it stands: pauses, brokers in maintenance, words about plans.
 
-In: orders in the order of their topic, and the time. Out: answers. Reading the topic belongs to
-:mod:`controller.order_topic`, acting on an order to :mod:`controller.review_plans` and to the judge.
+In: orders in the order of their topic, and the time. Out: answers. Who reads the
+topic and acts on an order are the stages: the controller, and the alerts, which spare brokers in maintenance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from controller.control_ports import Document
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 
 PLAN_ORDERS_KEPT_MAX = 10_000  # Orders about plans; the oldest are about plans long over.
@@ -52,7 +52,7 @@ class OrderBook:
         """Return the newest word about a plan, None without one."""
         return self._plans.get(plan)
 
-    def document(self, now_ms: int) -> Document:
+    def document(self, now_ms: int) -> dict[str, Any]:
         """Return what stands, JSON-ready."""
         paused = self.paused(now_ms)
         return {
@@ -71,5 +71,5 @@ def order_text(order: Order) -> str:
     return f"{asked}, by {order.by}: {order.reason}"
 
 
-def _entry(order: Order) -> Document:
+def _entry(order: Order) -> dict[str, Any]:
     return {"by": order.by, "reason": order.reason, "since_ms": order.time_ms, "until_ms": order.until_ms}
