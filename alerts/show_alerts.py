@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
-import structlog
-
+from infra.live_keys import KeyClient, LiveKeys
 from schemas.alert import Alert
-
-log = structlog.get_logger(__name__)
 
 ACTIVE_SHOWN_MAX = 500
 RECENT_SHOWN_MAX = 100
 BROKERS_SHOWN_MAX = 20
-PAUSE_MS_MIN = 500  # After a failure; doubled up to the maximum, so that a lost server does not slow the loop.
-PAUSE_MS_MAX = 15_000
 
 
 def alerts_document(alerts: Iterable[Alert], now_ms: int) -> dict[str, Any]:
@@ -58,42 +53,18 @@ def alert_entry(alert: Alert) -> dict[str, Any]:
     }
 
 
-class KeyClient(Protocol):
-    """The one call of redis-py that is needed; the client must have socket time-outs below a second."""
-
-    def set(self, name: str, value: str) -> Any:
-        """Set one key."""
-        ...
-
-
 class LiveAlerts:
     """The key ``<namespace>:live:alerts``, best effort: after a failure it is left alone for a pause that grows."""
 
     def __init__(self, client: KeyClient, namespace: str) -> None:
-        self._client = client
+        self._keys = LiveKeys(client, "alerts")
         self._key = f"{namespace}:live:alerts"
-        self._pause_ms = PAUSE_MS_MIN
-        self._silent_until_ms: int | None = None
-        self.failures = 0
+
+    @property
+    def failures(self) -> int:
+        """How many writings failed."""
+        return self._keys.failures
 
     def publish(self, document: dict[str, Any], now_ms: int) -> None:
         """Write the document whole, unless the server failed a short while ago."""
-        if self._silent_until_ms is not None and now_ms < self._silent_until_ms:
-            return
-        try:
-            self._client.set(self._key, json.dumps(document))
-        # The client library raises its own and the socket's errors, and none of them may stop the loop.
-        except Exception as error:
-            self._on_failure(error, now_ms)
-            return
-        if self._silent_until_ms is not None:
-            log.info("live_alerts_are_back", failures=self.failures)
-        self._silent_until_ms = None
-        self._pause_ms = PAUSE_MS_MIN
-
-    def _on_failure(self, error: Exception, now_ms: int) -> None:
-        self.failures += 1
-        if self._silent_until_ms is None:
-            log.warning("live_alerts_are_away", reason=str(error), next_attempt_ms=self._pause_ms)
-        self._silent_until_ms = now_ms + self._pause_ms
-        self._pause_ms = min(self._pause_ms * 2, PAUSE_MS_MAX)
+        self._keys.write(lambda: {self._key: json.dumps(document)}, now_ms)

@@ -7,7 +7,8 @@ from alerts.alert_metrics import AlertHealth, AlertMetrics
 from alerts.alert_settings import AlertSettings
 from alerts.read_rules import load_rules
 from alerts.run_alerts import clock_ms_of, lookback_of
-from alerts.show_alerts import ACTIVE_SHOWN_MAX, PAUSE_MS_MIN, RECENT_SHOWN_MAX, LiveAlerts, alerts_document
+from alerts.show_alerts import ACTIVE_SHOWN_MAX, RECENT_SHOWN_MAX, LiveAlerts, alerts_document
+from infra.live_keys import PAUSE_MS_MIN
 from infra.run_clock import RunClock
 from schemas.alert import Alert, AlertStatus
 from schemas.event import Severity
@@ -42,12 +43,12 @@ class Server:
         self.calls = 0
         self.is_away = False
 
-    def set(self, name: str, value: str) -> Any:
-        """Set one key."""
+    def mset(self, mapping: dict[str, str]) -> Any:
+        """Set all keys at once."""
         self.calls += 1
         if self.is_away:
             raise ConnectionError("refused")
-        self.keys[name] = value
+        self.keys.update(mapping)
 
 
 def test_a_view_server_that_is_away_is_left_alone_for_a_while() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import redis
 
-from controller.live_view import PAUSE_MS_MAX, VIEW_PARTS, LiveView
+from controller.live_view import VIEW_PARTS, LiveView
 from controller.write_status import StatusView
+from infra.live_keys import PAUSE_MS_MAX
 from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
 
