@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -99,6 +99,17 @@ class Configuration:
                     first[peer] = first[reached]
                     frontier.append(peer)
         return first
+
+    def reached_over(self, links: Collection[Link], source_broker: str) -> frozenset[str]:
+        """Return the brokers that these links of the tree join to ``source_broker``, itself included. O(brokers)."""
+        reached, frontier = {source_broker}, [source_broker]
+        while frontier:
+            broker = frontier.pop()
+            for peer in self.neighbours[broker]:
+                if peer not in reached and link(broker, peer) in links:
+                    reached.add(peer)
+                    frontier.append(peer)
+        return frozenset(reached)
 
     def path(self, source_broker: str, target_broker: str) -> tuple[str, ...]:
         """Return the brokers from source to target, both included. O(brokers)."""

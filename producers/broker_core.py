@@ -134,10 +134,7 @@ class BrokerCore(BrokerTransition):
             case Unsubscribe():
                 return self._release_subscription(tables, source, message, now_ms)
             case UnsubscribeAck():
-                entry = tables.entries.get(message.subscription)
-                if entry is not None:
-                    entry.unreleased.discard(source)
-                return self._settle((message.subscription,), now_ms)
+                return self._accept_release(tables, source, message.subscription, now_ms)
             case End():
                 tables.ends_received.add(source)
                 return self._release_held() + self._drain(now_ms)

@@ -117,50 +117,72 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             entry = Entry(message.subscription, message.home, message.filter_, source, meets, issued_max)
             tables.install(entry)
             effects += self._forward(tables, entry)
-            effects += self._derive_later(tables, (entry,))
+            effects += self._derive_later((entry,))
         entry.waiting.add(source)
         return effects + self._settle((message.subscription,), now_ms)
 
     def _release_subscription(
         self, tables: RoutingTables, source: str, message: Unsubscribe, now_ms: float
     ) -> list[Effect]:
-        """Begin to leave in this epoch, and in a later one where the subscription also comes from ``source``."""
+        """Begin to leave in this epoch, and in a later one that derives the subscription from it.
+
+        Its home may have ended it before it had the later epoch's tables, and then says so in this one only.
+        """
         effects: list[Effect] = []
         entry = tables.entries.get(message.subscription)
         if entry is None:
-            effects.append(Send(source, UnsubscribeAck(tables.epoch, message.subscription)))
+            return [Send(source, UnsubscribeAck(tables.epoch, message.subscription))]
         for other in self._epochs():
-            held = other.entries.get(message.subscription)
-            if held is not None and held.towards == source and other.epoch >= tables.epoch:
+            is_derived = other.epoch > tables.epoch and entry.home in other.same_way
+            if other is tables or is_derived:
                 effects += self._begin_leaving(other, message.subscription)
         return effects + self._settle((message.subscription,), now_ms)
+
+    def _accept_release(self, tables: RoutingTables, source: str, name: str, now_ms: float) -> list[Effect]:
+        """Take note that a neighbour holds a subscription no longer; send it again where it is wanted by now."""
+        effects: list[Effect] = []
+        entry = tables.entries.get(name)
+        if entry is not None and source in entry.unreleased:
+            entry.unreleased.discard(source)
+            if not entry.leaving:
+                entry.unconfirmed.discard(source)
+                tables.note_release(entry, source)
+                effects += self._forward(tables, entry)
+        return effects + self._settle((name,), now_ms)
 
     def _begin_leaving(self, tables: RoutingTables, name: str) -> list[Effect]:
         entry = tables.entries.get(name)
         if entry is None or entry.leaving:
             return []
         entry.leaving = True
-        entry.unreleased = (entry.forwarded | entry.perhaps_derived) - self.lost_peers
-        return [Send(peer, Unsubscribe(tables.epoch, name)) for peer in sorted(entry.unreleased)]
+        return self._release(tables, entry, entry.forwarded)
 
-    def _forward(self, tables: RoutingTables, entry: Entry, derived_from: Entry | None = None) -> list[Effect]:
-        """Send the subscription to every neighbour with an advertisement it meets that does not hold it yet.
+    def _release(self, tables: RoutingTables, entry: Entry, peers: Iterable[str]) -> list[Effect]:
+        """Ask neighbours to hold the subscription no longer."""
+        asked = sorted(set(peers) - entry.unreleased - self.lost_peers)
+        entry.unreleased.update(asked)
+        return [Send(peer, Unsubscribe(tables.epoch, entry.subscription)) for peer in asked]
 
-        When the entry is derived, a neighbour to which the older one was sent derives it too (:meth:`_derive_later`),
-        since the way to the home is the same there, so no message is needed.
-        """
+    def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
+        """Send the subscription to every neighbour with an advertisement it meets that does not hold it yet."""
         if entry.leaving:
             return []
-        homes = self._homes_met(tables, entry) - {self.broker}
-        wanted = {tables.next_hop[home] for home in homes}
+        wanted = self._wanted(tables, entry)
+        entry.unconfirmed |= wanted & entry.unreleased  # They get it again when they have released it.
         effects: list[Effect] = []
-        for peer in sorted(wanted - entry.forwarded - {entry.towards}):
+        for peer in sorted(wanted - entry.forwarded):
             self.covered_forwards += tables.note_forward(entry, peer)
-            if peer not in self.lost_peers and (derived_from is None or peer not in derived_from.forwarded):
+            if peer not in self.lost_peers:
                 entry.unconfirmed.add(peer)
                 message = Subscribe(tables.epoch, entry.subscription, entry.home, entry.filter_, entry.epoch_issued_max)
                 effects.append(Send(peer, message))
+                effects += self._note_derived(tables, entry, peer)
         return effects
+
+    def _wanted(self, tables: RoutingTables, entry: Entry) -> set[str]:
+        """Return the neighbours beyond which the subscription meets an advertisement."""
+        homes = self._homes_met(tables, entry) - {self.broker}
+        return {tables.next_hop[home] for home in homes} - {entry.towards}
 
     # --- advertisements ----------------------------------------------------------------------------------------------
 
@@ -180,12 +202,11 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             for entry in met:
                 entry.meets.add(message.publisher)
                 effects += self._forward(tables, entry)
-            effects += self._derive_later(tables, met)
         known.unsettled = {
             name
             for tables in self._epochs()
             for name, entry in tables.entries.items()
-            if entry.unconfirmed and message.publisher in entry.meets
+            if not entry.is_settled and message.publisher in entry.meets
         }
         return effects
 
@@ -263,27 +284,27 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         return []
 
     def _is_settled(self, name: str, epoch: int) -> bool:
-        """Tell whether the subscription is acknowledged in this epoch and in every later live one."""
-        return not any(
-            tables.epoch >= epoch and name in tables.entries and tables.entries[name].unconfirmed
+        """Return True if the subscription is acknowledged in this epoch and in every later live one."""
+        return all(
+            tables.entries[name].is_settled
             for tables in self.tables.values()
+            if tables.epoch >= epoch and name in tables.entries
         )
 
     # --- two epochs --------------------------------------------------------------------------------------------------
 
-    def _derive_later(self, older: RoutingTables, entries: Iterable[Entry]) -> list[Effect]:
-        """Take entries over into the next epoch's tables where the way home is the same and they are needed.
+    def _derive_later(self, entries: Iterable[Entry]) -> list[Effect]:
+        """Take entries of the older epoch over into the newer one's tables where the way to their home is the same.
 
-        Needed means that an advertisement they meet lies beyond this broker, seen from their home.
+        Whether it is depends on the two trees alone, so all brokers on that way do likewise and no message is needed.
+        Were it to depend on the publishers that a broker knows, two neighbours could differ about who holds what:
+        publishers end, and their end is known here sooner than there. Where a derived entry is of no use, the neighbour
+        towards the home withdraws it.
         """
         effects: list[Effect] = []
-        for tables in self._epochs():
-            if tables.epoch <= older.epoch:
-                continue
+        for tables in self._epochs()[1:]:
             for entry in list(entries):
-                if entry.leaving or entry.subscription in tables.entries or entry.epoch_issued_max >= tables.epoch:
-                    continue
-                if not self._same_way(tables, entry):
+                if entry.leaving or not self._is_derived(tables, entry) or entry.subscription in tables.entries:
                     continue
                 derived = Entry(
                     entry.subscription,
@@ -293,19 +314,29 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
                     set(entry.meets),
                     entry.epoch_issued_max,
                 )
-                derived.perhaps_derived = entry.forwarded.intersection(tables.neighbours)
                 tables.install(derived)
-                effects += self._forward(tables, derived, derived_from=entry)
+                for peer in sorted((entry.forwarded - entry.unreleased) & tables.shared):
+                    self.covered_forwards += tables.note_forward(derived, peer)
+                effects += self._release(tables, derived, derived.forwarded - self._wanted(tables, derived))
+                effects += self._forward(tables, derived)
         return effects
 
-    def _same_way(self, tables: RoutingTables, entry: Entry) -> bool:
-        if entry.towards == LOCAL:
-            return True
-        homeward = tables.next_hop[entry.home]
-        if homeward != entry.towards:
-            return False
-        homes = self._homes_met(tables, entry)
-        return any(home == self.broker or tables.next_hop[home] != homeward for home in homes)
+    def _is_derived(self, tables: RoutingTables, entry: Entry) -> bool:
+        """Return True if a later epoch's tables take the entry over from the older epoch's."""
+        return entry.home in tables.same_way and entry.epoch_issued_max < tables.epoch
+
+    def _note_derived(self, older: RoutingTables, entry: Entry, peer: str) -> list[Effect]:
+        """Record that a neighbour which gets an entry of the older epoch derives the newer one's from it."""
+        effects: list[Effect] = []
+        for tables in self._epochs():
+            derived = tables.entries.get(entry.subscription)
+            if tables.epoch <= older.epoch or derived is None or derived.leaving or peer in derived.forwarded:
+                continue
+            if peer in tables.shared and self._is_derived(tables, entry):
+                self.covered_forwards += tables.note_forward(derived, peer)
+                if peer not in self._wanted(tables, derived):
+                    effects += self._release(tables, derived, (peer,))
+        return effects
 
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry meets."""

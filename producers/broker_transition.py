@@ -80,12 +80,12 @@ class BrokerTransition(BrokerRouting):
         assert isinstance(target, Configuration)
         moves = {move.client: move for move in command.moves}
         moved = {name: move.home_to for name, move in moves.items()}
-        self.tables[command.epoch_to] = RoutingTables(self.broker, target, moved)
+        self.tables[command.epoch_to] = RoutingTables(self.broker, target, self.tables[self.epoch].configuration, moved)
         for peer in self.lost_peers:
             self.tables[command.epoch_to].lose_peer(peer)
         self.transition = TreeTransition(command.plan, command.epoch_from, command.epoch_to, moves)
         older = self.tables[self.epoch]
-        effects = self._derive_later(older, older.entries.values())
+        effects = self._derive_later(older.entries.values())
         self.transition.waiting_for = {
             name
             for name in {*self.tables[command.epoch_to].entries, *self.locals, *self._own_unconfirmed()}

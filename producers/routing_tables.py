@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from overlay.configuration import Configuration
+from overlay.configuration import Configuration, link
 from producers.match_content import Filter, MatchIndex, covers
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
@@ -19,11 +19,10 @@ class Entry:
     """One subscription in one epoch's table.
 
     ``towards`` is the neighbour on the way to its home, or LOCAL. ``meets`` are the advertised publishers it matches.
-    ``forwarded`` are the neighbours that hold it because of this broker, ``perhaps_derived`` those that may hold it
-    because they still knew, when they derived it, a publisher that this broker had forgotten. ``unconfirmed`` and
-    ``unreleased`` are those whose acknowledgement of a subscribe or an unsubscribe is outstanding; ``waiting`` those
-    that wait for ours. ``epoch_issued_max`` is the newest epoch in which its home issued it
-    (:class:`producers.broker_messages.Subscribe`).
+    ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased`` are those
+    whose acknowledgement of a subscribe or an unsubscribe is outstanding; a neighbour in both is to get it again when
+    it has released it. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max`` is the newest
+    epoch in which its home issued it (:class:`producers.broker_messages.Subscribe`).
     """
 
     subscription: str
@@ -33,19 +32,37 @@ class Entry:
     meets: set[str]
     epoch_issued_max: int
     forwarded: set[str] = field(default_factory=set)
-    perhaps_derived: set[str] = field(default_factory=set)
     unconfirmed: set[str] = field(default_factory=set)
     unreleased: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
     leaving: bool = False
 
+    @property
+    def is_settled(self) -> bool:
+        """Return True if no neighbour's acknowledgement is outstanding, but for the subscription's own end."""
+        return not self.unconfirmed and (self.leaving or not self.unreleased)
+
 
 class RoutingTables:
-    """All that one broker knows for one epoch; ``moved`` are the publishers with another home than before it."""
+    """All that one broker knows for one epoch.
 
-    def __init__(self, broker: str, configuration: Configuration, moved: Mapping[str, str] | None = None) -> None:
+    ``moved`` are the publishers with another home than before it. ``shared`` are the neighbours over links that the
+    epoch before had, too, ``same_way`` the brokers that such links alone lead to: the way between any two of these is
+    the same in both trees, broker by broker.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        configuration: Configuration,
+        older: Configuration | None = None,
+        moved: Mapping[str, str] | None = None,
+    ) -> None:
         self.broker = broker
         self.moved = dict(moved or {})
+        kept = set() if older is None else set(configuration.links).intersection(older.links)
+        self.same_way = configuration.reached_over(kept, broker)
+        self.shared = frozenset(peer for peer in configuration.neighbours[broker] if link(broker, peer) in kept)
         self.configuration = configuration
         self.epoch = configuration.epoch
         self.neighbours = configuration.neighbours[broker]
@@ -67,7 +84,15 @@ class RoutingTables:
         entry = self.entries.pop(subscription)
         self.index.remove(subscription)
         for peer in entry.forwarded:
-            self._sent.get((peer, _equalities(entry.filter_)), {}).pop(subscription, None)
+            self._forget_sent(entry, peer)
+
+    def note_release(self, entry: Entry, peer: str) -> None:
+        """Record that ``peer`` holds the entry because of us no longer."""
+        entry.forwarded.discard(peer)
+        self._forget_sent(entry, peer)
+
+    def _forget_sent(self, entry: Entry, peer: str) -> None:
+        self._sent.get((peer, _equalities(entry.filter_)), {}).pop(entry.subscription, None)
 
     def note_forward(self, entry: Entry, peer: str) -> bool:
         """Record that the entry is held by ``peer`` because of us; tell whether one sent earlier covers it."""

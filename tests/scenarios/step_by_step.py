@@ -1,0 +1,112 @@
+"""Brokers whose messages a test delivers one by one, in the one order that matters to it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from producers.broker_core import BrokerCore
+from producers.broker_messages import UNSTAMPED_EPOCH, Answer, Deliver, Notification, Send
+from producers.chord_core import ChordCore
+from producers.match_content import Operator, Predicate
+from schemas.command import Command, CommandPhase, Outcome
+from schemas.plan import ClientMove, IdMove
+
+ALL = (Predicate("symbol", Operator.EQ, "A"),)
+
+
+class StepByStep:
+    """Real broker cores, FIFO links between them, and all that they have handed over, answered and told clients."""
+
+    def __init__(self, configuration: AnyConfiguration) -> None:
+        kind = ChordCore if isinstance(configuration, ChordConfiguration) else BrokerCore
+        self.brokers = configuration.brokers
+        self.cores: dict[str, Any] = {broker: kind(broker, configuration, 0) for broker in self.brokers}
+        self.links: dict[tuple[str, str], deque[Any]] = defaultdict(deque)
+        self.now_ms = 0
+        self.got: list[tuple[str, str, int]] = []  # Subscription, publisher, sequence.
+        self.answers: list[tuple[str, Outcome]] = []
+        self.told: list[tuple[str, Any]] = []  # Broker, effect for a client.
+        self._sequences: Counter[str] = Counter()
+
+    def feed(self, broker: str, source: str | None, message: Any) -> None:
+        """Let a broker handle one message now."""
+        self.now_ms += 1
+        for effect in self.cores[broker].handle(source, message, self.now_ms):
+            self._follow(broker, effect)
+
+    def lose_peer(self, broker: str, peer: str) -> None:
+        """Let a broker notice that a neighbour is dead."""
+        self.now_ms += 1
+        for effect in self.cores[broker].lose_peer(peer, self.now_ms):
+            self._follow(broker, effect)
+
+    def cross(self, source: str, broker: str) -> None:
+        """Deliver the oldest message of one link."""
+        self.feed(broker, source, self.links[source, broker].popleft())
+
+    def run(self, held: Collection[tuple[str, str]] = ()) -> None:
+        """Deliver everything, but for the links that are held up."""
+        while ready := sorted(pair for pair, queue in self.links.items() if queue and pair not in held):
+            self.cross(*ready[0])
+
+    def publish(self, broker: str, publisher: str, **content: str) -> None:
+        """Let a publisher hand its next notification to a broker."""
+        self.now_ms += 1
+        sequence = self._sequences[publisher]
+        self._sequences[publisher] += 1
+        notification = Notification(publisher, sequence, self.now_ms, broker, UNSTAMPED_EPOCH, content, 100)
+        self.feed(broker, None, notification)
+
+    def command(
+        self,
+        broker: str,
+        phase: CommandPhase,
+        target: AnyConfiguration,
+        moves: tuple[ClientMove, ...] = (),
+        id_moves: tuple[IdMove, ...] = (),
+    ) -> None:
+        """Let a broker obey one command of the plan that leads to ``target``; links of a tree stay as they are."""
+        epoch_from = target.epoch - 1
+        is_prepare = phase is CommandPhase.PREPARE
+        order = Command(
+            f"plan-{target.epoch}", phase, broker, epoch_from, target.epoch,
+            digest=target.digest if is_prepare else "",
+            moves=moves if is_prepare else (),
+            id_moves=id_moves if is_prepare else (),
+        )  # fmt: skip
+        self.feed(broker, None, order)
+
+    def carry_out(
+        self,
+        target: AnyConfiguration,
+        moves: tuple[ClientMove, ...] = (),
+        id_moves: tuple[IdMove, ...] = (),
+        phases: Sequence[CommandPhase] = (CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE),
+    ) -> None:
+        """Take all brokers through these phases, each phase to its end before the next."""
+        for phase in phases:
+            for broker in self.brokers:
+                self.command(broker, phase, target, moves, id_moves)
+                self.run()
+
+    def said(self, outcome: Outcome) -> set[str]:
+        """Return the brokers that have given this answer."""
+        return {broker for broker, given in self.answers if given is outcome}
+
+    def told_of(self, kind: type[Any]) -> list[Any]:
+        """Return what clients were told of this kind, oldest first."""
+        return [effect for _, effect in self.told if isinstance(effect, kind)]
+
+    def _follow(self, broker: str, effect: Any) -> None:
+        match effect:
+            case Send(peer, message):
+                self.links[broker, peer].append(message)
+            case Deliver(notification, subscriptions):
+                self.got += [(name, notification.publisher, notification.sequence) for name in subscriptions]
+            case Answer(result):
+                self.answers.append((broker, result.outcome))
+            case _:
+                self.told.append((broker, effect))

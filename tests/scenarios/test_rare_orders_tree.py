@@ -1,0 +1,128 @@
+"""Rare orders of messages on a tree that once lost, blocked or leaked something, each as short as it can be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay.configuration import Configuration
+from producers.broker_messages import (
+    AdvertiseRequest,
+    CancelRequest,
+    LeaveRequest,
+    SubscribeRequest,
+    UnadvertiseRequest,
+)
+from schemas.command import CommandPhase
+from schemas.plan import ClientMove
+from tests.scenarios.step_by_step import ALL, StepByStep
+
+PAIR = Configuration.of(0, ["b0", "b1"], [("b0", "b1")])
+PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
+
+
+def publisher_ends_while_one_of_two_is_prepared() -> tuple[StepByStep, Configuration]:
+    """Two publishers are to change places; b1 is prepared while p2 is there, b0 after it has ended."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p1", ALL))
+    overlay.feed("b1", None, AdvertiseRequest("p2", ALL))
+    overlay.run()
+    overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    moves = (ClientMove("p1", "b0", "b1"), ClientMove("p2", "b1", "b0"))
+    target = PAIR.replaced(1, [], [])
+    overlay.command("b1", PREPARE, target, moves)
+    overlay.run()
+    overlay.feed("b1", None, UnadvertiseRequest("p2"))
+    overlay.run()
+    overlay.command("b0", PREPARE, target, moves)
+    overlay.run()
+    overlay.command("b0", ACTIVATE, target)
+    overlay.feed("b0", None, LeaveRequest("p1"))
+    overlay.run()
+    overlay.command("b1", ACTIVATE, target)
+    overlay.run()
+    for broker in overlay.brokers:
+        overlay.command(broker, RETIRE, target)
+        overlay.run()
+    return overlay, target
+
+
+def test_a_publisher_that_comes_later_reaches_subscriptions_whatever_ended_during_the_prepare() -> None:
+    """What a neighbour holds follows from the two trees, not from who still knew a publisher when it prepared."""
+    overlay, _ = publisher_ends_while_one_of_two_is_prepared()
+    overlay.feed("b0", None, AdvertiseRequest("p3", ALL))
+    overlay.run()
+    for _ in range(3):
+        overlay.publish("b0", "p3", symbol="A")
+        overlay.run()
+    assert overlay.got == [("s", "p3", sequence) for sequence in range(3)]
+
+
+def test_a_publisher_that_moves_back_reaches_subscriptions_whatever_ended_during_the_prepare() -> None:
+    """The same with the next plan instead of a new publisher."""
+    overlay, target = publisher_ends_while_one_of_two_is_prepared()
+    back = target.replaced(2, [], [])
+    overlay.carry_out(back, (ClientMove("p1", "b1", "b0"),), phases=(PREPARE,))
+    overlay.command("b1", ACTIVATE, back)
+    overlay.feed("b1", None, LeaveRequest("p1"))
+    overlay.command("b0", ACTIVATE, back)
+    overlay.run()
+    overlay.carry_out(back, phases=(RETIRE,))
+    overlay.publish("b0", "p1", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "p1", 0)]
+
+
+@pytest.mark.parametrize("prepared_first", ["b0", "b1"])
+def test_a_subscription_leaves_nothing_behind_whichever_broker_still_knew_its_publisher(prepared_first: str) -> None:
+    """A publisher ends between the prepares of two neighbours; then the subscription ends: both have forgotten it."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    target = PAIR.replaced(1, [], [])
+    overlay.command(prepared_first, PREPARE, target)
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p"))
+    overlay.run()
+    overlay.carry_out(target)
+    overlay.feed("b1", None, CancelRequest("s", overlay.now_ms))
+    overlay.run()
+    assert not any(core.tables[1].entries for core in overlay.cores.values())
+
+
+def test_a_subscription_is_withdrawn_from_where_its_publisher_has_moved_away() -> None:
+    """Entries derived from the trees alone do not pile up behind publishers that move."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    target = PAIR.replaced(1, [], [])
+    overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE,))
+    assert "s" in overlay.cores["b0"].tables[0].entries
+    assert not overlay.cores["b0"].tables[1].entries
+    assert not overlay.cores["b1"].tables[1].entries["s"].forwarded
+
+
+def test_a_subscription_withdrawn_from_a_neighbour_goes_there_again_for_a_publisher_that_comes_meanwhile() -> None:
+    """The new publisher's advertisement crosses the withdrawal; it may publish when the subscription is there again."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    target, moves = PAIR.replaced(1, [], []), (ClientMove("p", "b0", "b1"),)
+    overlay.command("b1", PREPARE, target, moves)  # Withdraws s from b0 in epoch 1.
+    overlay.feed("b0", None, AdvertiseRequest("q", ALL))
+    overlay.cross("b0", "b1")
+    overlay.command("b0", PREPARE, target, moves)
+    overlay.run()
+    overlay.command("b0", ACTIVATE, target)
+    overlay.feed("b0", None, LeaveRequest("p"))
+    overlay.command("b1", ACTIVATE, target)
+    overlay.run()
+    overlay.publish("b0", "q", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "q", 0)]
