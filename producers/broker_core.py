@@ -49,7 +49,7 @@ class BrokerCore(BrokerTransition):
     def __init__(self, broker: str, configuration: Configuration, boot_ms: int) -> None:
         super().__init__(broker, configuration)
         self.boot_ms = boot_ms
-        self._postponed: deque[AdvertiseRequest] = deque()
+        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
@@ -94,36 +94,59 @@ class BrokerCore(BrokerTransition):
             case CancelRequest():
                 return self._cancel(request, now_ms)
             case AdvertiseRequest():
-                if self.transition is not None:
-                    # Whoever learns of a publisher must still hold the tables it derived the next ones from.
-                    self._postponed.append(request)
-                    return []
-                effects = self._learn_advertisement(LOCAL, Advertise(request.publisher, self.broker, request.filter_))
-                return effects + self._settle((), now_ms)
+                return self._advertise(request, now_ms)
             case UnadvertiseRequest():
-                effects = self._forget_advertisement(LOCAL, request.publisher)
-                return effects + self._see_leave(request.publisher, now_ms)
+                return self._unadvertise(request, now_ms)
             case LeaveRequest():
-                return self._see_leave(request.publisher, now_ms)
+                return self._see_leave(request, now_ms)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
+    def _advertise(self, request: AdvertiseRequest, now_ms: float) -> list[Effect]:
+        """Advertise a local publisher, or keep that until the transition is over and its earlier stay has ended here.
+
+        Whoever learns of a publisher must still hold the tables it derived the next ones from.
+        """
+        if self.transition is not None or request.publisher in self.advertisements:
+            self._postponed.append(request)
+            return []
+        message = Advertise(self.epoch, request.publisher, request.connection, self.broker, request.filter_)
+        return self._learn_advertisement(LOCAL, message) + self._settle((), now_ms)
+
+    def _unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
+        """Say that a local publisher has ended, or keep that until the transition is over.
+
+        It must go over the tree that its last notifications took, behind them. A stay that ends before it was
+        advertised leaves no trace.
+        """
+        kept = deque(one for one in self._postponed if _stay_of(one) != _stay_of(request))
+        if len(kept) < len(self._postponed):
+            self._postponed = kept
+            return []
+        if self.transition is not None:
+            self._postponed.append(request)
+            return self._see_leave(request, now_ms)
+        end = Unadvertise(self.epoch, request.publisher, request.connection)
+        effects = self._forget_advertisement(LOCAL, end) + self._take_postponed(now_ms)
+        return effects + self._settle((), now_ms)
+
+    def _has_ended(self, publisher: str) -> bool:
+        return any(one.publisher == publisher for one in self._postponed if isinstance(one, UnadvertiseRequest))
+
     def _converse(self, source: str, message: Message, now_ms: float) -> list[Effect]:
+        if message.epoch not in self.tables:
+            return self._keep_early(message.epoch, source, message)
+        tables = self.tables[message.epoch]
         match message:
             case Advertise():
                 return self._learn_advertisement(source, message) + self._settle((), now_ms)
             case AdvertiseAck():
                 known = self.advertisements.get(message.publisher)
-                if known is not None:
+                if known is not None and known.connection == message.connection:
                     known.unanswered.discard(source)
                 return self._settle((), now_ms)
             case Unadvertise():
-                return self._forget_advertisement(source, message.publisher)
-            case Notification():
-                raise ProtocolError("notifications are routed, not conversed")
-        if message.epoch not in self.tables:
-            return self._keep_early(message.epoch, source, message)
-        tables = self.tables[message.epoch]
-        match message:
+                effects = self._forget_advertisement(source, message) + self._take_postponed(now_ms)
+                return effects + self._settle((), now_ms)
             case Subscribe():
                 return self._accept_subscription(tables, source, message, now_ms)
             case SubscribeAck():
@@ -147,7 +170,10 @@ class BrokerCore(BrokerTransition):
         return self._converse(source, message, now_ms)
 
     def _take_postponed(self, now_ms: float) -> list[Effect]:
-        effects: list[Effect] = []
-        while self._postponed:
-            effects += self._serve(self._postponed.popleft(), now_ms)
-        return effects
+        """Serve what waited; what must wait on is kept again, in its order."""
+        waiting, self._postponed = self._postponed, deque()
+        return [effect for request in waiting for effect in self._serve(request, now_ms)]
+
+
+def _stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
+    return request.publisher, request.connection

@@ -1,7 +1,10 @@
 """What brokers send each other, what clients ask of their home, and what a broker's core wants done.
 
-Plain frozen values; nothing here travels over Kafka. Control messages carry the epoch whose tables they build;
-advertisements belong to no epoch, since every broker keeps all of them.
+Plain frozen values; nothing here travels over Kafka. Control messages carry the epoch whose tables they build.
+Advertisements are known in all epochs; theirs says over which tree they are flooded.
+
+``connection`` numbers the stays of a client: it may leave and come again under its name, at any broker, and each stay
+has a higher number than those before.
 """
 
 from __future__ import annotations
@@ -74,9 +77,11 @@ class UnsubscribeAck:
 
 @dataclass(frozen=True, slots=True)
 class Advertise:
-    """A publisher at ``home`` will publish what the filter describes; flooded to all brokers."""
+    """A publisher at ``home`` will publish what the filter describes; flooded over the tree of ``epoch``."""
 
+    epoch: int
     publisher: str
+    connection: int
     home: str
     filter_: Filter
 
@@ -85,14 +90,18 @@ class Advertise:
 class AdvertiseAck:
     """All brokers beyond the sender know the advertisement and have sent the subscriptions it attracts."""
 
+    epoch: int
     publisher: str
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)
 class Unadvertise:
-    """The publisher is gone; flooded to all brokers."""
+    """The publisher is gone; flooded over the tree of ``epoch``, behind its notifications."""
 
+    epoch: int
     publisher: str
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +118,7 @@ Message = Notification | ControlMessage
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequest:
-    """A local client wants what the filter describes; ``subscription`` is never used again.
-
-    ``connection`` tells one stay of a client from the next: it may leave and come again under its name.
-    """
+    """A local client wants what the filter describes; ``subscription`` is never used again."""
 
     subscription: str
     client: str
@@ -137,6 +143,7 @@ class AdvertiseRequest:
 
     publisher: str
     filter_: Filter
+    connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +151,7 @@ class UnadvertiseRequest:
     """A local publisher has stopped."""
 
     publisher: str
+    connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,7 @@ class LeaveRequest:
     """A local publisher has handed this home all that it will: what follows goes to its next home."""
 
     publisher: str
+    connection: int = 0
 
 
 TreeRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest | LeaveRequest
@@ -206,6 +215,7 @@ class AdvertiseConfirmed:
     """All brokers know the publisher: it may publish."""
 
     publisher: str
+    connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +224,7 @@ class PublisherLeaves:
 
     publisher: str
     home_to: str
+    connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +232,7 @@ class PublisherTaken:
     """This broker is the publisher's home from now on: it may publish here as soon as it has left the old one."""
 
     publisher: str
+    connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ two are live, both are kept. Notifications and the transition between epochs bel
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from overlay.configuration import Configuration
 from producers.broker_messages import (
@@ -30,8 +30,6 @@ from producers.match_content import Filter, intersects
 from producers.routing_tables import LOCAL, Entry, RoutingTables
 from producers.two_epochs import ProtocolError, TwoEpochBroker
 
-GONE_PUBLISHERS_MAX = 10_000  # Tombstones that keep a late advertisement from reviving its publisher.
-
 
 @dataclass(slots=True)
 class LocalSubscription:
@@ -51,14 +49,20 @@ class LocalSubscription:
 
 @dataclass(slots=True)
 class Advertisement:
-    """A known publisher, who told us, and what we wait for before we say that all beyond us know it."""
+    """A known publisher, who told us, and what we wait for before we say that all beyond us know it.
 
+    ``successor`` is the advertisement of its next stay, with who sent it: it came before the end of this one did.
+    """
+
+    epoch: int
     publisher: str
+    connection: int
     home: str
     filter_: Filter
     told_by: str
     unanswered: set[str]
-    unsettled: set[str]
+    unsettled: set[str] = field(default_factory=set)
+    successor: tuple[str, Advertise] | None = None
 
 
 class BrokerRouting(TwoEpochBroker[RoutingTables]):
@@ -71,7 +75,6 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         self.lost_peers: set[str] = set()
         self.covered_forwards = 0
         self._unconfirmed_advertisements: dict[str, Advertisement] = {}
-        self._gone_publishers: dict[str, None] = {}
 
     @property
     def live_neighbours(self) -> tuple[str, ...]:
@@ -190,18 +193,29 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         return {name for name, known in self.advertisements.items() if intersects(known.filter_, filter_)}
 
     def _learn_advertisement(self, source: str, message: Advertise) -> list[Effect]:
-        if message.publisher in self.advertisements or message.publisher in self._gone_publishers:
-            return [] if source == LOCAL else [Send(source, AdvertiseAck(message.publisher))]
-        peers = [peer for peer in self.live_neighbours if peer != source and peer not in self.lost_peers]
-        known = Advertisement(message.publisher, message.home, message.filter_, source, set(peers), set())
+        """Take note of a publisher, flood that on, and send the subscriptions that it attracts.
+
+        The next stay of a publisher waits for the end of the one before, which comes behind all that was published in
+        it: so order holds across stays, and a late end cannot be taken for that of the next stay.
+        """
+        earlier = self.advertisements.get(message.publisher)
+        if earlier is not None and earlier.connection < message.connection:
+            earlier.successor = (source, message)
+            return []
+        if earlier is not None:
+            return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
+        peers = self._flood_on(message.epoch, source)
+        known = Advertisement(
+            message.epoch, message.publisher, message.connection, message.home, message.filter_, source, set(peers)
+        )
         self.advertisements[message.publisher] = known
         self._unconfirmed_advertisements[message.publisher] = known
         effects: list[Effect] = [Send(peer, message) for peer in peers]
         for tables in self._epochs():
-            met = [entry for entry in tables.entries.values() if intersects(message.filter_, entry.filter_)]
-            for entry in met:
-                entry.meets.add(message.publisher)
-                effects += self._forward(tables, entry)
+            for entry in tables.entries.values():
+                if intersects(message.filter_, entry.filter_):
+                    entry.meets.add(message.publisher)
+                    effects += self._forward(tables, entry)
         known.unsettled = {
             name
             for tables in self._epochs()
@@ -210,21 +224,25 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         }
         return effects
 
-    def _forget_advertisement(self, source: str, publisher: str) -> list[Effect]:
-        """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch.
-
-        Withdrawing them now could overtake its last notifications on another link.
-        """
-        if publisher in self._gone_publishers:
+    def _forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
+        """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch."""
+        known = self.advertisements.get(message.publisher)
+        if known is None or known.connection != message.connection:
+            later = None if known is None else known.successor
+            if known is not None and later is not None and later[1].connection == message.connection:
+                known.successor = None  # It has ended before its turn came.
             return []
-        self._gone_publishers[publisher] = None
-        while len(self._gone_publishers) > GONE_PUBLISHERS_MAX:
-            del self._gone_publishers[next(iter(self._gone_publishers))]
-        if self.advertisements.pop(publisher, None) is not None:
-            for tables in self._epochs():
-                for entry in tables.entries.values():
-                    entry.meets.discard(publisher)
-        return [Send(peer, Unadvertise(publisher)) for peer in self.live_neighbours if peer != source]
+        del self.advertisements[message.publisher]
+        self._unconfirmed_advertisements.pop(message.publisher, None)
+        for tables in self._epochs():
+            for entry in tables.entries.values():
+                entry.meets.discard(message.publisher)
+        effects: list[Effect] = [Send(peer, message) for peer in self._flood_on(message.epoch, source)]
+        return effects if known.successor is None else effects + self._learn_advertisement(*known.successor)
+
+    def _flood_on(self, epoch: int, source: str) -> list[str]:
+        """Return the living neighbours in the tree of an epoch, but for the one that a message came from."""
+        return [peer for peer in self.tables[epoch].neighbours if peer != source and peer not in self.lost_peers]
 
     # --- settling: acknowledgements and confirmations ----------------------------------------------------------------
 
@@ -238,9 +256,10 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             if not known.unanswered and not known.unsettled:
                 del self._unconfirmed_advertisements[known.publisher]
                 if known.told_by == LOCAL:
-                    effects.append(AdvertiseConfirmed(known.publisher))
+                    effects.append(AdvertiseConfirmed(known.publisher, known.connection))
                 else:
-                    effects.append(Send(known.told_by, AdvertiseAck(known.publisher)))
+                    ack = AdvertiseAck(known.epoch, known.publisher, known.connection)
+                    effects.append(Send(known.told_by, ack))
         return effects + self._tell_prepared(now_ms)
 
     def _settle_subscription(self, name: str, now_ms: float) -> list[Effect]:

@@ -16,7 +16,18 @@ from dataclasses import dataclass, field
 
 from overlay.chord_configuration import AnyConfiguration
 from overlay.configuration import Configuration, link
-from producers.broker_messages import Deliver, Effect, End, Message, Notification, PublisherLeaves, PublisherTaken, Send
+from producers.broker_messages import (
+    Deliver,
+    Effect,
+    End,
+    LeaveRequest,
+    Message,
+    Notification,
+    PublisherLeaves,
+    PublisherTaken,
+    Send,
+    UnadvertiseRequest,
+)
 from producers.broker_routing import BrokerRouting
 from producers.routing_tables import LOCAL, RoutingTables
 from producers.two_epochs import Transition
@@ -134,23 +145,32 @@ class BrokerTransition(BrokerRouting):
         assert isinstance(under_way, TreeTransition)
         if under_way.leaving is not None:
             return []  # The answer follows when the publishers have left.
-        here = {name for name, known in self.advertisements.items() if known.home == self.broker}
-        under_way.leaving = here.intersection(under_way.moves)
+        here = [self.advertisements[name] for name in sorted(under_way.moves) if self._is_at_home(name)]
+        under_way.leaving = {known.publisher for known in here}
         if not under_way.leaving:
             return self._switch(under_way, now_ms)
-        return [PublisherLeaves(name, under_way.moves[name].home_to) for name in sorted(under_way.leaving)]
+        return [PublisherLeaves(one.publisher, under_way.moves[one.publisher].home_to, one.connection) for one in here]
 
-    def _see_leave(self, publisher: str, now_ms: float) -> list[Effect]:
+    def _is_at_home(self, publisher: str) -> bool:
+        known = self.advertisements.get(publisher)
+        return known is not None and known.home == self.broker and not self._has_ended(publisher)
+
+    def _has_ended(self, publisher: str) -> bool:
+        """Return True if a local publisher has ended and this is still to be flooded; nothing is kept here."""
+        return False
+
+    def _see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Take note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
-        under_way = self.transition
-        if under_way is None or not under_way.leaving:
+        under_way, known = self.transition, self.advertisements.get(request.publisher)
+        if under_way is None or not under_way.leaving or known is None or known.connection != request.connection:
             return []
-        under_way.leaving.discard(publisher)
+        under_way.leaving.discard(request.publisher)
         return [] if under_way.leaving else self._switch(under_way, now_ms)
 
     def _taken_over(self, under_way: Transition) -> list[Effect]:
-        coming = [name for name, move in under_way.moves.items() if move.home_to == self.broker]
-        return [PublisherTaken(name) for name in sorted(coming)]
+        coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
+        known = [self.advertisements[name] for name in coming if name in self.advertisements]
+        return [PublisherTaken(one.publisher, one.connection) for one in known]
 
     def _drain_on(self) -> list[Effect]:
         """Send END over each old link whose other old links have all ended."""

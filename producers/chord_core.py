@@ -139,8 +139,9 @@ class ChordCore(ChordTransitions):
                     return []
                 return self._advertise(request)
             case UnadvertiseRequest():
-                self._postponed = deque(one for one in self._postponed if one.publisher != request.publisher)
-                return self._unadvertise(request.publisher)
+                stay = (request.publisher, request.connection)
+                self._postponed = deque(one for one in self._postponed if (one.publisher, one.connection) != stay)
+                return self._unadvertise(request)
             case AttachRequest():
                 return self._attach(request, now_ms)
             case DrainedRequest():
@@ -175,7 +176,7 @@ class ChordCore(ChordTransitions):
             case Register():
                 return self._accept_registration(tables, message)
             case RegisterAck():
-                return self._confirm_publisher(message.publisher, tables.epoch)
+                return self._confirm_publisher(message.publisher, message.connection, tables.epoch)
             case Unregister():
                 return self._accept_unregistration(tables, message)
             case EndPublisher():

@@ -55,6 +55,7 @@ class Register:
     target: str
     topic: str
     publisher: str
+    connection: int
     home: str
 
 
@@ -65,6 +66,7 @@ class RegisterAck:
     epoch: int
     target: str
     publisher: str
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Unregister:
     target: str
     topic: str
     publisher: str
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class EndPublisher:
     target: str
     topic: str
     publisher: str
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)

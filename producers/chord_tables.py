@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from overlay.chord_configuration import ChordConfiguration
+from producers.chord_messages import Register
 
 
 @dataclass(slots=True)
@@ -49,11 +50,20 @@ class TopicEntry:
         self.issued.pop(peer, None)
 
 
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A publisher at its rendezvous: the number of its stay, and its home."""
+
+    connection: int
+    home: str
+
+
 class ChordTables:
     """All that one broker knows for one epoch.
 
-    ``registered`` are the publishers, by topic, with their homes, of the topics whose rendezvous this broker is;
-    ``publishers_over`` those of them from which nothing of this epoch will come any more. ``awaited`` are
+    ``registered`` are the publishers, by topic, of the topics whose rendezvous this broker is; ``successors`` those
+    that have come again before the end of their earlier stay did, by topic and publisher. ``publishers_over`` are
+    those of them from which nothing of this epoch will come any more. ``awaited`` are
     subscriptions that have moved here and whose old home may still hand over something of this epoch.
     """
 
@@ -63,7 +73,8 @@ class ChordTables:
         self.epoch = configuration.epoch
         self.neighbours = configuration.neighbours[broker]
         self.topics: dict[str, TopicEntry] = {}
-        self.registered: dict[str, dict[str, str]] = {}
+        self.registered: dict[str, dict[str, Registration]] = {}
+        self.successors: dict[tuple[str, str], Register] = {}
         self.publishers_over: dict[str, set[str]] = {}
         self.flushes: dict[tuple[str, str], set[str]] = {}  # (topic, asker) -> publishers not heard from yet.
         self.awaited: set[str] = set()

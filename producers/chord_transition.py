@@ -77,7 +77,7 @@ class ChordTransitions(ChordTrees):
                     effects += self._settle(entry.topic, now_ms) + self._end_topic(tables, entry)
                 effects += self._consider_leaving(tables, entry)
             for topic, publishers in tables.registered.items():
-                gone = {name for name, home in publishers.items() if home == peer}
+                gone = {name for name, known in publishers.items() if known.home == peer}
                 tables.publishers_over.setdefault(topic, set()).update(gone)
         return effects + self._tell_prepared(now_ms) + self._release_held() + self._drain(now_ms)
 
@@ -117,8 +117,8 @@ class ChordTransitions(ChordTrees):
                 effects += self._issue(tables, local, now_ms)
         for entry in list(tables.topics.values()):
             effects += self._consider_leaving(tables, entry)
-        for publisher, topic in sorted(self.publishers.items()):
-            if tables.rendezvous(topic) != old.rendezvous(topic):  # Else that takes it over.
+        for publisher, at_home in sorted(self.publishers.items()):
+            if tables.rendezvous(at_home.topic) != old.rendezvous(at_home.topic):  # Else that takes it over.
                 effects += self._register(tables, publisher)
         for user in sorted(going):
             home_to = moves[user].home_to
@@ -187,7 +187,7 @@ class ChordTransitions(ChordTrees):
     def _is_ready_to_switch(self) -> bool:
         under_way = self.transition
         assert under_way is not None
-        if under_way.awaited_users or any(self._unconfirmed_publishers.values()):
+        if under_way.awaited_users or any(one.unconfirmed_epochs for one in self.publishers.values()):
             return False
         return all(entry.is_joined for entry in self.tables[under_way.epoch_to].topics.values())
 
@@ -240,8 +240,9 @@ class ChordTransitions(ChordTrees):
         effects: list[Effect] = []
         if not under_way.has_ended_publishing:
             under_way.has_ended_publishing = True
-            for publisher, topic in sorted(self.publishers.items()):
-                message = EndPublisher(old.epoch, old.rendezvous(topic), topic, publisher)
+            for publisher, at_home in sorted(self.publishers.items()):
+                topic = at_home.topic
+                message = EndPublisher(old.epoch, old.rendezvous(topic), topic, publisher, at_home.connection)
                 effects += self._route_on(old, message)
         for entry in list(old.topics.values()):
             if entry.parent is None and not entry.is_over:
@@ -300,8 +301,9 @@ class ChordTransitions(ChordTrees):
             effects += self._settle(topic, now_ms)  # Acknowledgements that waited for the epoch that has gone.
         for name in [name for name, local in self.locals.items() if not self._is_issued(local)]:
             del self.locals[name]  # Its user has moved: served here in the old epoch, or, aborted, in the new one.
-        for publisher in sorted(self._unconfirmed_publishers):
-            effects += self._confirm_publisher(publisher, gone.epoch)
+        for publisher, at_home in sorted(self.publishers.items()):
+            if gone.epoch in at_home.unconfirmed_epochs:
+                effects += self._confirm_publisher(publisher, at_home.connection, gone.epoch)
         if isinstance(under_way, ChordTransition) and gone.epoch == under_way.epoch_to:
             for tables in self.tables.values():
                 tables.awaited.clear()

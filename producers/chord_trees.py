@@ -16,7 +16,7 @@ ended wait for the next flush.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from overlay.chord_configuration import ChordConfiguration
 from producers.broker_messages import (
@@ -28,6 +28,7 @@ from producers.broker_messages import (
     Effect,
     Send,
     SubscribeRequest,
+    UnadvertiseRequest,
 )
 from producers.chord_messages import (
     AskFlush,
@@ -43,7 +44,7 @@ from producers.chord_messages import (
     RoutedMessage,
     Unregister,
 )
-from producers.chord_tables import ChordTables, TopicEntry
+from producers.chord_tables import ChordTables, Registration, TopicEntry
 from producers.match_content import Filter, Operator
 from producers.two_epochs import ProtocolError, TwoEpochBroker
 
@@ -80,16 +81,24 @@ class TopicSubscription:
         return self.cancelled_ms is None or self.cancelled_ms >= publish_ms
 
 
+@dataclass(slots=True)
+class LocalPublisher:
+    """A publisher of this broker: its topic, the number of its stay, and the epochs that are still to confirm it."""
+
+    topic: str
+    connection: int
+    unconfirmed_epochs: set[int] = field(default_factory=set)
+    may_publish: bool = False
+
+
 class ChordTrees(TwoEpochBroker[ChordTables]):
     """Trees of all live epochs at one broker. Deterministic."""
 
     def __init__(self, broker: str, configuration: ChordConfiguration) -> None:
         super().__init__(broker, ChordTables(broker, configuration))
         self.locals: dict[str, TopicSubscription] = {}
-        self.publishers: dict[str, str] = {}  # Local ones, with their topic.
+        self.publishers: dict[str, LocalPublisher] = {}
         self.lost_peers: set[str] = set()
-        self._unconfirmed_publishers: dict[str, set[int]] = {}
-        self._known_publishers: set[str] = set()  # Local ones that may publish.
 
     @property
     def live_neighbours(self) -> tuple[str, ...]:
@@ -280,8 +289,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
             return self._route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
         tables.flushes[message.topic, message.asker] = set(publishers)
         effects: list[Effect] = []
-        for publisher, home in sorted(publishers.items()):
-            probe = Probe(tables.epoch, home, message.topic, publisher, message.asker)
+        for publisher, known in sorted(publishers.items()):
+            probe = Probe(tables.epoch, known.home, message.topic, publisher, message.asker)
             effects += self._route_on(tables, probe)
         return effects
 
@@ -315,60 +324,87 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
     # --- publishers --------------------------------------------------------------------------------------------------
 
     def _advertise(self, request: AdvertiseRequest) -> list[Effect]:
-        self.publishers[request.publisher] = topic_of(request.filter_)
+        self.publishers[request.publisher] = LocalPublisher(topic_of(request.filter_), request.connection)
         effects: list[Effect] = []
         for tables in self._epochs():
             effects += self._register(tables, request.publisher)
         return effects
 
     def _register(self, tables: ChordTables, publisher: str) -> list[Effect]:
-        topic = self.publishers[publisher]
-        self._unconfirmed_publishers.setdefault(publisher, set()).add(tables.epoch)
-        root = tables.rendezvous(topic)
-        return self._route_on(tables, Register(tables.epoch, root, topic, publisher, self.broker))
+        local = self.publishers[publisher]
+        local.unconfirmed_epochs.add(tables.epoch)
+        root = tables.rendezvous(local.topic)
+        message = Register(tables.epoch, root, local.topic, publisher, local.connection, self.broker)
+        return self._route_on(tables, message)
 
     def _accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
-        effects: list[Effect] = []
-        for other in self._from(tables, message.topic):
-            other.registered.setdefault(message.topic, {})[message.publisher] = message.home
-            self._entered(other, message.topic, effects)
-        return effects + self._route_on(tables, RegisterAck(tables.epoch, message.home, message.publisher))
+        """Take note of a publisher; one whose earlier stay is still known waits for the end of that.
 
-    def _confirm_publisher(self, publisher: str, epoch: int) -> list[Effect]:
-        epochs = self._unconfirmed_publishers.get(publisher)
-        if epochs is None:
+        That end comes behind all that was published in the earlier stay: so order holds across stays.
+        """
+        earlier = tables.registered.get(message.topic, {}).get(message.publisher)
+        if earlier is not None and earlier.connection < message.connection:
+            tables.successors[message.topic, message.publisher] = message
             return []
-        epochs.discard(epoch)
         effects: list[Effect] = []
-        if not epochs:
-            del self._unconfirmed_publishers[publisher]
-            if publisher in self.publishers and publisher not in self._known_publishers:
-                self._known_publishers.add(publisher)
-                effects.append(AdvertiseConfirmed(publisher))
-        return effects
+        if earlier is None:
+            registration = Registration(message.connection, message.home)
+            for other in self._from(tables, message.topic):
+                other.registered.setdefault(message.topic, {})[message.publisher] = registration
+                self._entered(other, message.topic, effects)
+            effects += self._registered(tables, message)
+        ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
+        return effects + self._route_on(tables, ack)
 
-    def _unadvertise(self, publisher: str) -> list[Effect]:
-        topic = self.publishers.pop(publisher, None)
-        if topic is None:
+    def _registered(self, tables: ChordTables, message: Register) -> list[Effect]:
+        """Return what follows from a publisher's coming to its rendezvous; nothing here."""
+        return []
+
+    def _confirm_publisher(self, publisher: str, connection: int, epoch: int) -> list[Effect]:
+        local = self.publishers.get(publisher)
+        if local is None or local.connection != connection:
             return []
-        self._unconfirmed_publishers.pop(publisher, None)
-        self._known_publishers.discard(publisher)
+        local.unconfirmed_epochs.discard(epoch)
+        if local.unconfirmed_epochs or local.may_publish:
+            return []
+        local.may_publish = True
+        return [AdvertiseConfirmed(publisher, connection)]
+
+    def _unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
+        local = self.publishers.get(request.publisher)
+        if local is None or local.connection != request.connection:
+            return []
+        del self.publishers[request.publisher]
         effects: list[Effect] = []
         for tables in self._epochs():
-            root = tables.rendezvous(topic)
-            effects += self._route_on(tables, Unregister(tables.epoch, root, topic, publisher))
+            root = tables.rendezvous(local.topic)
+            message = Unregister(tables.epoch, root, local.topic, request.publisher, local.connection)
+            effects += self._route_on(tables, message)
         return effects
 
     def _accept_unregistration(self, tables: ChordTables, message: Unregister) -> list[Effect]:
+        topic, publisher = message.topic, message.publisher
+        successor = tables.successors.get((topic, publisher))
+        if successor is not None and successor.connection == message.connection:
+            del tables.successors[topic, publisher]  # It has ended before its turn came.
+            return []
         effects: list[Effect] = []
-        for other in self._from(tables, message.topic):
-            publishers = other.registered.get(message.topic, {})
-            publishers.pop(message.publisher, None)
+        for other in self._from(tables, topic):
+            publishers = other.registered.get(topic, {})
+            known = publishers.get(publisher)
+            if known is None or known.connection != message.connection:
+                continue
+            del publishers[publisher]
             if not publishers:
-                other.registered.pop(message.topic, None)
-            entry = other.topics.get(message.topic)
+                other.registered.pop(topic, None)
+            entry = other.topics.get(topic)
             effects += [] if entry is None else self._consider_leaving(other, entry)
+            effects += self._next_stay(other, topic, publisher)
         return effects
+
+    def _next_stay(self, tables: ChordTables, topic: str, publisher: str) -> list[Effect]:
+        waiting = tables.successors.pop((topic, publisher), None)
+        return [] if waiting is None else self._accept_registration(tables, waiting)
 
     def _from(self, tables: ChordTables, topic: str) -> list[ChordTables]:
         """Return an epoch and the later ones in which this broker is the topic's rendezvous: these derive from it."""

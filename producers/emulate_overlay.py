@@ -221,7 +221,7 @@ class EmulatedOverlay:
             env,
             ledger,
             lambda home, message: self._enqueue(self.brokers[home], None, message),
-            lambda publisher, home, filter_: self._change(publisher, Role.PUBLISHER, home, filter_),
+            self._change_publisher,
             lambda publisher, home, filter_: self._tell(publisher, Role.PUBLISHER, home, filter_),
         )
         self.users = UserClients(
@@ -327,10 +327,13 @@ class EmulatedOverlay:
         """How many notifications found a full queue."""
         return sum(broker.overflow_count for broker in self.brokers.values())
 
-    def _change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        change = ClientChange(client, 1, "left") if filter_ is None else ClientChange(client, 0, f"came as {role}")
-        self.brokers[home].changes.append(change)
+    def _change(self, client: str, role: Role, home: str, filter_: Filter | None, connection: int = 0) -> None:
+        what = "left" if filter_ is None else f"came as {role}"
+        self.brokers[home].changes.append(ClientChange(client, 2 * connection + (filter_ is None), what))
         self._tell(client, role, home, filter_)
+
+    def _change_publisher(self, publisher: str, connection: int, home: str, filter_: Filter | None) -> None:
+        self._change(publisher, Role.PUBLISHER, home, filter_, connection)
 
     def _change_user(self, user: str, home: str, topics: tuple[str, ...] | None, changes: int) -> None:
         what = "left" if topics is None else "came as user" if changes == 1 else "wants other topics"
@@ -416,14 +419,14 @@ class EmulatedOverlay:
                     self.ledger.confirm(subscription, self._subscriptions[subscription][1], self.env.now)
                 else:
                     self.users.confirm(subscription)
-            case AdvertiseConfirmed(publisher):
-                if self.publishers.allow(publisher):
+            case AdvertiseConfirmed(publisher, connection):
+                if self.publishers.allow(publisher, connection):
                     for listener in self.listeners:
                         listener.on_may_publish(publisher)
-            case PublisherLeaves(publisher, home_to):
-                self.publishers.leave(publisher, home_to)
-            case PublisherTaken(publisher):
-                self.publishers.take(publisher, broker.name)
+            case PublisherLeaves(publisher, home_to, connection):
+                self.publishers.leave(publisher, connection, home_to)
+            case PublisherTaken(publisher, connection):
+                self.publishers.take(publisher, connection, broker.name)
             case UserMoves(user, connection, home_to, epoch):
                 self.users.move(user, connection, home_to, epoch)
             case UserStays(user, connection):

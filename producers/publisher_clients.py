@@ -26,6 +26,7 @@ from producers.match_content import Content, Filter
 
 WAIT_OVERFLOW = "publisher_wait_overflow"
 WAITING_MAX = 100_000  # Notifications that one publisher keeps between two homes.
+STAYS_KEPT_MAX = 100_000  # Publishers that have left whose numbers go on when they come again.
 WHOEVER_TAKES_IT = ""  # Where a publisher goes whose home has died; no broker has an empty name.
 
 
@@ -44,12 +45,20 @@ class MoveCounts:
 
 
 @dataclass(slots=True)
+class _Numbers:
+    """What goes on from one stay of a publisher to the next, so that no stay and no notification has a number twice."""
+
+    connection_next: int = 0
+    sequence_next: int = 0
+
+
+@dataclass(slots=True)
 class _Publisher:
     """A connected publisher. Between two homes ``goes_to`` names the next one."""
 
     home: str
     filter_: Filter
-    sequence_next: int = 0
+    connection: int
     may_publish: bool = False
     goes_to: str | None = None
     left_ms: float = 0.0
@@ -61,8 +70,9 @@ class _Publisher:
 class PublisherClients:
     """All publishers of one overlay.
 
-    ``ask`` puts a request or notification into the queue of a home; ``on_change`` is told that a publisher has come to
-    a broker, with its filter, or has left, with None; ``on_move`` that it has come from one home to the next.
+    ``ask`` puts a request or notification into the queue of a home; ``on_change`` is told the stay's number and that a
+    publisher has come to a broker, with its filter, or has left, with None; ``on_move`` that it has come from one home
+    to the next. What brokers say of a stay that is over changes nothing.
     """
 
     def __init__(
@@ -70,7 +80,7 @@ class PublisherClients:
         env: simpy.Environment,
         ledger: Ledger,
         ask: Callable[[str, ClientRequest | Notification], None],
-        on_change: Callable[[str, str, Filter | None], None],
+        on_change: Callable[[str, int, str, Filter | None], None],
         on_move: Callable[[str, str, Filter], None],
     ) -> None:
         self.moves = MoveCounts()
@@ -80,6 +90,7 @@ class PublisherClients:
         self._on_change = on_change
         self._on_move = on_move
         self._publishers: dict[str, _Publisher] = {}
+        self._numbers: dict[str, _Numbers] = {}  # Also of those that have left, in the order of their last coming.
 
     @property
     def is_any_moving(self) -> bool:
@@ -95,9 +106,12 @@ class PublisherClients:
         """Connect a publisher to its home; raise ClientError when it is connected already."""
         if publisher in self._publishers:
             raise ClientError(f"publisher {publisher} is connected already, to {self._publishers[publisher].home}")
-        self._publishers[publisher] = _Publisher(home, filter_)
-        self._on_change(publisher, home, filter_)
-        self._ask(home, AdvertiseRequest(publisher, filter_))
+        numbers = self._numbers[publisher] = self._numbers.pop(publisher, _Numbers())
+        connection, numbers.connection_next = numbers.connection_next, numbers.connection_next + 1
+        self._forget_oldest()
+        self._publishers[publisher] = _Publisher(home, filter_, connection)
+        self._on_change(publisher, connection, home, filter_)
+        self._ask(home, AdvertiseRequest(publisher, filter_, connection))
 
     def disconnect(self, publisher: str) -> None:
         """Disconnect a publisher, when it is between two homes as soon as it has the next one."""
@@ -105,12 +119,12 @@ class PublisherClients:
             self._publishers[publisher].is_ending = True
             return
         gone = self._publishers.pop(publisher)
-        self._on_change(publisher, gone.home, None)
-        self._ask(gone.home, UnadvertiseRequest(publisher))
+        self._on_change(publisher, gone.connection, gone.home, None)
+        self._ask(gone.home, UnadvertiseRequest(publisher, gone.connection))
 
-    def allow(self, publisher: str) -> bool:
-        """Let a publisher publish from now on; tell whether it is still connected."""
-        client = self._publishers.get(publisher)
+    def allow(self, publisher: str, connection: int) -> bool:
+        """Let a publisher publish from now on; return True if it is still connected."""
+        client = self._stay(publisher, connection)
         if client is not None:
             client.may_publish = True
         return client is not None
@@ -131,11 +145,11 @@ class PublisherClients:
         else:
             self._ledger.drop(self._made(publisher, client, content, size_bytes), WAIT_OVERFLOW)
 
-    def leave(self, publisher: str, home_to: str) -> None:
+    def leave(self, publisher: str, connection: int, home_to: str) -> None:
         """Let a publisher leave its home for the next one, and tell the old one that nothing follows."""
-        client = self._publishers.get(publisher)
+        client = self._stay(publisher, connection)
         if client is not None:
-            self._ask(client.home, LeaveRequest(publisher))
+            self._ask(client.home, LeaveRequest(publisher, connection))
             self._go(publisher, client, home_to)
 
     def lose_home(self, broker: str) -> None:
@@ -144,14 +158,23 @@ class PublisherClients:
             if client.home == broker and client.goes_to is None:
                 self._go(publisher, client, client.taken_by or WHOEVER_TAKES_IT)
 
-    def take(self, publisher: str, home: str) -> None:
+    def take(self, publisher: str, connection: int, home: str) -> None:
         """Let a broker take a publisher, which comes as soon as it has left its old home."""
-        client = self._publishers.get(publisher)
+        client = self._stay(publisher, connection)
         if client is None:
             return
         client.taken_by = home
         if client.goes_to in (home, WHOEVER_TAKES_IT):
             self._arrive(publisher, client, home)
+
+    def _stay(self, publisher: str, connection: int) -> _Publisher | None:
+        """Return a publisher that is connected in this stay of its, else None."""
+        client = self._publishers.get(publisher)
+        return client if client is not None and client.connection == connection else None
+
+    def _forget_oldest(self) -> None:
+        if len(self._numbers) > len(self._publishers) + STAYS_KEPT_MAX:
+            del self._numbers[next(name for name in self._numbers if name not in self._publishers)]
 
     def _go(self, publisher: str, client: _Publisher, home_to: str) -> None:
         client.goes_to, client.left_ms = home_to, self._env.now
@@ -172,9 +195,10 @@ class PublisherClients:
 
     def _made(self, publisher: str, client: _Publisher, content: Content, size_bytes: int) -> Notification:
         """Return the publisher's next notification, entered in the ledger."""
+        numbers = self._numbers[publisher]
         notification = Notification(
-            publisher, client.sequence_next, self._env.now, client.home, UNSTAMPED_EPOCH, content, size_bytes
+            publisher, numbers.sequence_next, self._env.now, client.home, UNSTAMPED_EPOCH, content, size_bytes
         )
-        client.sequence_next += 1
+        numbers.sequence_next += 1
         self._ledger.publish(notification)
         return notification

@@ -56,8 +56,8 @@ def outcomes(effects: list[object]) -> list[Outcome]:
 def subscribed_middle() -> BrokerCore:
     """Return b of a-b-c: a publisher at c, a subscription at a that has passed b."""
     core = BrokerCore("b", CHAIN, 0)
-    core.handle("c", Advertise("IBM", "c", IBM), 1)
-    core.handle("a", AdvertiseAck("IBM"), 1)
+    core.handle("c", Advertise(0, "IBM", 0, "c", IBM), 1)
+    core.handle("a", AdvertiseAck(0, "IBM", 0), 1)
     core.handle("a", Subscribe(0, "s", "a", IBM, 0), 2)
     core.handle("c", SubscribeAck(0, "s"), 3)
     return core
@@ -66,7 +66,7 @@ def subscribed_middle() -> BrokerCore:
 def test_a_subscription_travels_to_the_advertisement_and_is_confirmed_when_it_is_there() -> None:
     """The home waits for the acknowledgement of the last broker on the way."""
     core = BrokerCore("a", CHAIN, 0)
-    core.handle("b", Advertise("IBM", "c", IBM), 1)
+    core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     sent = core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     assert sent == [Send("b", Subscribe(0, "s", "a", IBM, 0))]
     assert core.handle("b", SubscribeAck(0, "s"), 5) == [Confirmed("s")]
@@ -81,7 +81,7 @@ def test_a_subscription_that_meets_no_publisher_is_confirmed_at_once() -> None:
 def test_a_middle_broker_acknowledges_only_after_the_next_one() -> None:
     """An acknowledgement means that the whole rest of the way is installed."""
     core = BrokerCore("b", CHAIN, 0)
-    core.handle("c", Advertise("IBM", "c", IBM), 1)
+    core.handle("c", Advertise(0, "IBM", 0, "c", IBM), 1)
     assert core.handle("a", Subscribe(0, "s", "a", IBM, 0), 2) == [Send("c", Subscribe(0, "s", "a", IBM, 0))]
     assert core.handle("c", SubscribeAck(0, "s"), 3) == [Send("a", SubscribeAck(0, "s"))]
 
@@ -90,20 +90,31 @@ def test_a_publisher_is_confirmed_when_all_brokers_know_it() -> None:
     """The advertisement floods the tree and its acknowledgements come back."""
     core = BrokerCore("b", CHAIN, 0)
     sent = core.handle(None, AdvertiseRequest("IBM", IBM), 1)
-    assert sent == [Send("a", Advertise("IBM", "b", IBM)), Send("c", Advertise("IBM", "b", IBM))]
-    assert core.handle("a", AdvertiseAck("IBM"), 2) == []
-    assert core.handle("c", AdvertiseAck("IBM"), 3) == [AdvertiseConfirmed("IBM")]
+    assert sent == [Send("a", Advertise(0, "IBM", 0, "b", IBM)), Send("c", Advertise(0, "IBM", 0, "b", IBM))]
+    assert core.handle("a", AdvertiseAck(0, "IBM", 0), 2) == []
+    assert core.handle("c", AdvertiseAck(0, "IBM", 0), 3) == [AdvertiseConfirmed("IBM", 0)]
 
 
-def test_a_publisher_that_left_stays_gone() -> None:
-    """A late copy of its advertisement does not revive it."""
+def test_the_end_of_a_publisher_goes_to_all_brokers() -> None:
+    """It is forgotten and the end flooded on, away from where it came from; the end of an earlier stay is no news."""
     core = subscribed_middle()
-    assert core.handle("c", Unadvertise("IBM"), 5) == [Send("a", Unadvertise("IBM"))]
-    assert core.handle("a", Advertise("IBM", "c", IBM), 6) == [Send("a", AdvertiseAck("IBM"))]
+    assert core.handle("c", Unadvertise(0, "IBM", 7), 5) == []
+    assert core.handle("c", Unadvertise(0, "IBM", 0), 5) == [Send("a", Unadvertise(0, "IBM", 0))]
     assert core.advertisements == {}
     home = BrokerCore("c", CHAIN, 0)
     home.handle(None, AdvertiseRequest("IBM", IBM), 1)
-    assert home.handle(None, UnadvertiseRequest("IBM"), 2) == [Send("b", Unadvertise("IBM"))]
+    assert home.handle(None, UnadvertiseRequest("IBM"), 2) == [Send("b", Unadvertise(0, "IBM", 0))]
+
+
+def test_the_next_stay_of_a_publisher_waits_for_the_end_of_the_one_before() -> None:
+    """Behind that end nothing of the earlier stay can come, so the order of its notifications holds across stays."""
+    core = subscribed_middle()
+    again = Advertise(0, "IBM", 1, "a", IBM)
+    assert core.handle("a", again, 5) == []
+    assert core.advertisements["IBM"].connection == 0
+    effects = core.handle("c", Unadvertise(0, "IBM", 0), 6)
+    assert effects[:2] == [Send("a", Unadvertise(0, "IBM", 0)), Send("c", again)]
+    assert core.advertisements["IBM"].connection == 1
 
 
 def test_notifications_follow_subscriptions_only() -> None:
@@ -117,7 +128,7 @@ def test_notifications_follow_subscriptions_only() -> None:
 def test_a_notification_in_flight_is_owed_to_a_subscription_that_is_ending() -> None:
     """Published before the end and arriving after it: delivered; published after the end: not."""
     core = BrokerCore("a", CHAIN, 0)
-    core.handle("b", Advertise("IBM", "c", IBM), 1)
+    core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     core.handle("b", SubscribeAck(0, "s"), 5)
     assert core.handle(None, CancelRequest("s", 20.0), 22) == [Send("b", Unsubscribe(0, "s"))]
@@ -140,7 +151,7 @@ def test_a_broker_off_the_changed_way_prepares_without_a_message() -> None:
     chain = Configuration.of(0, ("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d")])
     turned = Configuration.of(1, chain.brokers, [("a", "b"), ("b", "c"), ("b", "d")])
     core = BrokerCore("a", chain, 0)
-    core.handle("b", Advertise("IBM", "b", IBM), 1)
+    core.handle("b", Advertise(0, "IBM", 0, "b", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     core.handle("b", SubscribeAck(0, "s"), 3)
     prepare = Command("plan-1", CommandPhase.PREPARE, "a", 0, 1, (("c", "d"),), (("b", "d"),), turned.digest)
@@ -153,7 +164,7 @@ def test_a_broker_off_the_changed_way_prepares_without_a_message() -> None:
 def test_a_broker_on_the_changed_way_is_prepared_when_its_subscriptions_have_travelled() -> None:
     """The new way is installed and acknowledged before the broker says that it is prepared."""
     core = BrokerCore("a", CHAIN, 0)
-    core.handle("b", Advertise("IBM", "c", IBM), 1)
+    core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     core.handle("b", SubscribeAck(0, "s"), 3)
     effects = core.handle(None, command(CommandPhase.PREPARE, "a"), 4)
@@ -228,7 +239,7 @@ def test_end_goes_on_when_all_other_old_links_have_ended() -> None:
 def test_new_epoch_notifications_wait_for_the_end_of_the_old_way() -> None:
     """A notification that overtook older ones on a new link is delivered after them."""
     core = BrokerCore("a", CHAIN, 0)
-    core.handle("b", Advertise("IBM", "c", IBM), 1)
+    core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     core.handle("b", SubscribeAck(0, "s"), 3)
     core.handle(None, command(CommandPhase.PREPARE, "a"), 4)
@@ -264,13 +275,13 @@ def test_a_publisher_that_comes_during_a_transition_is_advertised_after_it() -> 
     core.handle(None, command(CommandPhase.PREPARE, "a"), 1)
     assert core.handle(None, AdvertiseRequest("IBM", IBM), 2) == []
     effects = core.handle(None, command(CommandPhase.ABORT, "a"), 3)
-    assert Send("b", Advertise("IBM", "a", IBM)) in effects
+    assert Send("b", Advertise(0, "IBM", 0, "a", IBM)) in effects
 
 
 def test_forwards_that_covering_would_save_are_counted_and_sent_all_the_same() -> None:
     """A narrower subscription to the same symbol follows a wider one: counted as covered, not suppressed."""
     core = BrokerCore("a", CHAIN, 0)
-    core.handle("b", Advertise("IBM", "c", IBM), 1)
+    core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     narrow = (*IBM, Predicate("open", Operator("<"), 5.0))
     core.handle(None, SubscribeRequest("wide", "client", IBM), 2)
     sent = core.handle(None, SubscribeRequest("narrow", "client", narrow), 3)
@@ -283,6 +294,6 @@ def test_a_publisher_on_its_way_keeps_its_home_from_being_prepared() -> None:
     core = BrokerCore("a", CHAIN, 0)
     core.handle(None, AdvertiseRequest("IBM", IBM), 1)
     assert outcomes(core.handle(None, command(CommandPhase.PREPARE, "a"), 2)) == []
-    effects = core.handle("b", AdvertiseAck("IBM"), 3)
-    assert effects[0] == AdvertiseConfirmed("IBM")
+    effects = core.handle("b", AdvertiseAck(0, "IBM", 0), 3)
+    assert effects[0] == AdvertiseConfirmed("IBM", 0)
     assert outcomes(effects) == [Outcome.PREPARED]

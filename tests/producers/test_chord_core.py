@@ -83,7 +83,7 @@ def test_a_broker_leaves_only_when_all_that_was_published_before_has_come() -> N
 
 def test_a_publisher_registers_at_its_rendezvous() -> None:
     assert core("n4").handle(None, AdvertiseRequest("p", topic_filter(TOPIC)), 1) == [
-        Send("n0", Register(0, "n1", TOPIC, "p", "n4"))
+        Send("n0", Register(0, "n1", TOPIC, "p", 0, "n4"))
     ]
 
 

@@ -6,13 +6,14 @@ import pytest
 
 from overlay.configuration import Configuration
 from producers.broker_messages import (
+    AdvertiseConfirmed,
     AdvertiseRequest,
     CancelRequest,
     LeaveRequest,
     SubscribeRequest,
     UnadvertiseRequest,
 )
-from schemas.command import CommandPhase
+from schemas.command import CommandPhase, Outcome
 from schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 
@@ -126,3 +127,48 @@ def test_a_subscription_withdrawn_from_a_neighbour_goes_there_again_for_a_publis
     overlay.publish("b0", "q", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "q", 0)]
+
+
+def test_a_publisher_that_ends_before_it_is_confirmed_blocks_no_plan() -> None:
+    """Nobody waits for the answers to an advertisement that has been taken back."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b0", None, UnadvertiseRequest("p"))
+    overlay.run()
+    overlay.carry_out(PAIR.replaced(1, [], []))
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+
+
+@pytest.mark.parametrize("home", ["b0", "b1"])
+def test_a_publisher_that_comes_again_under_its_name_may_publish_and_is_heard(home: str) -> None:
+    """At the same home or at another one, and also while the end of its earlier stay is still on its way."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
+    overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.feed(home, None, AdvertiseRequest("p", ALL, 1))
+    overlay.run()
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 1)]
+    overlay.publish(home, "p", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "p", 0)]
+
+
+def test_a_publisher_that_comes_again_during_a_transition_is_advertised_once_after_it() -> None:
+    """Its end and its coming wait in their order; a stay that began and ended meanwhile leaves no trace."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
+    overlay.run()
+    target = PAIR.replaced(1, [], [])
+    overlay.carry_out(target, phases=(PREPARE,))
+    for request in (
+        UnadvertiseRequest("p", 0),
+        AdvertiseRequest("p", ALL, 1),
+        UnadvertiseRequest("p", 1),
+        AdvertiseRequest("p", ALL, 2),
+    ):
+        overlay.feed("b0", None, request)
+    overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 2)]
+    assert {core.advertisements["p"].connection for core in overlay.cores.values()} == {2}
