@@ -156,3 +156,34 @@ def test_any_mix_of_faults_is_counted_exactly(seed: int) -> None:
     account = ledger.close()
     assert (account.lost, account.repeated, account.out_of_order, account.unexpected) == (lost, repeated, 0, 0)
     assert account.expected == account.delivered + account.lost
+
+
+def test_what_was_published_before_the_confirmation_and_comes_after_it_is_early_and_no_fault() -> None:
+    """It counts once; what comes twice, out of order or to a subscription that does not match it still shows."""
+    ledger = Ledger(SETTLE_MS)
+    early, later, other = notification(0, 1.0), notification(1, 3.0), notification(2, 1.5, symbol="B")
+    ledger.publish(early)
+    ledger.publish(other)
+    ledger.confirm("s", WANTS_A, 2.0)
+    ledger.publish(later)
+    ledger.deliver(early, "s", 4.0)
+    ledger.deliver(later, "s", 5.0)
+    account = ledger.snapshot()
+    assert (account.early, account.delivered) == (1, 1)
+    assert account.is_clean
+    ledger.deliver(early, "s", 6.0)
+    ledger.deliver(other, "s", 7.0)
+    account = ledger.snapshot()
+    assert (account.early, account.repeated, account.unexpected) == (1, 1, 1)
+
+
+def test_a_subscription_that_its_client_ended_before_it_was_confirmed_is_owed_nothing() -> None:
+    """Its home did not know that yet and may have handed over what came meanwhile."""
+    ledger = Ledger(SETTLE_MS)
+    message = notification(0, 1.0)
+    ledger.publish(message)
+    ledger.confirm_ended("s", 2.0)
+    ledger.deliver(message, "s", 3.0)
+    later = notification(1, 4.0)
+    assert ledger.publish(later) == 0
+    assert ledger.close().is_clean
