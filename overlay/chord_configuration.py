@@ -53,7 +53,7 @@ class ChordConfiguration:
         if strangers:
             raise ValueError(f"users have homes that are not in the overlay: {', '.join(strangers)}")
 
-    @property
+    @cached_property
     def ring(self) -> ChordRing:
         """The positions that the brokers stand at."""
         return chord_ring(self.bits, tuple(sorted(self.ids)))
