@@ -22,6 +22,7 @@ from producers.broker_messages import (
     CancelRequest,
     ClientRequest,
     Deliver,
+    Dropped,
     Effect,
     End,
     LeaveRequest,
@@ -41,6 +42,8 @@ from producers.broker_transition import BrokerTransition
 from producers.routing_tables import LOCAL
 from producers.two_epochs import ProtocolError
 from schemas.command import Command
+
+CUT_OFF = "publisher_cut_off"
 
 
 class BrokerCore(BrokerTransition):
@@ -69,6 +72,8 @@ class BrokerCore(BrokerTransition):
     def _route(self, source: str | None, notification: Notification) -> list[Effect]:
         effects: list[Effect] = []
         if source is None:
+            if notification.publisher in self._cut_off:
+                return [Dropped(notification, CUT_OFF)]
             notification = replace(notification, epoch=self.epoch)
             effects.append(Published(notification))
         tables = self._tables_of(notification)
@@ -79,7 +84,7 @@ class BrokerCore(BrokerTransition):
         if LOCAL in destinations:
             wanted = tables.index.keys_for(notification.content, LOCAL)
             subscriptions = tuple(
-                sorted(key for key in wanted if key in self.locals and self.locals[key].wants(notification.publish_ms))
+                sorted(key for key in wanted if key in self.locals and self.locals[key].wants(notification))
             )
             if subscriptions:
                 self._deliver_or_hold(Deliver(notification, subscriptions), effects)
@@ -106,6 +111,7 @@ class BrokerCore(BrokerTransition):
 
         Whoever learns of a publisher must still hold the tables it derived the next ones from.
         """
+        self._cut_off.pop(request.publisher, None)
         if self.transition is not None or request.publisher in self.advertisements:
             self._postponed.append(request)
             return []
@@ -118,6 +124,8 @@ class BrokerCore(BrokerTransition):
         It must go over the tree that its last notifications took, behind them. A stay that ends before it was
         advertised leaves no trace.
         """
+        if request in self._postponed:
+            return []  # It had been cut off before it said so itself.
         kept = deque(one for one in self._postponed if _stay_of(one) != _stay_of(request))
         if len(kept) < len(self._postponed):
             self._postponed = kept

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from producers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, RingMessage
+from producers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, MoveHeardRequest, RingMessage
 from producers.match_content import Filter
 from schemas.command import CommandResult
 
@@ -163,7 +163,7 @@ class LeaveRequest:
 
 
 TreeRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest | LeaveRequest
-ClientRequest = TreeRequest | AttachRequest | DrainedRequest | GoneRequest
+ClientRequest = TreeRequest | AttachRequest | MoveHeardRequest | DrainedRequest | GoneRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +269,22 @@ class UserDrained:
     home_to: str
 
 
-ClientEffect = Confirmed | Cancelled | AdvertiseConfirmed | PublisherLeaves | PublisherTaken
+@dataclass(frozen=True, slots=True)
+class ClientDropped:
+    """A client did not answer in time while others waited for it: its home has ended its stay."""
+
+    client: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The notification goes no further here, and why."""
+
+    notification: Notification
+    reason: str
+
+
+ClientEffect = Confirmed | Cancelled | AdvertiseConfirmed | PublisherLeaves | PublisherTaken | ClientDropped
 UserEffect = UserMoves | UserStays | UserTaken | UserDrained
-Effect = Send | Published | Deliver | Answer | ClientEffect | UserEffect
+Effect = Send | Published | Deliver | Dropped | Answer | ClientEffect | UserEffect

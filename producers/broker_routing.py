@@ -18,6 +18,7 @@ from producers.broker_messages import (
     CancelRequest,
     Confirmed,
     Effect,
+    Notification,
     Send,
     Subscribe,
     SubscribeAck,
@@ -33,18 +34,20 @@ from producers.two_epochs import ProtocolError, TwoEpochBroker
 
 @dataclass(slots=True)
 class LocalSubscription:
-    """A subscription of a local client: when it became owed, when it ended, which epochs are still to confirm."""
+    """A subscription of a local client: is it owed anything, when did it end, which epochs are still to confirm it."""
 
     subscription: str
     unconfirmed_epochs: set[int]
-    confirmed_ms: float | None = None
+    is_confirmed: bool = False
     cancelled_ms: float | None = None
 
-    def wants(self, publish_ms: float) -> bool:
-        """Tell whether a notification published then is owed: confirmed before it, not cancelled before it."""
-        if self.confirmed_ms is None or self.confirmed_ms >= publish_ms:
-            return False
-        return self.cancelled_ms is None or self.cancelled_ms >= publish_ms
+    def wants(self, notification: Notification) -> bool:
+        """Return True if a notification that has come is for it.
+
+        All that was published after the confirmation comes after it, so no clock is asked whether it was; what was
+        published shortly before may come, too.
+        """
+        return self.is_confirmed and (self.cancelled_ms is None or self.cancelled_ms >= notification.publish_ms)
 
 
 @dataclass(slots=True)
@@ -74,6 +77,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         self.advertisements: dict[str, Advertisement] = {}
         self.lost_peers: set[str] = set()
         self.covered_forwards = 0
+        self._cut_off: dict[str, int] = {}  # Publishers that were silent too long, with their stay, until the next.
         self._unconfirmed_advertisements: dict[str, Advertisement] = {}
 
     @property
@@ -297,8 +301,8 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         local.unconfirmed_epochs = {
             epoch for epoch in local.unconfirmed_epochs if epoch in self.tables and not self._is_settled(name, epoch)
         }
-        if local.confirmed_ms is None and not local.unconfirmed_epochs:
-            local.confirmed_ms = now_ms
+        if not local.is_confirmed and not local.unconfirmed_epochs:
+            local.is_confirmed = True
             return [Confirmed(name)]
         return []
 

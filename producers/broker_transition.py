@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from overlay.chord_configuration import AnyConfiguration
 from overlay.configuration import Configuration, link
 from producers.broker_messages import (
+    ClientDropped,
     Deliver,
     Effect,
     End,
@@ -39,11 +40,11 @@ class TreeTransition(Transition):
     """The plan under way at a broker of a tree; ``moves`` are of publishers.
 
     ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
-    still leave before it is active, None until that is asked.
+    still leave before it is active, with when they were told, None until then.
     """
 
     waiting_for: set[str] = field(default_factory=set)
-    leaving: set[str] | None = None
+    leaving: dict[str, float] | None = None
 
 
 class BrokerTransition(BrokerRouting):
@@ -80,7 +81,10 @@ class BrokerTransition(BrokerRouting):
         )
 
     def _flow_has_ended(self, tables: RoutingTables, notification: Notification) -> bool:
-        move = None if self.transition is None else self.transition.moves.get(notification.publisher)
+        under_way = self.transition
+        move = None if under_way is None else under_way.moves.get(notification.publisher)
+        if under_way is not None and move is None and notification.home in self.tables[under_way.epoch_to].same_way:
+            return True  # Both epochs come over the same links, which keep order.
         home = notification.home if move is None else move.home_from
         # At its home then, a broker has stamped all of an epoch that it has left behind.
         return self.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
@@ -129,7 +133,7 @@ class BrokerTransition(BrokerRouting):
         if name in self._unconfirmed_advertisements:
             return False
         local = self.locals.get(name)
-        if local is not None and local.confirmed_ms is None and local.cancelled_ms is None:
+        if local is not None and not local.is_confirmed and local.cancelled_ms is None:
             return False
         return self._is_settled(name, max(self.tables))
 
@@ -146,7 +150,7 @@ class BrokerTransition(BrokerRouting):
         if under_way.leaving is not None:
             return []  # The answer follows when the publishers have left.
         here = [self.advertisements[name] for name in sorted(under_way.moves) if self._is_at_home(name)]
-        under_way.leaving = {known.publisher for known in here}
+        under_way.leaving = {known.publisher: now_ms for known in here}
         if not under_way.leaving:
             return self._switch(under_way, now_ms)
         return [PublisherLeaves(one.publisher, under_way.moves[one.publisher].home_to, one.connection) for one in here]
@@ -164,8 +168,29 @@ class BrokerTransition(BrokerRouting):
         under_way, known = self.transition, self.advertisements.get(request.publisher)
         if under_way is None or not under_way.leaving or known is None or known.connection != request.connection:
             return []
-        under_way.leaving.discard(request.publisher)
-        return [] if under_way.leaving else self._switch(under_way, now_ms)
+        if under_way.leaving.pop(request.publisher, None) is None or under_way.leaving:
+            return []
+        return self._switch(under_way, now_ms)
+
+    def _drop_silent(self, under_way: Transition, now_ms: float) -> list[Effect]:
+        """End the stay of publishers that have not left in time: what they hand over from now on is not taken."""
+        assert isinstance(under_way, TreeTransition)
+        if not under_way.leaving:
+            return []
+        effects: list[Effect] = []
+        for publisher in self._late(dict(under_way.leaving), now_ms):
+            connection = self.advertisements[publisher].connection
+            self._cut_off[publisher] = connection
+            effects.append(ClientDropped(publisher, connection))
+            effects += self._unadvertise(UnadvertiseRequest(publisher, connection), now_ms)
+        return effects
+
+    def _unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
+        """End a publisher's stay."""
+        raise NotImplementedError
+
+    def _is_drained(self, under_way: Transition) -> bool:
+        return self.tables[under_way.epoch_from].is_drained
 
     def _taken_over(self, under_way: Transition) -> list[Effect]:
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]

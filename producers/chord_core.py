@@ -29,6 +29,8 @@ from producers.broker_messages import (
     UnadvertiseRequest,
 )
 from producers.chord_messages import (
+    AskEndPublisher,
+    AskEndTopic,
     AskFlush,
     AttachRequest,
     DrainedRequest,
@@ -36,9 +38,11 @@ from producers.chord_messages import (
     EndTopic,
     GoneRequest,
     GrantFlush,
+    HandedOver,
     Join,
     JoinAck,
     Leave,
+    MoveHeardRequest,
     NotComing,
     Probe,
     ProbeBack,
@@ -63,9 +67,11 @@ class ChordCore(ChordTransitions):
         super().__init__(broker, configuration)
         self.boot_ms = boot_ms
         self._postponed: deque[AdvertiseRequest] = deque()
+        self._now_ms = 0.0
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
+        self._now_ms = now_ms
         if isinstance(message, Notification):
             return self._route(source, message)
         if isinstance(message, Command):
@@ -84,26 +90,33 @@ class ChordCore(ChordTransitions):
         if source is None:
             notification = replace(notification, epoch=self.epoch)
             effects.append(Published(notification))
-        if notification.from_rendezvous and notification.epoch < min(self.tables):
-            return []  # From a parent that has not heard yet that we have left the tree: nobody here wants it.
-        tables = self._tables_of(notification)
+        oldest = min(self.tables)
+        # What is still under way when its epoch is retired takes the same way in the next one.
+        tables = self.tables[oldest] if notification.epoch < oldest else self._tables_of(notification)
         topic = str(notification.content[TOPIC])
         if not notification.from_rendezvous:
             root = tables.rendezvous(topic)
             if root != self.broker:
                 effects.append(Send(tables.next_hop(root), notification))
                 return effects
+            if self._keep_at_root(topic, notification):
+                return effects
+        return effects + self._pass_down(tables, notification)
+
+    def _pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
+        entry = tables.topics.get(str(notification.content[TOPIC]))
+        if entry is None:
+            return []
+        if not notification.from_rendezvous:
             notification = replace(notification, from_rendezvous=True)
-        entry = tables.topics.get(topic)
-        if entry is not None:
-            effects += [Send(peer, notification) for peer in entry.children]
-            if entry.subscriptions:
-                self._hand_over(notification, tuple(entry.subscriptions), effects)
+        effects: list[Effect] = [Send(peer, notification) for peer in entry.children]
+        if entry.subscriptions:
+            self._hand_over(notification, tuple(entry.subscriptions), effects)
         return effects
 
     def _hand_over(self, notification: Notification, names: tuple[str, ...], effects: list[Effect]) -> None:
-        publish_ms, known = notification.publish_ms, self.locals
-        wanted = tuple(name for name in names if known[name].wants(publish_ms))
+        known = self.locals
+        wanted = tuple(name for name in names if known[name].wants(notification))
         if len(self.tables) == 1:
             if wanted:
                 effects.append(Deliver(notification, wanted))
@@ -144,6 +157,8 @@ class ChordCore(ChordTransitions):
                 return self._unadvertise(request)
             case AttachRequest():
                 return self._attach(request, now_ms)
+            case MoveHeardRequest():
+                return self._see_heard(request)
             case DrainedRequest():
                 return self._see_drained(request)
             case GoneRequest():
@@ -169,19 +184,24 @@ class ChordCore(ChordTransitions):
                 return self._accept_leave(tables, source, message)
             case EndTopic():
                 return self._see_topic_over(tables, message.topic)
+            case AskEndTopic():
+                return self._accept_end_wanted(source, message)
         return self._route_on(tables, message)
 
     def _arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
         match message:
+            case Unregister() | ProbeBack() if self._keep_at_root(message.topic, message):
+                return []  # It must not overtake what was published before it, which waits here.
             case Register():
                 return self._accept_registration(tables, message)
             case RegisterAck():
                 return self._confirm_publisher(message.publisher, message.connection, tables.epoch)
             case Unregister():
-                return self._accept_unregistration(tables, message)
+                return self._release_behind(message) + self._accept_unregistration(tables, message)
             case EndPublisher():
-                tables.publishers_over.setdefault(message.topic, set()).add(message.publisher)
-                return []
+                return self._accept_end_of_publisher(message)
+            case AskEndPublisher():
+                return self._accept_end_asked(message)
             case AskFlush():
                 return self._begin_flush(tables, message)
             case Probe():
@@ -191,4 +211,6 @@ class ChordCore(ChordTransitions):
             case GrantFlush():
                 return self._end_flush(tables, message) + self._release_held()
             case NotComing():
-                return self._await_no_longer(message.user)
+                return self._await_no_longer(message.user, self._now_ms)
+            case HandedOver():
+                return self._see_handed_over(message.user, self._now_ms)

@@ -92,6 +92,34 @@ class EndPublisher:
 
 
 @dataclass(frozen=True, slots=True)
+class AskEndTopic:
+    """Child to parent, in the tree of the epoch before: tell me when no notification of the topic follows there."""
+
+    epoch: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskEndPublisher:
+    """From the rendezvous to a publisher's home: say in the epoch before when none of its notifications follows."""
+
+    epoch: int
+    target: str
+    topic: str
+    publisher: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """From the old home of a user that has moved: the user has been told all that this home had for it."""
+
+    epoch: int
+    target: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
 class AskFlush:
     """To the rendezvous: tell me when all that was published on the topic before now has come to me."""
 
@@ -141,20 +169,18 @@ class NotComing:
     user: str
 
 
-TopicMessage = Join | JoinAck | Leave | EndTopic
-RoutedMessage = (
-    Register | RegisterAck | Unregister | EndPublisher | AskFlush | Probe | ProbeBack | GrantFlush | NotComing
-)
+TopicMessage = Join | JoinAck | Leave | EndTopic | AskEndTopic
+PublisherMessage = Register | RegisterAck | Unregister | EndPublisher | AskEndPublisher
+RoutedMessage = PublisherMessage | AskFlush | Probe | ProbeBack | GrantFlush | NotComing | HandedOver
 RingMessage = TopicMessage | RoutedMessage
 
 
 @dataclass(frozen=True, slots=True)
 class MovedSubscription:
-    """One subscription that a user brings along: it is owed what was published after ``confirmed_ms``."""
+    """One subscription that a user brings along; it is confirmed."""
 
     subscription: str
     topic: str
-    confirmed_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +191,14 @@ class AttachRequest:
     user: str
     connection: int
     subscriptions: tuple[MovedSubscription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveHeardRequest:
+    """A user has heard that it is to move, and is alive."""
+
+    user: str
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)

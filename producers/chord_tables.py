@@ -62,8 +62,7 @@ class ChordTables:
     """All that one broker knows for one epoch.
 
     ``registered`` are the publishers, by topic, of the topics whose rendezvous this broker is; ``successors`` those
-    that have come again before the end of their earlier stay did, by topic and publisher. ``publishers_over`` are
-    those of them from which nothing of this epoch will come any more. ``awaited`` are
+    that have come again before the end of their earlier stay did, by topic and publisher. ``awaited`` are
     subscriptions that have moved here and whose old home may still hand over something of this epoch.
     """
 
@@ -75,7 +74,6 @@ class ChordTables:
         self.topics: dict[str, TopicEntry] = {}
         self.registered: dict[str, dict[str, Registration]] = {}
         self.successors: dict[tuple[str, str], Register] = {}
-        self.publishers_over: dict[str, set[str]] = {}
         self.flushes: dict[tuple[str, str], set[str]] = {}  # (topic, asker) -> publishers not heard from yet.
         self.awaited: set[str] = set()
         ring, position = configuration.ring, configuration.position_of[broker]
@@ -88,6 +86,9 @@ class ChordTables:
             names[root]: names[at] if at >= 0 else None for root, at in enumerate(above)
         }
         self._rendezvous: dict[str, str] = {}
+        self._same_routes: dict[
+            tuple[str, str], bool
+        ] = {}  # Against the epoch before; no two older ones are asked for.
 
     def rendezvous(self, topic: str) -> str:
         """Return the root of a topic's tree."""
@@ -109,13 +110,14 @@ class ChordTables:
 
         Then it is so for all brokers on it, too: routes from one node share their beginnings.
         """
-        ours, theirs = self.configuration, older.configuration
-        if ours.ids == theirs.ids:
-            return True
         root = self.rendezvous(topic)
-        return root == older.rendezvous(topic) and ours.route(root, broker) == theirs.route(root, broker)
+        return root == older.rendezvous(topic) and self.same_route(older, root, broker)
 
-    @property
-    def is_drained(self) -> bool:
-        """Tell whether nothing of this epoch can come here any more."""
-        return not self.awaited and all(entry.is_over for entry in self.topics.values())
+    def same_route(self, older: ChordTables, start: str, target: str) -> bool:
+        """Return True if the way between two brokers is that of an older epoch, broker by broker."""
+        found = self._same_routes.get((start, target))
+        if found is None:
+            ours, theirs = self.configuration, older.configuration
+            found = ours.ids == theirs.ids or ours.route(start, target) == theirs.route(start, target)
+            self._same_routes[start, target] = found
+        return found

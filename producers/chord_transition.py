@@ -13,50 +13,46 @@ Paper 002, section 5.1.2, has four steps; here they are:
 - RCFG_FINISH: *activate*, then *drain* and *retire*, which the paper leaves open.
 
 A user that moves is told so at its old home, which goes on serving it in epoch k; it attaches at its next home, too,
-which serves it in k+1 and holds that back until the old home has handed over all of k. END per link would wait for ever
-on a ring, so it goes by topic: each publisher's home sends it to the rendezvous behind its last notification of k, and
-that, when it has it from all publishers, down the tree.
+which serves it in k+1 and holds that back until the old home has handed over all of k. END per link would wait forever
+on a ring, so it goes by topic (:mod:`producers.chord_endings`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from producers.broker_messages import (
+    CancelRequest,
+    ClientDropped,
     Deliver,
     Effect,
     Message,
     Notification,
-    Send,
     SubscribeRequest,
     UserDrained,
     UserMoves,
     UserStays,
     UserTaken,
 )
-from producers.chord_messages import AttachRequest, DrainedRequest, EndPublisher, EndTopic, GoneRequest, NotComing
+from producers.chord_endings import ChordEndings, ChordTransition
+from producers.chord_messages import (
+    AttachRequest,
+    DrainedRequest,
+    EndPublisher,
+    EndTopic,
+    GoneRequest,
+    HandedOver,
+    MoveHeardRequest,
+    NotComing,
+)
 from producers.chord_tables import ChordTables, TopicEntry
-from producers.chord_trees import ChordTrees, TopicSubscription
+from producers.chord_trees import TopicSubscription
 from producers.two_epochs import Transition
 from schemas.command import Command
 
 
-@dataclass(slots=True)
-class ChordTransition(Transition):
-    """The plan under way at a broker of a ring; ``moves`` are of the users that come here or leave.
-
-    ``leaving``: users that are to go on elsewhere and are still connected, with their connection. ``awaited_users``:
-    those that are to come and have not yet. ``has_ended_publishing``: this broker has sent END for its publishers.
-    """
-
-    leaving: dict[str, int] = field(default_factory=dict)
-    awaited_users: set[str] = field(default_factory=set)
-    has_ended_publishing: bool = False
-
-
-class ChordTransitions(ChordTrees):
+class ChordTransitions(ChordEndings):
     """Trees of one broker and the plan under way there; at most two epochs are live."""
 
     transition: ChordTransition | None
@@ -76,9 +72,7 @@ class ChordTransitions(ChordTrees):
                     entry.is_joined = True
                     effects += self._settle(entry.topic, now_ms) + self._end_topic(tables, entry)
                 effects += self._consider_leaving(tables, entry)
-            for topic, publishers in tables.registered.items():
-                gone = {name for name, known in publishers.items() if known.home == peer}
-                tables.publishers_over.setdefault(topic, set()).update(gone)
+        effects += self._end_publishers_at(peer)
         return effects + self._tell_prepared(now_ms) + self._release_held() + self._drain(now_ms)
 
     def _take_postponed(self, now_ms: float) -> list[Effect]:
@@ -104,13 +98,17 @@ class ChordTransitions(ChordTrees):
         here = {local.user: local.connection for local in self.locals.values() if local.cancelled_ms is None}
         going = {name for name, move in moves.items() if move.home_from == self.broker}
         coming = {name for name, move in moves.items() if move.home_to == self.broker}
-        self.transition = ChordTransition(
+        under_way = self.transition = ChordTransition(
             command.plan, command.epoch_from, command.epoch_to, moves, awaited_users=coming - going
         )
-        self.transition.leaving = {user: here[user] for user in sorted(going) if user in here}
+        under_way.is_ring_kept = not command.id_moves
+        under_way.leaving = {user: here[user] for user in sorted(going) if user in here}
         old = self.tables[self.epoch]
         self._derive(old, tables)
         effects: list[Effect] = []
+        for local in self.locals.values():
+            if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
+                effects += self._issued(old, local)
         for local in list(self.locals.values()):
             if local.cancelled_ms is None and local.user not in going:
                 local.unconfirmed_epochs.add(tables.epoch)
@@ -120,13 +118,35 @@ class ChordTransitions(ChordTrees):
         for publisher, at_home in sorted(self.publishers.items()):
             if tables.rendezvous(at_home.topic) != old.rendezvous(at_home.topic):  # Else that takes it over.
                 effects += self._register(tables, publisher)
-        for user in sorted(going):
-            home_to = moves[user].home_to
-            if user in here:
-                effects.append(UserMoves(user, here[user], home_to, tables.epoch))
+        return effects + self._send_away(tables, sorted(going), now_ms)
+
+    def _send_away(self, tables: ChordTables, users: Iterable[str], now_ms: float) -> list[Effect]:
+        """Tell users that they are to move, and the next homes of those that are not here not to wait."""
+        under_way = self.transition
+        assert under_way is not None
+        effects: list[Effect] = []
+        for user in users:
+            home_to, connection = under_way.moves[user].home_to, under_way.leaving.get(user)
+            if connection is not None:
+                under_way.unheard[user] = now_ms
+                effects.append(UserMoves(user, connection, home_to, tables.epoch))
             else:  # It left, or is elsewhere: then it stays there.
                 effects += self._route_on(tables, NotComing(tables.epoch, home_to, user))
         return effects
+
+    def _issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+        """Ask for END of the old epoch where the topic comes here another way in the new one, or its user moves."""
+        under_way = self.transition
+        if under_way is None or tables.epoch != under_way.epoch_from:
+            return []
+        if self._is_leaving(under_way, local):
+            under_way.unflushed.setdefault(local.user, set()).add(local.subscription)
+        elif not self._is_rerouted(under_way, local.topic):
+            return []
+        return self._want_end(local.topic)
+
+    def _is_leaving(self, under_way: ChordTransition, local: TopicSubscription) -> bool:
+        return local.cancelled_ms is None and under_way.leaving.get(local.user) == local.connection
 
     def _derive(self, old: ChordTables, tables: ChordTables) -> None:
         """Take over our places in trees, and children, where the way from the rendezvous is the same in both epochs.
@@ -140,9 +160,12 @@ class ChordTransitions(ChordTrees):
                     for peer, issued_max in entry.issued.items()
                     if issued_max < tables.epoch and tables.same_way(old, topic, peer)
                 }
-                tables.topics[topic] = TopicEntry(
+                derived = tables.topics[topic] = TopicEntry(
                     topic, entry.parent, entry.is_joined, tuple(sorted(kept)), kept, is_derived=True
                 )
+                # What has ended may still be owed something of the old epoch when that is retired.
+                derived.subscriptions = {name: None for name in entry.subscriptions if name in entry.ended_here}
+                derived.ended_here = set(entry.ended_here)
         for topic, publishers in old.registered.items():
             if tables.rendezvous(topic) == self.broker:
                 tables.registered[topic] = dict(publishers)
@@ -155,6 +178,7 @@ class ChordTransitions(ChordTrees):
         if under_way is None or request.epoch != under_way.epoch_to or request.user not in under_way.awaited_users:
             return []
         under_way.awaited_users.discard(request.user)
+        under_way.come_users.add(request.user)
         tables, old = self.tables[under_way.epoch_to], self.tables[under_way.epoch_from]
         effects: list[Effect] = []
         for moved in request.subscriptions:
@@ -164,8 +188,9 @@ class ChordTransitions(ChordTrees):
                 request.connection,
                 moved.topic,
                 {tables.epoch},
-                moved.confirmed_ms,
+                is_confirmed=True,
                 has_come=True,
+                epoch_min=tables.epoch,
             )
             self.locals[moved.subscription] = local
             old.awaited.add(moved.subscription)
@@ -179,30 +204,76 @@ class ChordTransitions(ChordTrees):
                 return epoch
         return None
 
-    def _await_no_longer(self, user: str) -> list[Effect]:
+    def _await_no_longer(self, user: str, now_ms: float) -> list[Effect]:
+        """A user does not come, or its old home has ended its stay after it came."""
         if self.transition is not None:
             self.transition.awaited_users.discard(user)
-        return []
+            self.transition.come_users.discard(user)
+        return self._end_user(user, now_ms, only_come=True)
+
+    def _end_user(self, user: str, now_ms: float, *, only_come: bool) -> list[Effect]:
+        """End what a user has here, now."""
+        effects: list[Effect] = []
+        for local in list(self.locals.values()):
+            if local.user == user and local.cancelled_ms is None and (local.has_come or not only_come):
+                effects += self._cancel(CancelRequest(local.subscription, now_ms), now_ms)
+                for tables in self.tables.values():
+                    tables.awaited.discard(local.subscription)
+        return effects + self._release_held()
+
+    def _drop_silent(self, under_way: Transition, now_ms: float) -> list[Effect]:
+        """End the stay of users that have not said in time that they heard of their move, or that they have all."""
+        assert isinstance(under_way, ChordTransition)
+        effects: list[Effect] = []
+        if not under_way.is_prepared:
+            for user in self._late(under_way.unheard, now_ms):
+                connection = under_way.leaving.pop(user)
+                tables = self.tables[under_way.epoch_to]
+                effects += [ClientDropped(user, connection), *self._end_user(user, now_ms, only_come=False)]
+                effects += self._route_on(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
+        awaited = self.tables[under_way.epoch_from].awaited
+        for user in self._late(under_way.handed_over, now_ms) if under_way.is_active else ():
+            stays = {one.connection for one in self.locals.values() if one.user == user and one.subscription in awaited}
+            effects += [ClientDropped(user, connection) for connection in sorted(stays)]
+            effects += self._end_user(user, now_ms, only_come=True) if stays else []
+        return effects
 
     def _is_ready_to_switch(self) -> bool:
         under_way = self.transition
         assert under_way is not None
-        if under_way.awaited_users or any(one.unconfirmed_epochs for one in self.publishers.values()):
+        if under_way.awaited_users or under_way.unheard:
+            return False
+        if any(one.unconfirmed_epochs for one in self.publishers.values()):
             return False
         return all(entry.is_joined for entry in self.tables[under_way.epoch_to].topics.values())
 
     def _epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
-        """A user that is to go on elsewhere takes along what it has asked for: only the old epoch needs it here."""
+        """Return the epochs in which a new subscription is issued.
+
+        A user that is to go on elsewhere takes along what it has asked for: only the old epoch needs it here. A broker
+        that stamps the new epoch needs no place in the old one any more: it would have to wait for END there again.
+        """
         under_way = self.transition
         if under_way is not None and under_way.leaving.get(request.client) == request.connection:
             return [self.tables[under_way.epoch_from]]
-        return self._epochs()
+        return self._epochs()[-1:] if under_way is not None and under_way.is_active else self._epochs()
 
     def _see_gone(self, request: GoneRequest) -> list[Effect]:
         """A user that was to move has disconnected: should it come back here, it is one like any other."""
         under_way = self.transition
         if under_way is not None and under_way.leaving.get(request.user) == request.connection:
             del under_way.leaving[request.user]
+            under_way.unheard.pop(request.user, None)
+        return []
+
+    def _see_heard(self, request: MoveHeardRequest) -> list[Effect]:
+        if self.transition is not None and self.transition.leaving.get(request.user) == request.connection:
+            self.transition.unheard.pop(request.user, None)
+        return []
+
+    def _see_handed_over(self, user: str, now_ms: float) -> list[Effect]:
+        if self.transition is not None:
+            self.transition.handed_over[user] = now_ms
         return []
 
     # --- switching ---------------------------------------------------------------------------------------------------
@@ -211,55 +282,36 @@ class ChordTransitions(ChordTrees):
         return self._switch(under_way, now_ms)
 
     def _taken_over(self, under_way: Transition) -> list[Effect]:
-        coming = [name for name, move in under_way.moves.items() if move.home_to == self.broker]
-        return [UserTaken(name) for name in sorted(coming)]
+        assert isinstance(under_way, ChordTransition)
+        return [UserTaken(name) for name in sorted(under_way.come_users)]
 
     def _must_hold(self, delivery: Deliver) -> bool:
         return any(self._may_come_older(delivery.notification, name) for name in delivery.subscriptions)
 
     def _may_come_older(self, notification: Notification, subscription: str) -> bool:
-        """Tell whether a subscription may still get something of an older epoch, here or at its old home."""
-        local = self.locals.get(subscription)
-        for epoch, tables in self.tables.items():
-            if epoch >= notification.epoch:
-                continue
-            if subscription in tables.awaited:
-                return True
-            entry = None if local is None or local.has_come else tables.topics.get(local.topic)
-            if entry is not None and not entry.is_over and subscription in entry.subscriptions:
-                return True
-        return False
+        """Return True if a subscription may still get something of an older epoch, here or at its old home."""
+        under_way, local = self.transition, self.locals.get(subscription)
+        if under_way is None or notification.epoch <= under_way.epoch_from:
+            return False
+        old = self.tables[under_way.epoch_from]
+        if subscription in old.awaited:
+            return True
+        entry = None if local is None or local.has_come else old.topics.get(local.topic)
+        if entry is None or entry.is_over or subscription not in entry.subscriptions:
+            return False
+        return self._is_rerouted(under_way, entry.topic)
 
     # --- draining ----------------------------------------------------------------------------------------------------
 
     def _drain_on(self) -> list[Effect]:
-        """Send END for our publishers, once, and END of the topics that are ours when all their publishers have."""
+        """Send END of our publishers and of our topics where it is due."""
         under_way = self.transition
         assert under_way is not None
-        old = self.tables[under_way.epoch_from]
-        effects: list[Effect] = []
-        if not under_way.has_ended_publishing:
-            under_way.has_ended_publishing = True
-            for publisher, at_home in sorted(self.publishers.items()):
-                topic = at_home.topic
-                message = EndPublisher(old.epoch, old.rendezvous(topic), topic, publisher, at_home.connection)
-                effects += self._route_on(old, message)
-        for entry in list(old.topics.values()):
-            if entry.parent is None and not entry.is_over:
-                over = old.publishers_over.get(entry.topic, set())
-                if all(publisher in over for publisher in old.registered.get(entry.topic, {})):
-                    effects += self._end_topic(old, entry)
-        return effects + self._release_held()
+        return [*self._end_publishers(under_way), *self._end_topics(under_way), *self._release_held()]
 
-    def _end_topic(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
-        """Nothing of a topic follows in this epoch: tell the children and the users that have moved away."""
-        if entry.is_over:
-            return []
-        entry.is_over = True
-        effects: list[Effect] = [
-            Send(peer, EndTopic(tables.epoch, entry.topic)) for peer in entry.children if peer not in entry.waiting
-        ]
-        return effects + self._flushed(tables, entry.subscriptions)
+    def _is_drained(self, under_way: Transition) -> bool:
+        assert isinstance(under_way, ChordTransition)
+        return not self.tables[under_way.epoch_from].awaited and self._are_ends_in(under_way)
 
     def _flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
         """Tell users that have moved which of their subscriptions get nothing more here."""
@@ -272,7 +324,17 @@ class ChordTransitions(ChordTrees):
             move = None if local is None or local.has_come else under_way.moves.get(local.user)
             if local is not None and move is not None and move.home_from == self.broker:
                 effects.append(UserDrained(local.user, name, move.home_to))
+                effects += self._see_flushed(under_way, local)
         return effects
+
+    def _see_flushed(self, under_way: ChordTransition, local: TopicSubscription) -> list[Effect]:
+        """Tell a user's next home when it has been told all: from then on that waits for nobody but the user."""
+        unflushed = under_way.unflushed.get(local.user, set())
+        unflushed.discard(local.subscription)
+        if unflushed or under_way.unflushed.pop(local.user, None) is None:
+            return []
+        handed_over = HandedOver(under_way.epoch_to, under_way.moves[local.user].home_to, local.user)
+        return self._route_on(self.tables[under_way.epoch_to], handed_over)
 
     def _see_topic_over(self, tables: ChordTables, topic: str) -> list[Effect]:
         entry = tables.topics.get(topic)
@@ -299,6 +361,8 @@ class ChordTransitions(ChordTrees):
             effects += self._confirm(sorted(entry.fresh), gone.epoch, now_ms)
             effects += self._forget_ended(entry.subscriptions)
             effects += self._settle(topic, now_ms)  # Acknowledgements that waited for the epoch that has gone.
+        for name in [name for name, local in self.locals.items() if gone.epoch in local.unconfirmed_epochs]:
+            effects += self._confirm((name,), gone.epoch, now_ms)
         for name in [name for name, local in self.locals.items() if not self._is_issued(local)]:
             del self.locals[name]  # Its user has moved: served here in the old epoch, or, aborted, in the new one.
         for publisher, at_home in sorted(self.publishers.items()):

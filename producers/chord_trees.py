@@ -26,6 +26,7 @@ from producers.broker_messages import (
     CancelRequest,
     Confirmed,
     Effect,
+    Notification,
     Send,
     SubscribeRequest,
     UnadvertiseRequest,
@@ -63,22 +64,31 @@ def topic_of(filter_: Filter) -> str:
 
 @dataclass(slots=True)
 class TopicSubscription:
-    """A subscription of a local user: when it became owed, when it ended, which epochs are still to confirm."""
+    """A subscription of a local user: whether it is owed anything, when it ended, which epochs are still to confirm.
+
+    ``has_come``: by the move under way; its old home has it in the older epoch. ``epoch_min`` is the first epoch in
+    which this broker serves it: what comes later of an older one, its old home has handed over.
+    """
 
     subscription: str
     user: str
     connection: int
     topic: str
     unconfirmed_epochs: set[int]
-    confirmed_ms: float | None = None
+    is_confirmed: bool = False
     cancelled_ms: float | None = None
-    has_come: bool = False  # By the move under way: its old home has it in the older epoch.
+    has_come: bool = False
+    epoch_min: int = 0
 
-    def wants(self, publish_ms: float) -> bool:
-        """Tell whether a notification published then is owed: confirmed before it, not cancelled before it."""
-        if self.confirmed_ms is None or self.confirmed_ms >= publish_ms:
+    def wants(self, notification: Notification) -> bool:
+        """Return True if a notification that has come is for it.
+
+        All that was published after the confirmation comes after it, so no clock is asked whether it was; what was
+        published shortly before may come, too.
+        """
+        if not self.is_confirmed or notification.epoch < self.epoch_min:
             return False
-        return self.cancelled_ms is None or self.cancelled_ms >= publish_ms
+        return self.cancelled_ms is None or self.cancelled_ms >= notification.publish_ms
 
 
 @dataclass(slots=True)
@@ -118,6 +128,14 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         """Return the epochs in which a new subscription is issued: all live ones."""
         return self._epochs()
 
+    def _passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
+        """Return True if a child is told that a topic has ended in this epoch."""
+        return True
+
+    def _issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+        """Return what follows from a subscription's being in an epoch's tree; nothing here."""
+        return []
+
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
     def _subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
@@ -125,7 +143,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         if name in self.locals:
             raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
         epochs = self._epochs_for(request)
-        unconfirmed = {tables.epoch for tables in epochs}
+        # An older epoch that it is not issued in must be over first: then nothing for it is published there any more.
+        unconfirmed = {epoch for epoch in self.tables if epoch <= epochs[-1].epoch}
         local = TopicSubscription(name, request.client, request.connection, topic, unconfirmed)
         self.locals[name] = local
         effects: list[Effect] = []
@@ -139,7 +158,7 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         entry = self._entered(tables, local.topic, effects)
         entry.subscriptions[local.subscription] = None
         entry.fresh.add(local.subscription)
-        return effects + self._settle(local.topic, now_ms)
+        return effects + self._issued(tables, local) + self._settle(local.topic, now_ms)
 
     def _cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         local = self.locals.get(request.subscription)
@@ -151,7 +170,7 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
             entry = tables.topics.get(local.topic)
             if entry is None or local.subscription not in entry.subscriptions:
                 continue
-            if local.confirmed_ms is None:  # It is owed nothing.
+            if not local.is_confirmed:  # It is owed nothing.
                 entry.fresh.discard(local.subscription)
                 del entry.subscriptions[local.subscription]
             else:
@@ -193,7 +212,7 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
                 if self._stands_later(tables, topic, peer):
                     entry.waiting.discard(peer)
                     effects.append(Send(peer, JoinAck(tables.epoch, topic)))
-                    if entry.is_over:
+                    if entry.is_over and self._passes_end(tables, entry, peer):
                         effects.append(Send(peer, EndTopic(tables.epoch, topic)))
             fresh, entry.fresh = sorted(entry.fresh), set()
             effects += self._confirm(fresh, tables.epoch, now_ms)
@@ -213,8 +232,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
             if local is None:
                 continue
             local.unconfirmed_epochs.discard(epoch)
-            if local.confirmed_ms is None and local.cancelled_ms is None and not local.unconfirmed_epochs:
-                local.confirmed_ms = now_ms
+            if not local.is_confirmed and local.cancelled_ms is None and not local.unconfirmed_epochs:
+                local.is_confirmed = True
                 effects.append(Confirmed(name))
         return effects
 
@@ -279,7 +298,27 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         if entry.subscriptions or entry.children or tables.registered.get(entry.topic):
             return []
         del tables.topics[entry.topic]
-        return [] if entry.parent is None else [Send(entry.parent, Leave(tables.epoch, entry.topic, max(self.tables)))]
+        return [] if entry.parent is None else self._leave(tables, entry.topic, entry.parent)
+
+    def _leave(self, tables: ChordTables, topic: str, parent: str) -> list[Effect]:
+        """Leave a tree at the parent, and a place in a later epoch that was derived from this one, too.
+
+        A derived place that is still of use becomes this broker's own: the parent may be still to derive it, and will
+        not when we have left. (Without this all of the next epoch is lost for whoever asks for the topic then.)
+        """
+        effects: list[Effect] = []
+        issued_max = max(self.tables)
+        for later in self._epochs():
+            derived = later.topics.get(topic)
+            if later.epoch <= tables.epoch or derived is None or not derived.is_derived:
+                continue
+            if derived.subscriptions or derived.children or later.registered.get(topic):
+                derived.is_derived = derived.is_joined = False
+                effects.append(Send(parent, Join(later.epoch, topic, issued_max)))
+            else:
+                del later.topics[topic]
+                issued_max = tables.epoch
+        return [Send(parent, Leave(tables.epoch, topic, issued_max)), *effects]
 
     # --- flushes -----------------------------------------------------------------------------------------------------
 

@@ -25,9 +25,11 @@ from producers.broker_messages import (
     Answer,
     Cancelled,
     CancelRequest,
+    ClientDropped,
     ClientRequest,
     Confirmed,
     Deliver,
+    Dropped,
     Effect,
     Message,
     Notification,
@@ -415,10 +417,10 @@ class EmulatedOverlay:
             case Published(notification):
                 broker.cells.note_published(notification)
             case Confirmed(subscription):
-                if subscription in self._subscriptions:  # Else its client has cancelled it meanwhile.
+                if subscription in self._subscriptions:
                     self.ledger.confirm(subscription, self._subscriptions[subscription][1], self.env.now)
-                else:
-                    self.users.confirm(subscription)
+                elif not self.users.confirm(subscription):
+                    self.ledger.confirm_ended(subscription, self.env.now)
             case AdvertiseConfirmed(publisher, connection):
                 if self.publishers.allow(publisher, connection):
                     for listener in self.listeners:
@@ -438,6 +440,11 @@ class EmulatedOverlay:
             case Answer(result):
                 for listener in self.listeners:
                     listener.on_result(result)
+            case ClientDropped(client, connection):
+                if not self.publishers.drop(client, connection):
+                    self.users.drop(client, connection)
+            case Dropped(notification, reason):
+                self.ledger.drop(notification, reason)
             case Cancelled():
                 pass  # The client left when it cancelled; that its brokers have forgotten it concerns nobody.
 

@@ -158,6 +158,15 @@ class PublisherClients:
             if client.home == broker and client.goes_to is None:
                 self._go(publisher, client, client.taken_by or WHOEVER_TAKES_IT)
 
+    def drop(self, publisher: str, connection: int) -> bool:
+        """Take note that its home has ended a publisher's stay; return False if it is not a stay of now."""
+        client = self._stay(publisher, connection)
+        if client is None:
+            return False
+        del self._publishers[publisher]
+        self._on_change(publisher, connection, client.home, None)
+        return True
+
     def take(self, publisher: str, connection: int, home: str) -> None:
         """Let a broker take a publisher, which comes as soon as it has left its old home."""
         client = self._stay(publisher, connection)

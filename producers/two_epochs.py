@@ -22,6 +22,7 @@ from producers.broker_messages import Answer, Deliver, Effect, Message, Notifica
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import ClientMove
 
+CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; looked at when a command is repeated.
 EARLY_MESSAGES_MAX = 100_000  # Messages of an epoch that this broker has not prepared yet.
 
 
@@ -59,10 +60,6 @@ class EpochTables(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch."""
-
-    @property
-    def is_drained(self) -> bool:
-        """Tell whether nothing stamped with this epoch can come any more."""
 
 
 Tables = TypeVar("Tables", bound=EpochTables)
@@ -114,6 +111,14 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         """Return the markers of draining that have become due."""
 
     @abstractmethod
+    def _is_drained(self, under_way: Transition) -> bool:
+        """Return True if the old epoch's tables are needed here no longer."""
+
+    @abstractmethod
+    def _drop_silent(self, under_way: Transition, now_ms: float) -> list[Effect]:
+        """End the stay of clients that others wait for and that have not answered in time."""
+
+    @abstractmethod
     def _finish_moves(self, under_way: Transition) -> None:
         """Take the clients that have moved for good, when the old epoch is retired."""
 
@@ -155,7 +160,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         if command.epoch_to in self.tables:
             under_way = self.transition
             if under_way is not None and not under_way.is_prepared:
-                return []  # The answer follows when the new tables stand.
+                return self._drop_silent(under_way, now_ms)  # The answer follows when the new tables stand.
             return [self._answer(command, Outcome.PREPARED, now_ms)]
         reason = self._reason_to_refuse(command)
         if not reason:
@@ -168,7 +173,8 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         if reason:
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
         effects = self._open_tables(command, target, now_ms)
-        return effects + self._tell_prepared(now_ms) + self._take_early(command.epoch_to, now_ms)
+        # What came before the prepare may add to what it waits for.
+        return effects + self._take_early(command.epoch_to, now_ms) + self._tell_prepared(now_ms)
 
     def _reason_to_refuse(self, command: Command) -> str:
         if command.epoch_to <= self._epoch_aborted_max:
@@ -192,12 +198,12 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         if self.epoch >= command.epoch_to:
             answers: list[Effect] = [self._answer(command, Outcome.ACTIVATED, now_ms)]
             if under_way is None or under_way.is_drained_told:
-                answers.append(self._answer(command, Outcome.DRAINED, now_ms))
-            return answers
+                return [*answers, self._answer(command, Outcome.DRAINED, now_ms)]
+            return answers + self._drop_silent(under_way, now_ms)
         if under_way is None or under_way.epoch_to != command.epoch_to or not under_way.is_prepared:
             reason = f"not prepared for epoch {command.epoch_to}"
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
-        return self._begin_switch(under_way, now_ms)
+        return self._begin_switch(under_way, now_ms) + self._drop_silent(under_way, now_ms)
 
     def _switch(self, under_way: Transition, now_ms: float) -> list[Effect]:
         """Stamp the new epoch from now on, and take over the clients that come here."""
@@ -212,7 +218,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         if under_way is None or not under_way.is_active:
             return []
         effects = self._drain_on()
-        if self.tables[under_way.epoch_from].is_drained and not under_way.is_drained_told:
+        if self._is_drained(under_way) and not under_way.is_drained_told:
             under_way.is_drained_told = True
             effects.append(
                 self._result(under_way.plan, CommandPhase.ACTIVATE, under_way.epoch_to, Outcome.DRAINED, now_ms, "")
@@ -243,6 +249,13 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         if command.epoch_to not in self.tables:
             return [answer]
         return [*self._drop_tables(command.epoch_to, now_ms), answer]
+
+    def _late(self, waiting: dict[str, float], now_ms: float) -> list[str]:
+        """Take out of ``waiting`` (client -> since when) whoever has been waited for too long, and return them."""
+        late = sorted(client for client, since_ms in waiting.items() if now_ms - since_ms > CLIENT_WAIT_MS_MAX)
+        for client in late:
+            del waiting[client]
+        return late
 
     def _drop_tables(self, epoch: int, now_ms: float) -> list[Effect]:
         gone, under_way = self.tables.pop(epoch), self.transition

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import simpy
 
 from producers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
-from producers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, MovedSubscription
+from producers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, MovedSubscription, MoveHeardRequest
 from producers.chord_trees import TOPIC
 from producers.ledger import Ledger
 from producers.match_content import Filter, Operator, Predicate
@@ -80,7 +80,7 @@ class _User:
     connection: int
     wants: frozenset[str] = frozenset()
     has: dict[str, str] = field(default_factory=dict)
-    confirmed_ms: dict[str, float] = field(default_factory=dict)
+    confirmed: set[str] = field(default_factory=set)
     changes: int = 0
     goes_to: str | None = None
     epoch: int = -1
@@ -180,6 +180,14 @@ class UserClients:
             self._ask(found.goes_to, AttachRequest(found.epoch, user, found.connection, ()))  # It is waited for there.
         self._on_change(user, found.home, None, found.changes + 1)
 
+    def drop(self, user: str, connection: int) -> bool:
+        """Take note that a home has ended a stay; return False if it is not a stay of now."""
+        found = self._users.get(user)
+        if found is None or found.connection != connection:
+            return False
+        self.disconnect(user)
+        return True
+
     def lose_home(self, broker: str) -> None:
         """End the users of a broker that died, and those that were about to go there."""
         for name in [name for name, user in self._users.items() if broker in (user.home, user.goes_to)]:
@@ -202,7 +210,7 @@ class UserClients:
     def _end(self, user: _User, topic: str) -> None:
         subscription, now_ms = user.has.pop(topic), self._env.now
         del self._owners[subscription]
-        user.confirmed_ms.pop(subscription, None)
+        user.confirmed.discard(subscription)
         self._ledger.cancel(subscription, now_ms)
         self._ask(user.home, CancelRequest(subscription, now_ms))
         if user.goes_to is not None and user.is_attached:
@@ -218,16 +226,17 @@ class UserClients:
 
     # --- what brokers tell users -------------------------------------------------------------------------------------
 
-    def confirm(self, subscription: str) -> None:
-        """A subscription stands: what is published from now on is owed to it."""
+    def confirm(self, subscription: str) -> bool:
+        """A subscription stands: what is published from now on is owed to it. Return False if its user has ended it."""
         owner = self._owners.get(subscription)
         if owner is None:
-            return  # Its user has ended it meanwhile.
+            return False
         name, topic = owner
         self._ledger.confirm(subscription, topic_filter(topic), self._env.now)
         user = self._users[name]
-        user.confirmed_ms[subscription] = self._env.now
+        user.confirmed.add(subscription)
         self._attach_when_settled(name, user)
+        return True
 
     def move(self, user: str, connection: int, home_to: str, epoch: int) -> None:
         """Its home tells a user to go on at another one; it goes when all it has asked for is confirmed."""
@@ -235,16 +244,16 @@ class UserClients:
         if found is None or found.connection != connection or found.goes_to is not None:
             self._ask(home_to, AttachRequest(epoch, user, connection, ()))  # That stay is over.
             return
+        self._ask(found.home, MoveHeardRequest(user, connection))
         found.goes_to, found.epoch, found.told_ms, found.is_attached = home_to, epoch, self._env.now, False
         self._attach_when_settled(user, found)
 
     def _attach_when_settled(self, name: str, user: _User) -> None:
-        if user.goes_to is None or user.is_attached or len(user.confirmed_ms) < len(user.has):
+        if user.goes_to is None or user.is_attached or len(user.confirmed) < len(user.has):
             return
         user.is_attached = True
         subscriptions = tuple(
-            MovedSubscription(subscription, topic, user.confirmed_ms[subscription])
-            for topic, subscription in sorted(user.has.items())
+            MovedSubscription(subscription, topic) for topic, subscription in sorted(user.has.items())
         )
         self._ask(user.goes_to, AttachRequest(user.epoch, name, user.connection, subscriptions))
 

@@ -8,7 +8,7 @@ import pytest
 import simpy
 
 from producers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
-from producers.chord_messages import AttachRequest, DrainedRequest, GoneRequest
+from producers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, MoveHeardRequest
 from producers.ledger import Ledger
 from producers.publisher_clients import ClientError
 from producers.user_clients import BrokerTopics, UserClients, topic_filter
@@ -67,14 +67,11 @@ def test_a_user_asks_for_what_it_lacks_and_ends_what_it_no_longer_wants() -> Non
 def test_a_user_that_moves_brings_what_is_confirmed_and_asks_for_new_things_when_it_is_taken() -> None:
     homes, names = connected("ab")
     homes.users.move("u", 0, "b2", 7)
-    (home, attach), *rest = homes.take_asked()
+    heard, (home, attach) = homes.take_asked()
+    assert heard == ("b1", MoveHeardRequest("u", 0))
     assert home == "b2"
-    assert not rest
     assert isinstance(attach, AttachRequest)
-    assert [(one.subscription, one.topic, one.confirmed_ms) for one in attach.subscriptions] == [
-        (names["a"], "a", 5.0),
-        (names["b"], "b", 5.0),
-    ]
+    assert [(one.subscription, one.topic) for one in attach.subscriptions] == [(names["a"], "a"), (names["b"], "b")]
     homes.users.change_topics("u", "bc")  # The end goes to both homes, what is new waits.
     assert homes.take_asked() == [("b1", CancelRequest(names["a"], 5.0)), ("b2", CancelRequest(names["a"], 5.0))]
     homes.users.take("u", "b2")
@@ -103,7 +100,7 @@ def test_a_user_with_something_unconfirmed_goes_when_that_is_settled() -> None:
     name = homes.names()["b"]
     homes.take_asked()
     homes.users.move("u", 0, "b2", 7)
-    assert homes.take_asked() == []
+    assert homes.take_asked() == [("b1", MoveHeardRequest("u", 0))]
     homes.users.confirm(name)
     assert [home for home, _ in homes.take_asked()] == ["b2"]
 

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from overlay.chord_configuration import ChordConfiguration
-from producers.broker_messages import AdvertiseConfirmed, AdvertiseRequest, SubscribeRequest, UnadvertiseRequest
+from overlay.chord_configuration import ChordConfiguration, id_moves_between
+from producers.broker_messages import (
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    CancelRequest,
+    ClientDropped,
+    Confirmed,
+    SubscribeRequest,
+    UnadvertiseRequest,
+    UserDrained,
+    UserMoves,
+)
+from producers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
+from producers.two_epochs import CLIENT_WAIT_MS_MAX
 from producers.user_clients import topic_filter
+from schemas.command import CommandPhase, Outcome
+from schemas.plan import ClientMove
 from tests.scenarios.step_by_step import StepByStep
 
 PAIR = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 40})
 THREE = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
+
+
+PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
 
 
 def topic_at(ring: ChordConfiguration, broker: str) -> str:
@@ -49,3 +66,111 @@ def test_a_stay_that_ends_before_its_turn_came_leaves_no_trace() -> None:
     overlay.feed("b0", None, SubscribeRequest("s", "u", topic_filter(topic)))
     overlay.run()
     assert overlay.got == []
+
+
+def test_a_topic_given_up_and_asked_for_again_while_one_broker_is_prepared_is_served_in_the_next_epoch() -> None:
+    """In the old epoch b0 leaves the tree and comes back; in the new one it never left, and b1 must know that."""
+    overlay = StepByStep(PAIR)
+    topic = topic_at(PAIR, "b1")
+    overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b0", None, SubscribeRequest("old", "u", topic_filter(topic)))
+    overlay.run()
+    target = PAIR.replaced(1, [])
+    overlay.command("b0", PREPARE, target)
+    overlay.feed("b0", None, CancelRequest("old", overlay.now_ms))
+    overlay.run()
+    overlay.feed("b0", None, SubscribeRequest("new", "v", topic_filter(topic)))
+    overlay.run()
+    overlay.command("b1", PREPARE, target)
+    overlay.run()
+    assert overlay.told_of(Confirmed) == [Confirmed("old"), Confirmed("new")]
+    overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
+    for _ in range(3):
+        overlay.publish("b1", "p", topic=topic)
+        overlay.run()
+    assert overlay.got == [("new", "p", sequence) for sequence in range(3)]
+
+
+def test_a_subscription_that_comes_when_its_broker_is_drained_is_confirmed_with_the_retirement() -> None:
+    """It needs no place in the old epoch, so nothing can undrain its broker; until then it is owed nothing."""
+    overlay = StepByStep(PAIR)
+    topic = topic_at(PAIR, "b1")
+    target = ChordConfiguration.of(1, 6, {"b0": 40, "b1": 3})
+    ids = id_moves_between(PAIR, target)
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("other", "w", topic_filter(topic)))
+    overlay.run()
+    overlay.carry_out(target, id_moves=ids, phases=(PREPARE, ACTIVATE))
+    assert overlay.said(Outcome.DRAINED) == {"b0", "b1"}
+    overlay.feed("b0", None, SubscribeRequest("new", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.publish("b0", "p", topic=topic)
+    assert Confirmed("new") not in overlay.told_of(Confirmed)
+    overlay.carry_out(target, phases=(RETIRE,))
+    assert Confirmed("new") in overlay.told_of(Confirmed)
+    overlay.publish("b0", "p", topic=topic)
+    overlay.run()
+    assert overlay.got == [("other", "p", 0), ("new", "p", 1), ("other", "p", 1)]
+
+
+def moving_user(overlay: StepByStep, topic: str) -> tuple[ChordConfiguration, tuple[ClientMove, ...]]:
+    """A publisher at b1, a user with one subscription at b0, and a plan that moves it to b1."""
+    overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b0", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    return PAIR.replaced(1, []), (ClientMove("u", "b0", "b1"),)
+
+
+def test_a_user_that_does_not_hear_of_its_move_ends_and_blocks_no_plan() -> None:
+    """Its home ends its stay after some time, and the plan goes on without it."""
+    overlay = StepByStep(PAIR)
+    target, moves = moving_user(overlay, topic_at(PAIR, "b1"))
+    overlay.carry_out(target, moves, phases=(PREPARE,))
+    assert overlay.told_of(UserMoves) == [UserMoves("u", 0, "b1", 1)]
+    assert overlay.said(Outcome.PREPARED) == set()
+    overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
+    overlay.carry_out(target, moves)
+    assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    assert not any(core.locals for core in overlay.cores.values())
+
+
+def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> None:
+    """Its old home has told it all; its new one waits for some time, and no longer."""
+    overlay = StepByStep(PAIR)
+    topic = topic_at(PAIR, "b1")
+    target, moves = moving_user(overlay, topic)
+    overlay.carry_out(target, moves, phases=(PREPARE,))
+    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
+    overlay.carry_out(target, phases=(ACTIVATE,))
+    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b1")]
+    assert overlay.said(Outcome.DRAINED) == {"b0"}
+    overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
+    overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
+    assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+
+
+def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
+    """A plan that moves one user says END of that user's topic, not of the other ones."""
+    overlay = StepByStep(PAIR)
+    topics = [f"t{number}" for number in range(20)]
+    for topic in topics:
+        overlay.feed("b0", None, AdvertiseRequest(f"p-{topic}", topic_filter(topic)))
+        for broker in overlay.brokers:
+            overlay.feed(
+                broker, None, SubscribeRequest(f"{topic}-{broker}", f"u-{topic}-{broker}", topic_filter(topic))
+            )
+    overlay.run()
+    moves = (ClientMove("u-t7-b1", "b1", "b0"),)
+    target = PAIR.replaced(1, [])
+    overlay.carry_out(target, moves, phases=(PREPARE,))
+    overlay.feed("b1", None, MoveHeardRequest("u-t7-b1", 0))
+    overlay.feed("b0", None, AttachRequest(1, "u-t7-b1", 0, (MovedSubscription("t7-b1", "t7"),)))
+    overlay.run()
+    sent_before = sum(core.control_messages_sent for core in overlay.cores.values())
+    overlay.carry_out(target, phases=(ACTIVATE,))
+    sent = sum(core.control_messages_sent for core in overlay.cores.values()) - sent_before
+    assert overlay.told_of(UserDrained) == [UserDrained("u-t7-b1", "t7-b1", "b0")]
+    assert sent <= 3  # END of its publisher, END of the topic, and that the old home has handed over all.

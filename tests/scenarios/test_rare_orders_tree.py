@@ -9,10 +9,13 @@ from producers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
     CancelRequest,
+    ClientDropped,
+    Dropped,
     LeaveRequest,
     SubscribeRequest,
     UnadvertiseRequest,
 )
+from producers.two_epochs import CLIENT_WAIT_MS_MAX
 from schemas.command import CommandPhase, Outcome
 from schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep
@@ -172,3 +175,24 @@ def test_a_publisher_that_comes_again_during_a_transition_is_advertised_once_aft
     overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
     assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 2)]
     assert {core.advertisements["p"].connection for core in overlay.cores.values()} == {2}
+
+
+def test_a_publisher_that_does_not_leave_its_old_home_ends_and_blocks_no_plan() -> None:
+    """After some time its home ends its stay; what it hands over then is not taken, until it comes again."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
+    overlay.run()
+    target, moves = PAIR.replaced(1, [], []), (ClientMove("p", "b0", "b1"),)
+    overlay.carry_out(target, moves, phases=(PREPARE, ACTIVATE))
+    overlay.carry_out(target, phases=(ACTIVATE,))
+    assert overlay.said(Outcome.ACTIVATED) == {"b1"}
+    overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
+    overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
+    assert overlay.told_of(ClientDropped) == [ClientDropped("p", 0)]
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    assert not any(core.advertisements for core in overlay.cores.values())
+    overlay.publish("b0", "p", symbol="A")
+    assert [effect.reason for effect in overlay.told_of(Dropped)] == ["publisher_cut_off"]
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
+    overlay.run()
+    assert overlay.told_of(AdvertiseConfirmed)[-1] == AdvertiseConfirmed("p", 1)
