@@ -110,8 +110,10 @@ class Transition:
         self._is_ring = bool(plan.ring_target)
         self._digest = target_of(plan, brokers, ring_bits).digest
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
+        self._lost: set[str] = set()  # Brokers that a neighbour has found dead.
         self._control_messages: dict[str, int] = {}
         self._asked_ms = 0
+        self._asked_all_ms = 0
         self._phase_since_ms = 0
         self._stall_told = False
 
@@ -122,10 +124,12 @@ class Transition:
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """The brokers whose answer the present phase still needs, sorted."""
+        """The brokers whose answer the present phase still needs, sorted: a dead one is needed to prepare only."""
         if self.is_done:
             return ()
         answered = self._answered[_ANSWER_OF_PHASE[self.plan.phase]]
+        if self.plan.phase is not PlanPhase.PREPARING:
+            answered = answered | self._lost
         return tuple(broker for broker in self._brokers if broker not in answered)
 
     def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
@@ -151,10 +155,14 @@ class Transition:
             return []
         sent = self._control_messages.get(result.broker, 0)
         self._control_messages[result.broker] = max(sent, result.control_messages)
+        self._lost |= set(result.lost_peers).intersection(self._brokers)
         if result.outcome is Outcome.REFUSED:
             return self._on_refusal(result, now_ms)
         self._answered[result.outcome].add(result.broker)
         effects: list[TransitionEffect] = []
+        if self._lost and self.plan.phase is PlanPhase.PREPARING:
+            reason = f"{self._named(sorted(self._lost))} dead, as the neighbours say: a plan needs every broker"
+            effects += self._enter(PlanPhase.ABORTING, now_ms, reason)
         while not self.is_done and not self.waiting_for:
             effects += self._enter(_NEXT_PHASE[self.plan.phase], now_ms, "all brokers answered")
         return effects
@@ -166,12 +174,16 @@ class Transition:
         late_ms = now_ms - self._phase_since_ms
         if late_ms > self._limit_ms():
             if self.plan.phase is PlanPhase.PREPARING:
-                reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {self._named_waiting()}"
+                reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {self._named(self.waiting_for)}"
                 return self._enter(PlanPhase.ABORTING, now_ms, reason)
-            if not self._stall_told:
-                self._stall_told = True
-                text = f"plan {self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {self._named_waiting()}"
-                return [self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)]
+            if self.plan.phase is PlanPhase.DRAINING and self._lost:
+                dead = self._named(sorted(self._lost))
+                return self._enter(PlanPhase.RETIRING, now_ms, f"{dead} dead: what was to come from there is lost")
+            effects: list[TransitionEffect] = [] if self._stall_told else [self._stalled(late_ms, now_ms)]
+            if now_ms - self._asked_all_ms >= self._limit_ms():
+                effects += self._ask(now_ms, self._brokers)  # Who has answered may have found a neighbour dead since.
+            if effects:
+                return effects
         if now_ms - self._asked_ms >= self.limits.resend_ms:
             return self._ask(now_ms)
         return []
@@ -187,6 +199,11 @@ class Transition:
         text = f"{result.broker} refused {result.phase} of plan {self.plan.plan}: {result.reason}"
         return [self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)]
 
+    def _stalled(self, late_ms: int, now_ms: int) -> EmitEvent:
+        self._stall_told = True
+        text = f"plan {self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {self._named(self.waiting_for)}"
+        return self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)
+
     def _enter(self, phase: PlanPhase, now_ms: int, reason: str) -> list[TransitionEffect]:
         """Persist the phase first; only then send its commands."""
         change = PhaseChange(phase, now_ms, reason)
@@ -196,7 +213,7 @@ class Transition:
             history=(*self.plan.history, change)[-HISTORY_MAX:],
             control_messages=sum(self._control_messages.values()),
         )
-        self._phase_since_ms = now_ms
+        self._phase_since_ms = self._asked_all_ms = now_ms
         self._stall_told = False
         effects: list[TransitionEffect] = [PersistPlan(self.plan)]
         if phase is PlanPhase.ABORTED:
@@ -205,23 +222,31 @@ class Transition:
         if phase is PlanPhase.VERIFYING:
             text = f"plan {self.plan.plan} carried out: epoch {self.plan.epoch_to} everywhere"
             return [*effects, self._event(EventKind.PLAN_PHASE, Severity.INFO, now_ms, text)]
+        if phase is PlanPhase.DRAINING:
+            self._asked_ms = now_ms  # Who is active says by itself when it is drained.
+            return effects
         return effects + self._ask(now_ms)
 
     def _abort_reason(self) -> str:
         reasons = [change.reason for change in self.plan.history if change.phase is PlanPhase.ABORTING]
         return reasons[0] if reasons else "unknown"
 
-    def _ask(self, now_ms: int) -> list[TransitionEffect]:
+    def _ask(self, now_ms: int, brokers: Sequence[str] | None = None) -> list[TransitionEffect]:
+        """Send the phase's command, to those that have not answered unless ``brokers`` says otherwise."""
         self._asked_ms = now_ms
+        if brokers is not None:
+            self._asked_all_ms = now_ms
         phase = _COMMAND_OF_PHASE.get(self.plan.phase)
         if phase is None:
             return []
-        return [SendCommand(self._command(phase, broker)) for broker in self.waiting_for]
+        asked = self.waiting_for if brokers is None else brokers
+        return [SendCommand(self._command(phase, broker)) for broker in asked]
 
     def _command(self, phase: CommandPhase, broker: str) -> Command:
         plan = self.plan
         if phase is not CommandPhase.PREPARE:
-            return Command(plan.plan, phase, broker, plan.epoch_from, plan.epoch_to)
+            lost = tuple(sorted(self._lost)) if phase is CommandPhase.RETIRE else ()
+            return Command(plan.plan, phase, broker, plan.epoch_from, plan.epoch_to, lost_brokers=lost)
         moves = plan.moves
         if self._is_ring:
             # Who routes by topics needs not know where users are; on a tree all must know where publishers are.
@@ -248,10 +273,9 @@ class Transition:
             PlanPhase.ABORTING: self.limits.retire_ms,
         }[self.plan.phase]
 
-    def _named_waiting(self) -> str:
-        waiting = self.waiting_for
-        named = ", ".join(waiting[:NAMED_BROKERS_MAX])
-        return named if len(waiting) <= NAMED_BROKERS_MAX else f"{named} and {len(waiting) - NAMED_BROKERS_MAX} more"
+    def _named(self, brokers: Sequence[str]) -> str:
+        named = ", ".join(brokers[:NAMED_BROKERS_MAX])
+        return named if len(brokers) <= NAMED_BROKERS_MAX else f"{named} and {len(brokers) - NAMED_BROKERS_MAX} more"
 
     def _event(self, kind: EventKind, severity: Severity, now_ms: int, text: str) -> EmitEvent:
         return EmitEvent(AdaptationEvent(self.plan.plan, kind, severity, now_ms, text, self.plan.plan))

@@ -40,7 +40,7 @@ from producers.broker_messages import (
 )
 from producers.broker_transition import BrokerTransition
 from producers.routing_tables import LOCAL
-from producers.two_epochs import ProtocolError
+from producers.two_epochs import EPOCH_UNKNOWN, ProtocolError
 from schemas.command import Command
 
 CUT_OFF = "publisher_cut_off"
@@ -76,7 +76,9 @@ class BrokerCore(BrokerTransition):
                 return [Dropped(notification, CUT_OFF)]
             notification = replace(notification, epoch=self.epoch)
             effects.append(Published(notification))
-        tables = self._tables_of(notification)
+        tables = self.tables.get(notification.epoch)
+        if tables is None:
+            return [Dropped(notification, EPOCH_UNKNOWN)]
         destinations = tables.index.destinations(notification.content, source)
         for peer in sorted(destinations):
             if peer != LOCAL:

@@ -75,7 +75,6 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         super().__init__(broker, RoutingTables(broker, configuration))
         self.locals: dict[str, LocalSubscription] = {}
         self.advertisements: dict[str, Advertisement] = {}
-        self.lost_peers: set[str] = set()
         self.covered_forwards = 0
         self._cut_off: dict[str, int] = {}  # Publishers that were silent too long, with their stay, until the next.
         self._unconfirmed_advertisements: dict[str, Advertisement] = {}

@@ -20,6 +20,7 @@ from producers.broker_messages import (
     CancelRequest,
     ClientRequest,
     Deliver,
+    Dropped,
     Effect,
     Message,
     Notification,
@@ -54,7 +55,7 @@ from producers.chord_messages import (
 from producers.chord_tables import ChordTables
 from producers.chord_transition import ChordTransitions
 from producers.chord_trees import TOPIC
-from producers.two_epochs import ProtocolError
+from producers.two_epochs import EPOCH_UNKNOWN, ProtocolError
 from schemas.command import Command
 
 
@@ -92,15 +93,17 @@ class ChordCore(ChordTransitions):
             effects.append(Published(notification))
         oldest = min(self.tables)
         # What is still under way when its epoch is retired takes the same way in the next one.
-        tables = self.tables[oldest] if notification.epoch < oldest else self._tables_of(notification)
+        tables = self.tables.get(max(notification.epoch, oldest))
+        if tables is None:
+            return [Dropped(notification, EPOCH_UNKNOWN)]
         topic = str(notification.content[TOPIC])
         if not notification.from_rendezvous:
             root = tables.rendezvous(topic)
             if root != self.broker:
                 effects.append(Send(tables.next_hop(root), notification))
                 return effects
-            if self._keep_at_root(topic, notification):
-                return effects
+            if self._must_keep_at_root(topic, notification):
+                return effects + self._keep_at_root(topic, notification)
         return effects + self._pass_down(tables, notification)
 
     def _pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
@@ -190,8 +193,8 @@ class ChordCore(ChordTransitions):
 
     def _arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
         match message:
-            case Unregister() | ProbeBack() if self._keep_at_root(message.topic, message):
-                return []  # It must not overtake what was published before it, which waits here.
+            case Unregister() | ProbeBack() if self._must_keep_at_root(message.topic, message):
+                return self._keep_at_root(message.topic, message)  # Behind what was published before it.
             case Register():
                 return self._accept_registration(tables, message)
             case RegisterAck():

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from producers.broker_messages import Effect, Notification, Send
+from producers.broker_messages import Dropped, Effect, Notification, Send
 from producers.chord_messages import (
     AskEndPublisher,
     AskEndTopic,
@@ -34,7 +34,7 @@ from producers.chord_messages import (
 )
 from producers.chord_tables import ChordTables, Registration, TopicEntry
 from producers.chord_trees import ChordTrees
-from producers.two_epochs import Transition
+from producers.two_epochs import HELD_MAX, HOLD_OVERFLOW, Transition
 
 FromPublisher = Notification | ProbeBack | Unregister
 
@@ -258,17 +258,29 @@ class ChordEndings(ChordTrees):
             return False
         return self._is_publisher_rerouted(under_way, topic, known.home)
 
-    def _keep_at_root(self, topic: str, message: FromPublisher) -> bool:
-        """Keep what comes from a publisher in the new epoch as long as it must wait; return False if it need not."""
+    def _must_keep_at_root(self, topic: str, message: FromPublisher) -> bool:
+        """Return True if this comes from a publisher in the new epoch and must wait."""
         under_way = self.transition
-        if (
-            under_way is None
-            or message.epoch != under_way.epoch_to
-            or not self._waits_at_root(topic, message.publisher)
-        ):
+        if under_way is None or message.epoch != under_way.epoch_to:
             return False
-        under_way.waiting_at_root.setdefault((topic, message.publisher), deque()).append(message)
-        return True
+        return self._waits_at_root(topic, message.publisher)
+
+    def _keep_at_root(self, topic: str, message: FromPublisher) -> list[Effect]:
+        under_way = self.transition
+        assert under_way is not None
+        waiting = under_way.waiting_at_root.setdefault((topic, message.publisher), deque())
+        if isinstance(message, Notification) and len(waiting) >= HELD_MAX:
+            return [Dropped(message, HOLD_OVERFLOW)]
+        waiting.append(message)
+        return []
+
+    def _release_waiting(self, under_way: Transition) -> list[Effect]:
+        assert isinstance(under_way, ChordTransition)
+        effects: list[Effect] = []
+        for stay in list(under_way.waiting_at_root):
+            under_way.publishers_over.add(stay)
+            effects += self._release_at_root(under_way, *stay)
+        return effects
 
     def _release_at_root(self, under_way: ChordTransition, topic: str, publisher: str) -> list[Effect]:
         """Let go on what waited for the END of a publisher, in its order."""

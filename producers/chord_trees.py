@@ -108,7 +108,6 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         super().__init__(broker, ChordTables(broker, configuration))
         self.locals: dict[str, TopicSubscription] = {}
         self.publishers: dict[str, LocalPublisher] = {}
-        self.lost_peers: set[str] = set()
 
     @property
     def live_neighbours(self) -> tuple[str, ...]:

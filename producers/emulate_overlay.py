@@ -57,7 +57,15 @@ CONTROL_BYTES = 64  # What a control message is taken to weigh on a link.
 QUEUE_OVERFLOW = "queue_overflow"
 BROKER_DIED = "broker_died"
 
-Served = Message | ClientRequest | Command
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """A neighbour is dead."""
+
+    peer: str
+
+
+Served = Message | ClientRequest | Command | PeerLost
 Core = BrokerCore | ChordCore
 
 
@@ -66,6 +74,12 @@ def core_of(broker: str, configuration: AnyConfiguration, boot_ms: int) -> Core:
     if isinstance(configuration, ChordConfiguration):
         return ChordCore(broker, configuration, boot_ms)
     return BrokerCore(broker, configuration, boot_ms)
+
+
+def _handled(core: Core, source: str | None, message: Served, now_ms: float) -> list[Effect]:
+    if isinstance(message, PeerLost):
+        return core.lose_peer(message.peer, now_ms)
+    return core.handle(source, message, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,11 +318,9 @@ class EmulatedOverlay:
             notice.callbacks.append(self._notice_death)
 
     def _notice_death(self, event: simpy.Event) -> None:
+        """Put the news into the neighbour's queue, behind what the dead broker had sent it."""
         name, peer = cast("tuple[str, str]", event.value)
-        broker = self.brokers[peer]
-        if not broker.is_dead:
-            for effect in broker.core.lose_peer(name, self.env.now):
-                self._carry_out(broker, effect)
+        self._enqueue(self.brokers[peer], None, PeerLost(name))
 
     def _lose(self, message: Served) -> None:
         if isinstance(message, Notification):
@@ -398,7 +410,7 @@ class EmulatedOverlay:
         else:
             counters.bytes_out += CONTROL_BYTES
             self.control_count += 1
-        for effect in broker.core.handle(source, message, now_ms):
+        for effect in _handled(broker.core, source, message, now_ms):
             self._carry_out(broker, effect)
         broker.queue.popleft()  # Only now: what its effects put into this very queue must not begin a second service.
         self._under_way -= 1

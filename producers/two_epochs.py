@@ -18,11 +18,14 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from overlay.chord_configuration import AnyConfiguration
-from producers.broker_messages import Answer, Deliver, Effect, Message, Notification, Send
+from producers.broker_messages import Answer, Deliver, Dropped, Effect, Message, Send
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import ClientMove
 
 CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; looked at when a command is repeated.
+HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; what comes then is dropped and counted.
+HOLD_OVERFLOW = "hold_overflow"
+EPOCH_UNKNOWN = "epoch_unknown"  # Of a notification whose epoch a broker has given up, or has never heard of.
 EARLY_MESSAGES_MAX = 100_000  # Messages of an epoch that this broker has not prepared yet.
 
 
@@ -73,6 +76,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         self.epoch = tables.epoch
         self.tables: dict[int, Tables] = {tables.epoch: tables}
         self.transition: Transition | None = None
+        self.lost_peers: set[str] = set()
         self.held: deque[Deliver] = deque()
         self.held_count_max = 0
         self.control_messages_sent = 0
@@ -230,14 +234,26 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         is_its_plan = under_way is not None and under_way.epoch_to == command.epoch_to
         if self.epoch >= command.epoch_to and not is_its_plan:
             return [self._answer(command, Outcome.RETIRED, now_ms)]
-        if under_way is None or not is_its_plan or not under_way.is_drained_told:
+        if under_way is None or not is_its_plan or not (under_way.is_drained_told or self._may_give_up(command)):
             reason = f"not drained for epoch {command.epoch_to}"
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
+        released: list[Effect] = []
+        if not under_way.is_drained_told:
+            released = [*self._release_waiting(under_way), *self.held]
+            self.held.clear()
         if self.held:
             raise ProtocolError(f"{self.broker} is drained but holds {len(self.held)} deliveries")
         self._finish_moves(under_way)
         answer = self._answer(command, Outcome.RETIRED, now_ms)
-        return [*self._drop_tables(under_way.epoch_from, now_ms), answer]
+        return [*released, *self._drop_tables(under_way.epoch_from, now_ms), answer]
+
+    def _may_give_up(self, command: Command) -> bool:
+        """Return True if what this broker still waits for may have been lost with a broker that is dead."""
+        return self.epoch == command.epoch_to and bool(command.lost_brokers)
+
+    def _release_waiting(self, under_way: Transition) -> list[Effect]:
+        """Let go on whatever waits for something of the old epoch, besides deliveries."""
+        return []
 
     def _abort(self, command: Command, now_ms: float) -> list[Effect]:
         if self.epoch >= command.epoch_to:
@@ -267,6 +283,9 @@ class TwoEpochBroker(ABC, Generic[Tables]):
     def _deliver_or_hold(self, delivery: Deliver, effects: list[Effect]) -> None:
         """Deliver at once unless what was published earlier may still come in an older epoch."""
         if self._must_hold(delivery):
+            if len(self.held) >= HELD_MAX:
+                effects.append(Dropped(delivery.notification, HOLD_OVERFLOW))
+                return
             self.held.append(delivery)
             self.held_count_max = max(self.held_count_max, len(self.held))
         else:
@@ -300,16 +319,6 @@ class TwoEpochBroker(ABC, Generic[Tables]):
             effects += self._take(source, kept, now_ms)
         return effects
 
-    def _tables_of(self, notification: Notification) -> Tables:
-        """Return the tables that a notification is routed by. Raises ProtocolError when its epoch is not live here."""
-        tables = self.tables.get(notification.epoch)
-        if tables is None:
-            raise ProtocolError(
-                f"{self.broker} got notification {notification.publisher}/{notification.sequence} of epoch "
-                f"{notification.epoch} but holds tables of {sorted(self.tables)}"
-            )
-        return tables
-
     def _epochs(self) -> list[Tables]:
         return [self.tables[epoch] for epoch in sorted(self.tables)]
 
@@ -323,7 +332,8 @@ class TwoEpochBroker(ABC, Generic[Tables]):
     ) -> Answer:
         under_way = self.transition
         sent = under_way.control_messages if under_way is not None and under_way.plan == plan else 0
-        return Answer(CommandResult(plan, phase, self.broker, epoch_to, outcome, reason, sent, int(now_ms)))
+        lost = tuple(sorted(self.lost_peers))
+        return Answer(CommandResult(plan, phase, self.broker, epoch_to, outcome, reason, sent, int(now_ms), lost))
 
     def _count_control(self, effects: list[Effect]) -> None:
         """Count what was sent to peers but notifications, and of that what the plan under way caused."""

@@ -32,7 +32,8 @@ class Command(Struct, frozen=True):
 
     A prepare carries the change as links removed and added, ring IDs reassigned and clients moved, and the digest of
     the target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring it names only
-    the users that come to or leave this broker.
+    the users that come to or leave this broker. A retire names the brokers that are dead: what they would have had to
+    send first is not waited for.
     """
 
     plan: str
@@ -45,10 +46,15 @@ class Command(Struct, frozen=True):
     digest: str = ""
     moves: tuple[ClientMove, ...] = ()
     id_moves: tuple[IdMove, ...] = ()
+    lost_brokers: tuple[str, ...] = ()
 
 
 class CommandResult(Struct, frozen=True):
-    """A broker's answer. ``control_messages`` counts what it sent to peers for this plan so far."""
+    """A broker's answer.
+
+    ``control_messages`` counts what it sent to peers for this plan so far; ``lost_peers`` are the neighbours that it
+    has found dead.
+    """
 
     plan: str
     phase: CommandPhase
@@ -58,3 +64,4 @@ class CommandResult(Struct, frozen=True):
     reason: str
     control_messages: int
     time_ms: int
+    lost_peers: tuple[str, ...] = ()

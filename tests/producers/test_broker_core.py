@@ -1,7 +1,5 @@
 """One broker's core, message by message: the worked cases behind the any-order tests."""
 
-import pytest
-
 from overlay.configuration import Configuration
 from producers.broker_core import BrokerCore
 from producers.broker_messages import (
@@ -15,6 +13,7 @@ from producers.broker_messages import (
     CancelRequest,
     Confirmed,
     Deliver,
+    Dropped,
     End,
     Notification,
     Published,
@@ -28,7 +27,7 @@ from producers.broker_messages import (
     UnsubscribeAck,
 )
 from producers.match_content import Operator, Predicate
-from producers.two_epochs import BrokerPhase, ProtocolError
+from producers.two_epochs import BrokerPhase
 from schemas.command import Command, CommandPhase, Outcome
 
 IBM = (Predicate("symbol", Operator("eq"), "IBM"),)
@@ -263,10 +262,10 @@ def test_publications_are_stamped_with_the_epoch_of_their_home() -> None:
     assert core.handle(None, quote(2), 5) == [Published(quote(2, epoch=1))]
 
 
-def test_a_notification_of_an_unknown_epoch_is_a_protocol_error() -> None:
-    """It would be lost silently, so the broker stops instead."""
-    with pytest.raises(ProtocolError, match="epoch 7"):
-        BrokerCore("a", CHAIN, 0).handle("b", quote(0, epoch=7), 1)
+def test_a_notification_of_an_unknown_epoch_is_dropped_and_told() -> None:
+    """A broker that came back without its tables goes on; what it cannot route is accounted for."""
+    stray = quote(0, epoch=7)
+    assert BrokerCore("a", CHAIN, 0).handle("b", stray, 1) == [Dropped(stray, "epoch_unknown")]
 
 
 def test_a_publisher_that_comes_during_a_transition_is_advertised_after_it() -> None:

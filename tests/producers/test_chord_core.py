@@ -13,6 +13,7 @@ from producers.broker_messages import (
     CancelRequest,
     Confirmed,
     Deliver,
+    Dropped,
     Notification,
     Published,
     Send,
@@ -124,11 +125,13 @@ def test_a_user_that_is_there_is_told_to_move_and_is_no_longer_served_in_the_nex
     assert TOPIC not in home.tables[1].topics
 
 
-def test_what_was_published_on_a_topic_this_broker_has_left_is_passed_over_and_anything_else_is_a_fault() -> None:
-    broker = core("n5")
-    assert broker.handle("n1", note(0, 0, down=True), 1) == []
-    with pytest.raises(ProtocolError, match="of epoch 3 but holds tables of"):
-        broker.handle("n1", note(0, 3, down=True), 1)
+def test_what_was_published_on_a_topic_this_broker_has_left_is_passed_over() -> None:
+    assert core("n5").handle("n1", note(0, 0, down=True), 1) == []
+
+
+def test_a_notification_of_an_unknown_epoch_is_dropped_and_told() -> None:
+    stray = note(0, 3, down=True)
+    assert core("n5").handle("n1", stray, 1) == [Dropped(stray, "epoch_unknown")]
 
 
 def test_what_has_ended_and_is_never_flushed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,69 @@
+"""Carry out a plan on the emulator with the controller's own state machine, on the virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.transition import EmitEvent, SendCommand, Transition, TransitionEffect, TransitionLimits
+from overlay.chord_configuration import ChordConfiguration
+from producers.virtual_overlay import VirtualOverlay
+from schemas.event import AdaptationEvent
+from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, RingId
+
+STEP_MS = 5.0
+QUICK = TransitionLimits(prepare_ms=3_000, activate_ms=3_000, drain_ms=3_000, retire_ms=3_000, resend_ms=500)
+
+
+class PlanOnTheClock:
+    """One plan and the controller's side of it."""
+
+    def __init__(
+        self,
+        virtual: VirtualOverlay,
+        moves: tuple[ClientMove, ...] = (),
+        target: ChordConfiguration | None = None,
+        id_moves: tuple[IdMove, ...] = (),
+        epoch: int = 1,
+    ) -> None:
+        """Begin a plan from the epoch before; the links of a tree stay as they are."""
+        self.virtual = virtual
+        bootstrap = virtual.overlay.inventory.bootstrap
+        links = () if isinstance(bootstrap, ChordConfiguration) else bootstrap.links
+        ring = () if target is None else tuple(RingId(broker, number) for broker, number in target.id_of.items())
+        plan = Plan(
+            f"plan-{epoch}", epoch - 1, epoch, 0, (), (), (), links, 0.0, 0.0, PlanPhase.PREPARING, (),
+            moves=moves, id_moves=id_moves, ring_target=ring,
+        )  # fmt: skip
+        bits = bootstrap.bits if isinstance(bootstrap, ChordConfiguration) else 1
+        self.transition = Transition(plan, bootstrap.brokers, QUICK, bits)
+        self.events: list[AdaptationEvent] = []
+        self._taken = len(virtual.results.results)
+        self._follow(self.transition.start(self._now_ms))
+
+    @property
+    def phase(self) -> PlanPhase:
+        """Where the plan is."""
+        return self.transition.plan.phase
+
+    def run_until(self, *phases: PlanPhase, within_ms: float = 30_000.0) -> None:
+        """Let the clock run until the plan has come to one of these phases; raise AssertionError when it does not."""
+        deadline_ms = self.virtual.now_ms + within_ms
+        while self.phase not in phases:
+            assert self.virtual.now_ms < deadline_ms, f"still {self.phase}, waiting for {self.transition.waiting_for}"
+            self.virtual.run_for(STEP_MS)
+            results = list(self.virtual.results.results)[self._taken :]
+            self._taken += len(results)
+            for result in results:
+                self._follow(self.transition.on_result(result, self._now_ms))
+            self._follow(self.transition.on_tick(self._now_ms))
+
+    @property
+    def _now_ms(self) -> int:
+        return int(self.virtual.now_ms)
+
+    def _follow(self, effects: Iterable[TransitionEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, SendCommand):
+                self.virtual.send_command(effect.command)
+            elif isinstance(effect, EmitEvent):
+                self.events.append(effect.event)
