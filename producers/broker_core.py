@@ -19,6 +19,7 @@ from producers.broker_messages import (
     Advertise,
     AdvertiseAck,
     AdvertiseRequest,
+    Bundle,
     CancelRequest,
     ClientRequest,
     Deliver,
@@ -33,10 +34,12 @@ from producers.broker_messages import (
     Subscribe,
     SubscribeAck,
     SubscribeRequest,
+    TreeMessage,
     Unadvertise,
     UnadvertiseRequest,
     Unsubscribe,
     UnsubscribeAck,
+    bundled,
 )
 from producers.broker_transition import BrokerTransition
 from producers.routing_tables import LOCAL
@@ -63,9 +66,10 @@ class BrokerCore(BrokerTransition):
         elif source is None:
             effects = self._serve(message, now_ms)  # type: ignore[arg-type]
         else:
-            effects = self._converse(source, message, now_ms)  # type: ignore[arg-type]
+            messages = message.messages if isinstance(message, Bundle) else (message,)
+            effects = [effect for one in messages for effect in self._converse(source, one, now_ms)]  # type: ignore[arg-type]
         self._count_control(effects)
-        return effects
+        return bundled(effects)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
@@ -142,7 +146,7 @@ class BrokerCore(BrokerTransition):
     def _has_ended(self, publisher: str) -> bool:
         return any(one.publisher == publisher for one in self._postponed if isinstance(one, UnadvertiseRequest))
 
-    def _converse(self, source: str, message: Message, now_ms: float) -> list[Effect]:
+    def _converse(self, source: str, message: TreeMessage, now_ms: float) -> list[Effect]:
         if message.epoch not in self.tables:
             return self._keep_early(message.epoch, source, message)
         tables = self.tables[message.epoch]

@@ -113,7 +113,16 @@ class End:
 
 TreeMessage = Subscribe | SubscribeAck | Unsubscribe | UnsubscribeAck | Advertise | AdvertiseAck | Unadvertise | End
 ControlMessage = TreeMessage | RingMessage
-Message = Notification | ControlMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Control messages that one step of a broker sends over one link, in their order, as one message."""
+
+    messages: tuple[ControlMessage, ...]
+
+
+Message = Notification | ControlMessage | Bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +181,39 @@ class Send:
 
     peer: str
     message: Message
+
+
+def control_messages_in(message: object) -> int:
+    """Return how many control messages there are in one message; what is no bundle counts as one."""
+    return len(message.messages) if isinstance(message, Bundle) else 1
+
+
+def bundled(effects: list[Effect]) -> list[Effect]:
+    """Return the effects with the control messages for each neighbour put together, as far as their order allows.
+
+    Notifications stay as they are, and nothing overtakes another message of its link.
+    """
+    sends = [effect for effect in effects if isinstance(effect, Send)]
+    if len(sends) == len({effect.peer for effect in sends}):
+        return effects
+    found: list[Effect | tuple[str, list[ControlMessage]]] = []
+    growing: dict[str, list[ControlMessage]] = {}
+    for effect in effects:
+        if not isinstance(effect, Send) or isinstance(effect.message, Bundle):
+            found.append(effect)
+        elif isinstance(effect.message, Notification):
+            growing.pop(effect.peer, None)
+            found.append(effect)
+        elif effect.peer in growing:
+            growing[effect.peer].append(effect.message)
+        else:
+            growing[effect.peer] = [effect.message]
+            found.append((effect.peer, growing[effect.peer]))
+    return [_as_one(*each) if isinstance(each, tuple) else each for each in found]
+
+
+def _as_one(peer: str, messages: list[ControlMessage]) -> Send:
+    return Send(peer, messages[0] if len(messages) == 1 else Bundle(tuple(messages)))
 
 
 @dataclass(frozen=True, slots=True)

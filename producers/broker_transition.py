@@ -28,6 +28,7 @@ from producers.broker_messages import (
     PublisherTaken,
     Send,
     UnadvertiseRequest,
+    bundled,
 )
 from producers.broker_routing import BrokerRouting
 from producers.routing_tables import LOCAL, RoutingTables
@@ -64,7 +65,8 @@ class BrokerTransition(BrokerRouting):
         for known in self.advertisements.values():
             known.unanswered.discard(peer)
         names = {name for tables in self.tables.values() for name in tables.entries}
-        return self._settle(sorted(names | set(self.locals)), now_ms) + self._release_held() + self._drain(now_ms)
+        settled = self._settle(sorted(names | set(self.locals)), now_ms)
+        return bundled(settled + self._release_held() + self._drain(now_ms))
 
     def _take_postponed(self, now_ms: float) -> list[Effect]:
         """Take what waited for the transition to be over; nothing unless requests are kept."""

@@ -17,6 +17,7 @@ from typing import Any
 from overlay.chord_configuration import ChordConfiguration
 from producers.broker_messages import (
     AdvertiseRequest,
+    Bundle,
     CancelRequest,
     ClientRequest,
     Deliver,
@@ -28,6 +29,7 @@ from producers.broker_messages import (
     Send,
     SubscribeRequest,
     UnadvertiseRequest,
+    bundled,
 )
 from producers.chord_messages import (
     AskEndPublisher,
@@ -78,11 +80,12 @@ class ChordCore(ChordTransitions):
         if isinstance(message, Command):
             effects = self._obey(message, now_ms)
         else:
-            effects = self._take(source, message, now_ms)
+            messages = message.messages if isinstance(message, Bundle) else (message,)
+            effects = [effect for one in messages for effect in self._take(source, one, now_ms)]
         # Whatever it was, it may have been the last thing that being prepared or drained still waited for.
         effects += self._tell_prepared(now_ms) + self._drain(now_ms)
         self._count_control(effects)
-        return effects
+        return bundled(effects)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 

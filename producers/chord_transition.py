@@ -34,6 +34,7 @@ from producers.broker_messages import (
     UserMoves,
     UserStays,
     UserTaken,
+    bundled,
 )
 from producers.chord_endings import ChordEndings, ChordTransition
 from producers.chord_messages import (
@@ -73,7 +74,7 @@ class ChordTransitions(ChordEndings):
                     effects += self._settle(entry.topic, now_ms) + self._end_topic(tables, entry)
                 effects += self._consider_leaving(tables, entry)
         effects += self._end_publishers_at(peer)
-        return effects + self._tell_prepared(now_ms) + self._release_held() + self._drain(now_ms)
+        return bundled(effects + self._tell_prepared(now_ms) + self._release_held() + self._drain(now_ms))
 
     def _take_postponed(self, now_ms: float) -> list[Effect]:
         """Take what waited for the transition to be over; nothing unless requests are kept."""

@@ -42,6 +42,7 @@ from producers.broker_messages import (
     UserMoves,
     UserStays,
     UserTaken,
+    control_messages_in,
 )
 from producers.chord_core import ChordCore
 from producers.delivery_cells import DeliveryCells
@@ -53,7 +54,7 @@ from schemas.client import Role
 from schemas.command import Command, CommandResult
 from schemas.telemetry import ClientChange
 
-CONTROL_BYTES = 64  # What a control message is taken to weigh on a link.
+CONTROL_BYTES = 64  # What a control message is taken to weigh on a link, also in a bundle.
 QUEUE_OVERFLOW = "queue_overflow"
 BROKER_DIED = "broker_died"
 
@@ -74,6 +75,10 @@ def core_of(broker: str, configuration: AnyConfiguration, boot_ms: int) -> Core:
     if isinstance(configuration, ChordConfiguration):
         return ChordCore(broker, configuration, boot_ms)
     return BrokerCore(broker, configuration, boot_ms)
+
+
+def _control_bytes(message: Served) -> int:
+    return CONTROL_BYTES * control_messages_in(message)
 
 
 def _handled(core: Core, source: str | None, message: Served, now_ms: float) -> list[Effect]:
@@ -106,7 +111,9 @@ def inventory_timing(
     delays_ms: dict[tuple[str, str], float] = {}
 
     def service_ms(broker: str, message: Served) -> float:
-        return processing_ms[broker] if message.__class__ is Notification else control_service_ms
+        if message.__class__ is Notification:
+            return processing_ms[broker]
+        return control_service_ms * control_messages_in(message)
 
     def link_delay_ms(broker: str, peer: str) -> float:
         delay_ms = delays_ms.get((broker, peer))
@@ -377,7 +384,7 @@ class EmulatedOverlay:
                 return
             counters.bytes_in += message.size_bytes
         else:
-            counters.bytes_in += CONTROL_BYTES
+            counters.bytes_in += _control_bytes(message)
         self._under_way += 1
         counters.messages_in += 1
         queue.append((source, message, self.env.now))
@@ -408,8 +415,8 @@ class EmulatedOverlay:
             counters.bytes_out += message.size_bytes
             self.hop_count += 1
         else:
-            counters.bytes_out += CONTROL_BYTES
-            self.control_count += 1
+            counters.bytes_out += _control_bytes(message)
+            self.control_count += control_messages_in(message)
         for effect in _handled(broker.core, source, message, now_ms):
             self._carry_out(broker, effect)
         broker.queue.popleft()  # Only now: what its effects put into this very queue must not begin a second service.
@@ -468,7 +475,7 @@ class EmulatedOverlay:
             end = self.link_ends[source_broker, peer] = LinkEnd(source_broker, peer)
         env, counters = self.env, end.counters
         now_ms = env.now
-        size_bytes = message.size_bytes if message.__class__ is Notification else CONTROL_BYTES
+        size_bytes = message.size_bytes if message.__class__ is Notification else _control_bytes(message)
         self._under_way += 1
         counters.messages_in += 1
         counters.bytes_in += size_bytes
@@ -499,6 +506,6 @@ class EmulatedOverlay:
             counters.notifications_out += 1
             counters.bytes_out += message.size_bytes
         else:
-            counters.bytes_out += CONTROL_BYTES
+            counters.bytes_out += _control_bytes(message)
         self._under_way -= 1
         self._enqueue(self.brokers[end.peer], end.broker, message)
