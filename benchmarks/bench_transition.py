@@ -1,0 +1,237 @@
+"""What one transition costs: messages, bytes, time, deliveries held back, pauses of clients; asserts that none is lost.
+
+``python -m benchmarks.bench_transition [--quick] [--brokers 40,100,400,1000] [--overlays tree,heavy,ring] [--seed N]
+[--json FILE] [--compare FILE]``. Each scenario is one plan, carried out on the virtual clock by the controller's own
+state machine, with 2 to 10 ms for a command and as much for an answer, links of 1 to 19 ms, 0.2 ms of service for a
+notification, 0.05 ms for anything else, 500 notifications a second and ten changes of subscriptions a second meanwhile.
+
+``tree``: 49 publishers, 9 subscriptions to each. ``heavy``: 8 subscriptions at each broker. ``ring``: 150 topics with a
+publisher each, 8 users at each broker with 5 to 10 topics each. Messages are all between brokers from the first command
+to the last answer but notifications, those of the changes included; "of plan" is what brokers themselves count. Their
+bytes are msgpack of class name and values of the fields, those of commands and answers Avro as on Kafka. A delivery is
+held when it does not follow at once when its broker has served the notification. ``--compare`` prints the figures of an
+earlier ``--json`` beside these. Each overlay is a process of its own, for its peak memory; all take some minutes.
+"""
+
+import argparse
+import json
+import multiprocessing
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from benchmarks.transition_meter import TransitionCost
+from benchmarks.transition_runs import PUBLISHERS, RingRun, TransitionRun, TreeRun
+from infra.measured_figures import Figure, run_facts, write_figures
+
+BROKERS = "40,100,400,1000"
+BROKERS_QUICK = "40,100"
+SUBSCRIPTIONS_OF_PUBLISHER = 9
+SUBSCRIPTIONS_OF_BROKER = 8
+USERS_OF_BROKER = 8
+OVERLAYS: dict[str, Callable[[int, int], TransitionRun]] = {
+    "tree": lambda brokers, seed: TreeRun(brokers, PUBLISHERS * SUBSCRIPTIONS_OF_PUBLISHER, seed),
+    "heavy": lambda brokers, seed: TreeRun(brokers, brokers * SUBSCRIPTIONS_OF_BROKER, seed),
+    "ring": lambda brokers, seed: RingRun(brokers, USERS_OF_BROKER, seed),
+}
+TABLES: dict[str, dict[str, str]] = {
+    "Messages": {
+        "messages": "messages",
+        "messages_of_plan": "of plan",
+        "message_bytes": "bytes",
+        "commands": "commands",
+        "command_bytes": "bytes",
+        "answers": "answers",
+        "answer_bytes": "bytes",
+    },
+    "Times, ms of the clock": {
+        "prepared_ms": "prepared",
+        "activated_ms": "activated",
+        "drained_ms": "drained",
+        "retired_ms": "retired",
+        "publisher_wait_ms_mean": "publisher waits, mean",
+        "publisher_wait_ms_max": "max",
+        "user_wait_ms_mean": "user waits, mean",
+        "user_wait_ms_max": "max",
+    },
+    "Deliveries": {
+        "deliveries": "deliveries",
+        "held": "held",
+        "held_ms_p50": "held ms p50",
+        "held_ms_p95": "p95",
+        "held_ms_max": "max",
+        "wall_s": "wall s",
+        "cpu_s": "CPU s",
+    },
+}
+COUNTED_BYTES = {"messages": "message_bytes", "commands": "command_bytes", "answers": "answer_bytes"}
+
+
+def measure(overlay: str, brokers: int, seed: int) -> list[Figure]:
+    """Carry out all scenarios on one overlay; raise AssertionError when something is lost, repeated or not carried out.
+
+    The peak of memory is that of this process.
+    """
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    run = OVERLAYS[overlay](brokers, seed)
+    figures: list[Figure] = []
+    for scenario in run.scenarios:
+        cost = run.measure(scenario)
+        times_ms = list(cost.reached_ms.values())
+        assert len(times_ms) == 4, f"{scenario}: only {list(cost.reached_ms)} were reached"
+        assert times_ms == sorted(times_ms), f"{scenario}: {cost.reached_ms}"
+        figures += figures_of(cost, {"overlay": overlay, "brokers": brokers, "scenario": scenario})
+    account = run.finish()
+    where: dict[str, str | int | float] = {"overlay": overlay, "brokers": brokers}
+    return [
+        *figures,
+        Figure("run_wall_s", where, round(time.perf_counter() - wall_s, 2), "s"),
+        Figure("run_cpu_s", where, round(time.process_time() - cpu_s, 2), "s"),
+        Figure("run_memory_mb_max", where, round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), "MB"),
+        Figure("run_deliveries", where, account.delivered, "1"),
+        Figure("run_lost", where, account.lost, "1"),
+    ]
+
+
+def figures_of(cost: TransitionCost, where: dict[str, str | int | float]) -> list[Figure]:
+    """Return the cost of one transition as figures, in all and by kind."""
+    found: dict[str, float] = {name: round(value, 1) for name, value in cost.reached_ms.items()}
+    for name, of_bytes in COUNTED_BYTES.items():
+        counts: Counter[str] = getattr(cost, name)
+        found |= {name: counts.total(), of_bytes: getattr(cost, of_bytes).total()}
+    found |= {"messages_of_plan": cost.messages_of_plan, "deliveries": cost.deliveries, "held": len(cost.held_ms)}
+    for name, share in (("p50", 0.5), ("p95", 0.95), ("max", 1.0)):
+        found[f"held_ms_{name}"] = round(_quantile(cost.held_ms, share), 1)
+    for name, waits in (("publisher", cost.publisher_wait_ms), ("user", cost.user_wait_ms)):
+        found |= {f"{name}_wait_ms_mean": round(waits[1], 1), f"{name}_wait_ms_max": round(waits[2], 1)}
+    found |= {"wall_s": round(cost.wall_s, 3), "cpu_s": round(cost.cpu_s, 3)}
+    figures = [Figure(name, where, value, _unit(name)) for name, value in found.items()]
+    for name, of_bytes in COUNTED_BYTES.items():
+        for kind, count in sorted(getattr(cost, name).items()):
+            figures.append(Figure(name, where | {"kind": kind}, count, "1"))
+            figures.append(Figure(of_bytes, where | {"kind": kind}, getattr(cost, of_bytes)[kind], "B"))
+    return figures
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Return the smallest of the sorted values that this share of them does not exceed, 0 when there are none."""
+    return values[max(-(-int(share * 100) * len(values) // 100) - 1, 0)] if values else 0.0
+
+
+def _unit(name: str) -> str:
+    parts = name.split("_")
+    return "B" if "bytes" in parts else "ms" if "ms" in parts else "s" if parts[-1] == "s" else "1"
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+class Values:
+    """Figures by what they say, and those of an earlier run beside them where there are any."""
+
+    def __init__(self, figures: Sequence[Figure], earlier: Sequence[Figure]) -> None:
+        self._now = {_key(figure): figure.value for figure in figures}
+        self._before = {_key(figure): figure.value for figure in earlier}
+        self.is_compared = bool(earlier)
+
+    def text(self, name: str, where: dict[str, Any]) -> str:
+        """Return the value, behind the earlier one and with the change in per cent when figures are compared."""
+        key = _key(Figure(name, where, 0.0, ""))
+        now, before = self._now.get(key), self._before.get(key)
+        if not self.is_compared:
+            return _number(now)
+        change = f" ({100 * (now / before - 1):+.0f} %)" if now is not None and before else ""
+        return f"{_number(before)} → {_number(now)}{change}"
+
+    def kinds(self, where: dict[str, Any]) -> list[str]:
+        """Return the kinds of messages that there were in a scenario, now or earlier."""
+        keys = [dict(place) for name, place in [*self._now, *self._before] if name == "messages"]
+        return sorted({key["kind"] for key in keys if "kind" in key and key | where == key})
+
+
+def _key(figure: Figure) -> tuple[str, frozenset[tuple[str, Any]]]:
+    return figure.name, frozenset(figure.where.items())
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) or value == int(value) else f"{value:,.1f}"
+
+
+def print_tables(figures: Sequence[Figure], earlier: Sequence[Figure]) -> None:
+    """Print all figures as tables of Markdown."""
+    values = Values(figures, earlier)
+    runs = [figure.where for figure in figures if figure.name == "run_lost"]
+    places = [figure.where for figure in figures if figure.name == "prepared_ms"]
+    for title, columns in TABLES.items():
+        rows = [[*map(str, place.values()), *(values.text(name, place) for name in columns)] for place in places]
+        _print_table(title, ["overlay", "brokers", "scenario", *columns.values()], rows)
+    rows = []
+    for place in places:
+        kinds = [f"{kind} {values.text('messages', place | {'kind': kind})}" for kind in values.kinds(place)]
+        rows.append([*map(str, place.values()), ", ".join(kinds)])
+    _print_table("Messages by kind", ["overlay", "brokers", "scenario", "messages"], rows)
+    columns = {"run_wall_s": "wall s", "run_cpu_s": "CPU s", "run_memory_mb_max": "memory MB"}
+    columns |= {"run_deliveries": "deliveries", "run_lost": "lost"}
+    rows = [[*map(str, place.values()), *(values.text(name, place) for name in columns)] for place in runs]
+    _print_table("Whole runs, set-up included", ["overlay", "brokers", *columns.values()], rows)
+
+
+def _print_table(title: str, heads: list[str], rows: list[list[str]]) -> None:
+    widths = [max(len(row[place]) for row in [heads, *rows]) for place in range(len(heads))]
+    print(f"\n### {title}\n")
+    for row in [heads, ["-" * width for width in widths], *rows]:
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
+
+
+# --- the program -----------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Measure, print tables, write the figures; end with 1 when a run does not keep what a transition promises."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--brokers", help=f"numbers of brokers, with commas; {BROKERS} unless told")
+    parser.add_argument("--quick", action="store_true", help=f"the same as --brokers {BROKERS_QUICK}")
+    parser.add_argument("--overlays", default=",".join(OVERLAYS), help="which overlays, with commas")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--compare", type=Path, help="file of an earlier run, whose figures are printed beside")
+    chosen = parser.parse_args()
+    sizes = [int(size) for size in (chosen.brokers or (BROKERS_QUICK if chosen.quick else BROKERS)).split(",")]
+    earlier = _read_figures(chosen.compare) if chosen.compare else []
+    settings = {"brokers": sizes, "overlays": chosen.overlays, "users_of_broker": USERS_OF_BROKER}
+    figures: list[Figure] = []
+    faults = []
+    for overlay in chosen.overlays.split(","):
+        for brokers in sizes:
+            print(f"{overlay}, {brokers} brokers", file=sys.stderr, flush=True)
+            try:
+                figures += _measure_apart(overlay, brokers, chosen.seed)
+            except AssertionError as fault:
+                faults.append(f"{overlay}, {brokers} brokers: {fault}")
+            if chosen.json:  # After each run, so that what was measured is kept when a later one fails.
+                write_figures(chosen.json, run_facts(settings, chosen.seed), figures)
+    print_tables(figures, earlier)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    sys.exit(1 if faults else 0)
+
+
+def _measure_apart(overlay: str, brokers: int, seed: int) -> list[Figure]:
+    """Measure in a process of its own, whose peak of memory is that of this run alone."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
+        return apart.submit(measure, overlay, brokers, seed).result()
+
+
+def _read_figures(path: Path) -> list[Figure]:
+    return [Figure(**one) for one in json.loads(path.read_text(encoding="utf-8"))["figures"]]
+
+
+if __name__ == "__main__":
+    main()

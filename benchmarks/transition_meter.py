@@ -1,0 +1,237 @@
+"""Drive one plan through a virtual overlay as the controller does, and count what that costs.
+
+In: a virtual overlay and a plan. Out: messages between brokers, commands, answers, times of phases, deliveries held
+back and pauses of clients. All is taken from outside a broker's core: what goes into it and which effects come out, so
+that the count means the same whatever the cores are like inside. Overlays, clients and plans: ``transition_runs``.
+
+Bytes: a message between brokers is the msgpack array of its class's name and the values of its fields, parts of it
+likewise; commands and answers are Avro as on Kafka, with the framing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from controller.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionLimits
+from overlay.chord_ring import DEFAULT_BITS
+from producers.broker_messages import Deliver, Notification, Send
+from producers.virtual_overlay import VirtualOverlay
+from schemas.client import Role
+from schemas.codec import encode
+from schemas.command import Command, CommandResult
+from schemas.event import EventKind
+from schemas.plan import Plan, PlanPhase
+
+TICK_MS = 100.0
+STEP_MS = 10.0
+WAIT_MS_MAX = 300_000.0
+# The name of the time at which a plan enters a phase: when all brokers have given the answer of the phase before.
+REACHED = {
+    PlanPhase.ACTIVATING: "prepared_ms",
+    PlanPhase.DRAINING: "activated_ms",
+    PlanPhase.RETIRING: "drained_ms",
+    PlanPhase.VERIFYING: "retired_ms",
+}
+
+
+@lru_cache(maxsize=100)
+def _field_names(record: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(record))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return [_plain(getattr(value, name)) for name in _field_names(type(value))]
+    if isinstance(value, tuple | list | set | frozenset):
+        return [_plain(one) for one in value]
+    return {key: _plain(one) for key, one in value.items()} if hasattr(value, "items") else value
+
+
+def message_bytes(message: object) -> int:
+    """Return what a message between brokers weighs by the definition above."""
+    return len(msgspec.msgpack.encode([type(message).__name__, *_plain(message)]))
+
+
+@dataclass(slots=True)
+class Observed:
+    """What was seen since counting began. ``held_ms``: for each delivery that did not follow at once on its coming."""
+
+    messages: list[object] = field(default_factory=list)
+    deliveries: int = 0
+    held_ms: list[float] = field(default_factory=list)
+
+
+class CoreObserver:
+    """Looks at what goes into all cores and what comes out, without changing it."""
+
+    def __init__(self, virtual: VirtualOverlay) -> None:
+        self.seen = Observed()
+        self.deliveries_ever = 0
+        self._came_ms: dict[str, dict[tuple[str, int], float]] = defaultdict(dict)
+        for name, broker in virtual.overlay.brokers.items():
+            broker.core.handle = self._watched(name, broker.core.handle)  # type: ignore[method-assign]
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self.seen = Observed()
+
+    def forget_arrivals(self) -> None:
+        """Forget when notifications came; nothing may be held back."""
+        self._came_ms.clear()
+
+    def _watched(self, broker: str, handle: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+        came_ms = self._came_ms
+
+        def watched(source: str | None, message: Any, now_ms: float) -> list[Any]:
+            coming = None
+            if message.__class__ is Notification:
+                coming = message.publisher, message.sequence
+                came_ms[broker][coming] = now_ms
+            effects = handle(source, message, now_ms)
+            seen = self.seen
+            for effect in effects:
+                if isinstance(effect, Send):
+                    if effect.message.__class__ is not Notification:
+                        seen.messages.append(effect.message)
+                elif isinstance(effect, Deliver):
+                    count, key = (
+                        len(effect.subscriptions),
+                        (effect.notification.publisher, effect.notification.sequence),
+                    )
+                    seen.deliveries += count
+                    self.deliveries_ever += count
+                    if key != coming:
+                        seen.held_ms += [now_ms - came_ms[broker][key]] * count
+            return effects
+
+        return watched
+
+
+@dataclass(slots=True)
+class TransitionCost:
+    """What one transition cost. ``reached_ms``: from its start; ``counts``: messages and bytes by their kind."""
+
+    reached_ms: dict[str, float] = field(default_factory=dict)
+    messages: Counter[str] = field(default_factory=Counter)
+    message_bytes: Counter[str] = field(default_factory=Counter)
+    messages_of_plan: int = 0
+    commands: Counter[str] = field(default_factory=Counter)
+    command_bytes: Counter[str] = field(default_factory=Counter)
+    answers: Counter[str] = field(default_factory=Counter)
+    answer_bytes: Counter[str] = field(default_factory=Counter)
+    deliveries: int = 0
+    held_ms: list[float] = field(default_factory=list)
+    publisher_wait_ms: tuple[int, float, float] = (0, 0.0, 0.0)  # How many moved, mean, longest.
+    user_wait_ms: tuple[int, float, float] = (0, 0.0, 0.0)
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+class PlanDriver:
+    """Carries out one plan on a virtual overlay by the controller's own state machine.
+
+    ``delay_ms``: how long a command takes to each broker, and an answer back.
+    """
+
+    def __init__(self, virtual: VirtualOverlay, plan: Plan, delay_ms: dict[str, float]) -> None:
+        self.virtual = virtual
+        self.cost = TransitionCost()
+        brokers = virtual.overlay.inventory.brokers
+        self._transition = Transition(plan, brokers, TransitionLimits(), DEFAULT_BITS)
+        self._delay_ms = delay_ms
+        self._began_ms = virtual.now_ms
+        self._answers: list[CommandResult] = []
+        self._commands: list[Command] = []
+
+    def run(self, observer: CoreObserver) -> TransitionCost:
+        """Go from the first command to the last answer; raise AssertionError when that does not go well."""
+        overlay, cost = self.virtual.overlay, self.cost
+        overlay.publishers.moves = type(overlay.publishers.moves)()  # The longest wait is of all moves so far.
+        overlay.users.counts = type(overlay.users.counts)()
+        observer.begin()
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        self._began_ms = self.virtual.now_ms
+        overlay.listeners.append(self)
+        self._carry_out(self._transition.start(self._now_ms))
+        self._tick()
+        while not self._transition.is_done:
+            assert self.virtual.now_ms - self._began_ms < WAIT_MS_MAX, (
+                f"the plan is {self._transition.plan.phase} after {WAIT_MS_MAX} ms: {self._transition.waiting_for[:5]}"
+            )
+            self.virtual.run_for(STEP_MS)
+        cost.wall_s, cost.cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+        overlay.listeners.remove(self)
+        self._count(observer.seen)
+        observer.begin()
+        return cost
+
+    def _count(self, seen: Observed) -> None:
+        cost, overlay = self.cost, self.virtual.overlay
+        for message in seen.messages:
+            cost.messages[type(message).__name__] += 1
+            cost.message_bytes[type(message).__name__] += message_bytes(message)
+        for command in self._commands:
+            cost.commands[str(command.phase)] += 1
+            cost.command_bytes[str(command.phase)] += len(encode(command))
+        for answer in self._answers:
+            cost.answers[str(answer.outcome)] += 1
+            cost.answer_bytes[str(answer.outcome)] += len(encode(answer))
+        sent = {answer.broker: answer.control_messages for answer in self._answers}  # The last one counts all.
+        cost.messages_of_plan = sum(sent.values())
+        cost.deliveries, cost.held_ms = seen.deliveries, sorted(seen.held_ms)
+        cost.publisher_wait_ms = _waits(overlay.publishers.moves)
+        cost.user_wait_ms = _waits(overlay.users.counts)
+
+    # --- between the state machine and the brokers -------------------------------------------------------------------
+
+    @property
+    def _now_ms(self) -> int:
+        return int(self.virtual.now_ms)
+
+    def _after(self, delay_ms: float, act: Callable[[], None]) -> None:
+        self.virtual.env.timeout(delay_ms).callbacks.append(lambda _: act())
+
+    def _tick(self) -> None:
+        if not self._transition.is_done:
+            self._carry_out(self._transition.on_tick(self._now_ms))
+            self._after(TICK_MS, self._tick)
+
+    def _carry_out(self, effects: list[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, SendCommand):
+                command = effect.command
+                self._commands.append(command)
+                self._after(self._delay_ms[command.broker], lambda sent=command: self.virtual.overlay.obey(sent))  # type: ignore[misc]
+            elif isinstance(effect, PersistPlan):
+                name = REACHED.get(effect.plan.phase)
+                if name is not None:
+                    self.cost.reached_ms[name] = self.virtual.now_ms - self._began_ms
+            else:
+                assert isinstance(effect, EmitEvent), f"the transition asks for {type(effect).__name__}"
+                bad = (EventKind.PLAN_STALLED, EventKind.PLAN_ABORTED)
+                assert effect.event.kind not in bad, str(effect.event)
+
+    def on_result(self, result: CommandResult) -> None:
+        """Take a broker's answer to the controller."""
+        self._answers.append(result)
+        self._after(
+            self._delay_ms[result.broker],
+            lambda: self._carry_out(self._transition.on_result(result, self._now_ms)),
+        )
+
+    def on_client_change(self, client: str, role: Role, home: str, filter_: Any) -> None:
+        """Nothing: the controller does not look at clients while a plan is under way."""
+
+    def on_may_publish(self, publisher: str) -> None:
+        """Nothing."""
+
+
+def _waits(counts: Any) -> tuple[int, float, float]:
+    return counts.moved, counts.wait_ms_sum / max(counts.moved, 1), counts.wait_ms_max

@@ -1,0 +1,45 @@
+"""What the benchmark of transitions counts is all there is, and adds up."""
+
+import pytest
+
+from benchmarks.bench_transition import figures_of
+from benchmarks.transition_meter import message_bytes
+from benchmarks.transition_runs import RingRun, TransitionRun, TreeRun
+from producers.broker_messages import End, Subscribe
+from producers.user_clients import topic_filter
+
+BROKERS = 12
+
+
+@pytest.mark.parametrize("make", [lambda: TreeRun(BROKERS, 49, seed=1), lambda: RingRun(BROKERS, 2, seed=1)])
+def test_every_scenario_is_carried_out_and_its_costs_add_up(make) -> None:  # type: ignore[no-untyped-def]
+    """Each phase is asked of and answered by every broker, in order, and the ledger finds nothing wrong."""
+    run: TransitionRun = make()
+    for scenario in run.scenarios:
+        cost = run.measure(scenario)
+        assert list(cost.reached_ms) == ["prepared_ms", "activated_ms", "drained_ms", "retired_ms"]
+        assert list(cost.reached_ms.values()) == sorted(cost.reached_ms.values())
+        assert cost.commands["prepare"] == cost.commands["retire"] == BROKERS
+        for outcome in ("prepared", "retired"):
+            assert cost.answers[outcome] == BROKERS
+        assert 0 < cost.messages_of_plan <= cost.messages.total() < cost.message_bytes.total()
+        assert len(cost.held_ms) <= cost.deliveries
+        values = {figure.name: figure.value for figure in figures_of(cost, {}) if "kind" not in figure.where}
+        assert values["held_ms_p50"] <= values["held_ms_p95"] <= values["held_ms_max"]
+        assert values["messages"] == cost.messages.total()
+    assert run.finish().is_clean
+
+
+def test_equal_seeds_cost_the_same() -> None:
+    """A run repeats exactly, but for how long it takes."""
+    costs = [RingRun(BROKERS, 2, seed=3).measure("10 users") for _ in range(2)]
+    assert costs[0].messages == costs[1].messages
+    assert costs[0].reached_ms == costs[1].reached_ms
+    assert costs[0].held_ms == costs[1].held_ms
+
+
+def test_a_message_weighs_its_name_and_its_fields() -> None:
+    """Two bytes of framing for three letters and a small number, and the filter's parts as they are."""
+    assert message_bytes(End(3)) == 1 + 4 + 1
+    message = Subscribe(3, "s1", "b1", topic_filter("t1"), 3)
+    assert message_bytes(message) == 1 + 10 + 1 + 3 + 3 + (1 + 1 + 6 + 3 + 3) + 1
