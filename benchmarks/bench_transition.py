@@ -1,9 +1,10 @@
 """What one transition costs: messages, bytes, time, deliveries held back, pauses of clients; asserts that none is lost.
 
-``python -m benchmarks.bench_transition [--quick] [--brokers 40,100,400,1000] [--overlays tree,heavy,ring] [--seed N]
-[--json FILE] [--compare FILE]``. Each scenario is one plan, carried out on the virtual clock by the controller's own
-state machine, with 2 to 10 ms for a command and as much for an answer, links of 1 to 19 ms, 0.2 ms of service for a
-notification, 0.05 ms for anything else, 500 notifications a second and ten changes of subscriptions a second meanwhile.
+``python -m benchmarks.bench_transition [--quick] [--brokers 40,100,400,1000] [--overlays tree,heavy,ring] [--users N]
+[--command-ms 2,10] [--seed N] [--json FILE] [--compare FILE]``. Each scenario is one plan, carried out on the virtual
+clock by the controller's own state machine: 2 to 10 ms for a command and as much for its answer, links of 1 to 19 ms,
+0.2 ms of service for a notification, 0.05 ms for anything else, and meanwhile 500 notifications and ten changes of
+subscriptions a second.
 
 ``tree``: 49 publishers, 9 subscriptions to each. ``heavy``: 8 subscriptions at each broker. ``ring``: 150 topics with a
 publisher each, 8 users at each broker with 5 to 10 topics each. Messages are all between brokers from the first command
@@ -20,13 +21,14 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.transition_meter import TransitionCost
-from benchmarks.transition_runs import PUBLISHERS, RingRun, TransitionRun, TreeRun
+from benchmarks.transition_runs import COMMAND_MS, PUBLISHERS, RingRun, TransitionRun, TreeRun
 from infra.measured_figures import Figure, run_facts, write_figures
 
 BROKERS = "40,100,400,1000"
@@ -34,11 +36,7 @@ BROKERS_QUICK = "40,100"
 SUBSCRIPTIONS_OF_PUBLISHER = 9
 SUBSCRIPTIONS_OF_BROKER = 8
 USERS_OF_BROKER = 8
-OVERLAYS: dict[str, Callable[[int, int], TransitionRun]] = {
-    "tree": lambda brokers, seed: TreeRun(brokers, PUBLISHERS * SUBSCRIPTIONS_OF_PUBLISHER, seed),
-    "heavy": lambda brokers, seed: TreeRun(brokers, brokers * SUBSCRIPTIONS_OF_BROKER, seed),
-    "ring": lambda brokers, seed: RingRun(brokers, USERS_OF_BROKER, seed),
-}
+OVERLAYS = ("tree", "heavy", "ring")
 TABLES: dict[str, dict[str, str]] = {
     "Messages": {
         "messages": "messages",
@@ -72,13 +70,30 @@ TABLES: dict[str, dict[str, str]] = {
 COUNTED_BYTES = {"messages": "message_bytes", "commands": "command_bytes", "answers": "answer_bytes"}
 
 
-def measure(overlay: str, brokers: int, seed: int) -> list[Figure]:
+@dataclass(frozen=True)
+class Chosen:
+    """What is the same for all runs. ``users``: at each broker. ``command_ms``: least and most, one way."""
+
+    seed: int = 1
+    users: int = USERS_OF_BROKER
+    command_ms: tuple[float, float] = COMMAND_MS
+
+
+def make_run(overlay: str, brokers: int, chosen: Chosen) -> TransitionRun:
+    """Return an overlay whose clients are all connected."""
+    if overlay == "ring":
+        return RingRun(brokers, chosen.users, chosen.seed, chosen.command_ms)
+    count = {"tree": PUBLISHERS * SUBSCRIPTIONS_OF_PUBLISHER, "heavy": brokers * SUBSCRIPTIONS_OF_BROKER}[overlay]
+    return TreeRun(brokers, count, chosen.seed, chosen.command_ms)
+
+
+def measure(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
     """Carry out all scenarios on one overlay; raise AssertionError when something is lost, repeated or not carried out.
 
     The peak of memory is that of this process.
     """
     wall_s, cpu_s = time.perf_counter(), time.process_time()
-    run = OVERLAYS[overlay](brokers, seed)
+    run = make_run(overlay, brokers, chosen)
     figures: list[Figure] = []
     for scenario in run.scenarios:
         cost = run.measure(scenario)
@@ -200,33 +215,37 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"the same as --brokers {BROKERS_QUICK}")
     parser.add_argument("--overlays", default=",".join(OVERLAYS), help="which overlays, with commas")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--users", type=int, default=USERS_OF_BROKER, help="users at each broker of a ring")
+    parser.add_argument("--command-ms", default="2,10", help="least and most of a command's delay, with a comma")
     parser.add_argument("--json", type=Path, help="file for the figures")
     parser.add_argument("--compare", type=Path, help="file of an earlier run, whose figures are printed beside")
-    chosen = parser.parse_args()
-    sizes = [int(size) for size in (chosen.brokers or (BROKERS_QUICK if chosen.quick else BROKERS)).split(",")]
-    earlier = _read_figures(chosen.compare) if chosen.compare else []
-    settings = {"brokers": sizes, "overlays": chosen.overlays, "users_of_broker": USERS_OF_BROKER}
+    given = parser.parse_args()
+    sizes = [int(size) for size in (given.brokers or (BROKERS_QUICK if given.quick else BROKERS)).split(",")]
+    least_ms, most_ms = map(float, given.command_ms.split(","))
+    chosen = Chosen(given.seed, given.users, (least_ms, most_ms))
+    earlier = _read_figures(given.compare) if given.compare else []
+    settings = {"brokers": sizes, "overlays": given.overlays, **asdict(chosen)}
     figures: list[Figure] = []
     faults = []
-    for overlay in chosen.overlays.split(","):
+    for overlay in given.overlays.split(","):
         for brokers in sizes:
             print(f"{overlay}, {brokers} brokers", file=sys.stderr, flush=True)
             try:
-                figures += _measure_apart(overlay, brokers, chosen.seed)
+                figures += _measure_apart(overlay, brokers, chosen)
             except AssertionError as fault:
                 faults.append(f"{overlay}, {brokers} brokers: {fault}")
-            if chosen.json:  # After each run, so that what was measured is kept when a later one fails.
-                write_figures(chosen.json, run_facts(settings, chosen.seed), figures)
+            if given.json:  # After each run, so that what was measured is kept when a later one fails.
+                write_figures(given.json, run_facts(settings, chosen.seed), figures)
     print_tables(figures, earlier)
-    for fault in faults:
-        print(fault, file=sys.stderr)
+    for text in faults:
+        print(text, file=sys.stderr)
     sys.exit(1 if faults else 0)
 
 
-def _measure_apart(overlay: str, brokers: int, seed: int) -> list[Figure]:
+def _measure_apart(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
     """Measure in a process of its own, whose peak of memory is that of this run alone."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
-        return apart.submit(measure, overlay, brokers, seed).result()
+        return apart.submit(measure, overlay, brokers, chosen).result()
 
 
 def _read_figures(path: Path) -> list[Figure]:

@@ -42,7 +42,7 @@ REACHED = {
 
 
 @lru_cache(maxsize=100)
-def _field_names(record: type) -> tuple[str, ...]:
+def _field_names(record: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(record))
 
 

@@ -29,7 +29,7 @@ Draw = Callable[[random.Random], tuple[AnyConfiguration, list[ClientMove]]]
 DEGREE_MAX = 8
 LINK_MS = (1.0, 19.0)
 SERVICE_MS = 0.2
-COMMAND_MS = (2.0, 10.0)  # Of each broker, one way.
+COMMAND_MS = (2.0, 10.0)  # Of a command to a broker, and of its answer back; each broker has its own.
 PUBLISHERS = 49
 TOPICS = 150
 TOPICS_OF_USER = (5, 10)
@@ -43,7 +43,7 @@ class TransitionRun:
 
     kind = ""
 
-    def __init__(self, inventory: Inventory, seed: int) -> None:
+    def __init__(self, inventory: Inventory, seed: int, command_ms: tuple[float, float]) -> None:
         self.seed = seed
         self.inventory = inventory
         self.virtual = VirtualOverlay(inventory, settings=VirtualSettings(seed=seed, flush_ms=None))
@@ -51,7 +51,7 @@ class TransitionRun:
         self.configuration: AnyConfiguration = inventory.bootstrap
         self.observer = CoreObserver(self.virtual)
         rng = random.Random(f"{seed} delays")
-        self._delay_ms = {broker: rng.uniform(*COMMAND_MS) for broker in inventory.brokers}
+        self._delay_ms = {broker: rng.uniform(*command_ms) for broker in inventory.brokers}
         self._is_live = False
 
     @property
@@ -129,10 +129,12 @@ class TransitionRun:
 class TreeRun(TransitionRun):
     """A random tree with 49 publishers of stock quotes and this many subscriptions at random brokers."""
 
-    def __init__(self, broker_count: int, subscription_count: int, seed: int) -> None:
+    def __init__(
+        self, broker_count: int, subscription_count: int, seed: int, command_ms: tuple[float, float] = COMMAND_MS
+    ) -> None:
         rng = random.Random(f"{seed} tree {broker_count}")
         inventory = drawn_inventory(broker_count, rng, lambda names: random_tree(names, DEGREE_MAX, rng))
-        super().__init__(inventory, seed)
+        super().__init__(inventory, seed, command_ms)
         self.kind = f"tree, {subscription_count} subscriptions"
         self._data = load_stock_data()
         self._maker = SubscriptionMaker(self._data, rng)
@@ -189,10 +191,12 @@ class TreeRun(TransitionRun):
 class RingRun(TransitionRun):
     """A Chord ring of 150 topics with a publisher each, and users with five to ten topics, as many at each broker."""
 
-    def __init__(self, broker_count: int, users_of_broker: int, seed: int) -> None:
+    def __init__(
+        self, broker_count: int, users_of_broker: int, seed: int, command_ms: tuple[float, float] = COMMAND_MS
+    ) -> None:
         rng = random.Random(f"{seed} ring {broker_count}")
         inventory = drawn_inventory(broker_count, rng, lambda names: ChordConfiguration.hashed(0, DEFAULT_BITS, names))
-        super().__init__(inventory, seed)
+        super().__init__(inventory, seed, command_ms)
         self.kind = f"ring, {broker_count * users_of_broker} users"
         self._topics = [f"t{number:03d}" for number in range(TOPICS)]
         self._wants: dict[str, list[str]] = {}
