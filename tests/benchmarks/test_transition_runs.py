@@ -2,9 +2,10 @@
 
 import pytest
 
-from benchmarks.bench_transition import figures_of
+from benchmarks.bench_transition import Values, figures_of
 from benchmarks.transition_meter import message_bytes
 from benchmarks.transition_runs import RingRun, TransitionRun, TreeRun
+from infra.measured_figures import Figure
 from producers.broker_messages import End, Subscribe
 from producers.user_clients import topic_filter
 
@@ -43,3 +44,15 @@ def test_a_message_weighs_its_name_and_its_fields() -> None:
     assert message_bytes(End(3)) == 1 + 4 + 1
     message = Subscribe(3, "s1", "b1", topic_filter("t1"), 3)
     assert message_bytes(message) == 1 + 10 + 1 + 3 + 3 + (1 + 1 + 6 + 3 + 3) + 1
+
+
+def test_figures_stand_beside_those_of_an_earlier_run() -> None:
+    """With the change in per cent, a dash where there was none, and every kind of message that either run has."""
+    place = {"overlay": "ring", "brokers": 40}
+    earlier = [Figure("messages", place, 2_000, "1"), Figure("messages", place | {"kind": "Old"}, 5, "1")]
+    now = [Figure("messages", place, 1_500, "1"), Figure("messages", place | {"kind": "New"}, 7, "1")]
+    values = Values(now, earlier)
+    assert values.text("messages", place) == "2,000 → 1,500 (-25 %)"
+    assert values.text("messages", place | {"kind": "New"}) == "- → 7"
+    assert values.kinds(place) == ["New", "Old"]
+    assert Values(now, []).text("messages", place) == "1,500"
