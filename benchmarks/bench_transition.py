@@ -39,7 +39,8 @@ USERS_OF_BROKER = 8
 OVERLAYS = ("tree", "heavy", "ring")
 TABLES: dict[str, dict[str, str]] = {
     "Messages": {
-        "messages": "messages",
+        "sent": "sent over links",
+        "messages": "messages in them",
         "messages_of_plan": "of plan",
         "message_bytes": "bytes",
         "commands": "commands",
@@ -119,7 +120,12 @@ def figures_of(cost: TransitionCost, where: dict[str, str | int | float]) -> lis
     for name, of_bytes in COUNTED_BYTES.items():
         counts: Counter[str] = getattr(cost, name)
         found |= {name: counts.total(), of_bytes: getattr(cost, of_bytes).total()}
-    found |= {"messages_of_plan": cost.messages_of_plan, "deliveries": cost.deliveries, "held": len(cost.held_ms)}
+    found |= {
+        "sent": cost.sent,
+        "messages_of_plan": cost.messages_of_plan,
+        "deliveries": cost.deliveries,
+        "held": len(cost.held_ms),
+    }
     for name, share in (("p50", 0.5), ("p95", 0.95), ("max", 1.0)):
         found[f"held_ms_{name}"] = round(_quantile(cost.held_ms, share), 1)
     for name, waits in (("publisher", cost.publisher_wait_ms), ("user", cost.user_wait_ms)):

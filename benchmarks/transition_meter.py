@@ -21,7 +21,7 @@ import msgspec
 
 from controller.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionLimits
 from overlay.chord_ring import DEFAULT_BITS
-from producers.broker_messages import Deliver, Notification, Send
+from producers.broker_messages import Bundle, Deliver, Notification, Send
 from producers.virtual_overlay import VirtualOverlay
 from schemas.client import Role
 from schemas.codec import encode
@@ -116,11 +116,15 @@ class CoreObserver:
 
 @dataclass(slots=True)
 class TransitionCost:
-    """What one transition cost. ``reached_ms``: from its start; ``counts``: messages and bytes by their kind."""
+    """What one transition cost. ``reached_ms``: from its start; counts and bytes by kind, those in bundles one by one.
+
+    ``sent``: what went over links, where a bundle is one message.
+    """
 
     reached_ms: dict[str, float] = field(default_factory=dict)
     messages: Counter[str] = field(default_factory=Counter)
     message_bytes: Counter[str] = field(default_factory=Counter)
+    sent: int = 0
     messages_of_plan: int = 0
     commands: Counter[str] = field(default_factory=Counter)
     command_bytes: Counter[str] = field(default_factory=Counter)
@@ -174,9 +178,11 @@ class PlanDriver:
 
     def _count(self, seen: Observed) -> None:
         cost, overlay = self.cost, self.virtual.overlay
+        cost.sent = len(seen.messages)
         for message in seen.messages:
-            cost.messages[type(message).__name__] += 1
-            cost.message_bytes[type(message).__name__] += message_bytes(message)
+            for part in message.messages if isinstance(message, Bundle) else (message,):
+                cost.messages[type(part).__name__] += 1
+                cost.message_bytes[type(part).__name__] += message_bytes(part)
         for command in self._commands:
             cost.commands[str(command.phase)] += 1
             cost.command_bytes[str(command.phase)] += len(encode(command))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +48,7 @@ def test_control_messages_of_one_neighbour_are_apart_only_where_a_notification_s
     for peer in "abc":
         sent = [effect.message for effect in bundled(effects) if isinstance(effect, Send) and effect.peer == peer]
         is_control = [not isinstance(message, Notification) for message in sent]
-        assert not any(first and second for first, second in zip(is_control, is_control[1:], strict=False))
+        assert not any(first and second for first, second in itertools.pairwise(is_control))
 
 
 def test_a_bundle_counts_as_what_is_in_it() -> None:
