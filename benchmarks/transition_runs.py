@@ -99,7 +99,7 @@ class TransitionRun:
         assert account.is_clean, account
         assert account.expected == account.delivered > 0, account
         seen = self.observer.deliveries_ever
-        assert account.delivered + account.early == seen, (account, seen)
+        assert account.delivered + account.concurrent == seen, (account, seen)
         return account
 
     def settle(self) -> None:

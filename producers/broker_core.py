@@ -89,9 +89,7 @@ class BrokerCore(BrokerTransition):
                 effects.append(Send(peer, notification))
         if LOCAL in destinations:
             wanted = tables.index.keys_for(notification.content, LOCAL)
-            subscriptions = tuple(
-                sorted(key for key in wanted if key in self.locals and self.locals[key].wants(notification))
-            )
+            subscriptions = tuple(sorted(key for key in wanted if key in self.locals and self.locals[key].is_confirmed))
             if subscriptions:
                 self._deliver_or_hold(Deliver(notification, subscriptions), effects)
         return effects

@@ -137,13 +137,13 @@ class SubscribeRequest:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """A local client ended a subscription at ``cancelled_ms``, when it handed this request to its home.
+    """A local client has ended a subscription: what was published before is still owed.
 
-    The request may wait in the home's queue; what was published before that time is still owed.
+    Nobody can tell that from what is published while the end is on its way to the publishers, but by comparing the
+    clocks of two machines; so that may be handed over, too.
     """
 
     subscription: str
-    cancelled_ms: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from producers.broker_messages import (
     CancelRequest,
     Confirmed,
     Effect,
-    Notification,
     Send,
     Subscribe,
     SubscribeAck,
@@ -34,20 +33,16 @@ from producers.two_epochs import ProtocolError, TwoEpochBroker
 
 @dataclass(slots=True)
 class LocalSubscription:
-    """A subscription of a local client: is it owed anything, when did it end, which epochs are still to confirm it."""
+    """A subscription of a local client: is it confirmed, has it ended, which epochs are still to confirm it.
+
+    All that was published after the confirmation comes after it, and all that was published before the end comes before
+    it is released; so whatever comes between the two is handed over, and no clock is asked when it was published.
+    """
 
     subscription: str
     unconfirmed_epochs: set[int]
     is_confirmed: bool = False
-    cancelled_ms: float | None = None
-
-    def wants(self, notification: Notification) -> bool:
-        """Return True if a notification that has come is for it.
-
-        All that was published after the confirmation comes after it, so no clock is asked whether it was; what was
-        published shortly before may come, too.
-        """
-        return self.is_confirmed and (self.cancelled_ms is None or self.cancelled_ms >= notification.publish_ms)
+    has_ended: bool = False
 
 
 @dataclass(slots=True)
@@ -102,9 +97,9 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
     def _cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         name = request.subscription
         local = self.locals.get(name)
-        if local is None or local.cancelled_ms is not None:
+        if local is None or local.has_ended:
             return []
-        local.cancelled_ms = request.cancelled_ms
+        local.has_ended = True
         effects: list[Effect] = []
         for tables in self._epochs():
             effects += self._begin_leaving(tables, name)
@@ -292,7 +287,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
 
     def _settle_local(self, local: LocalSubscription, now_ms: float) -> list[Effect]:
         name = local.subscription
-        if local.cancelled_ms is not None:
+        if local.has_ended:
             if any(name in tables.entries for tables in self.tables.values()):
                 return []
             del self.locals[name]

@@ -135,7 +135,7 @@ class BrokerTransition(BrokerRouting):
         if name in self._unconfirmed_advertisements:
             return False
         local = self.locals.get(name)
-        if local is not None and not local.is_confirmed and local.cancelled_ms is None:
+        if local is not None and not local.is_confirmed and not local.has_ended:
             return False
         return self._is_settled(name, max(self.tables))
 

@@ -118,6 +118,10 @@ class ChordCore(ChordTransitions):
         effects: list[Effect] = [Send(peer, notification) for peer in entry.children]
         if entry.subscriptions:
             self._hand_over(notification, tuple(entry.subscriptions), effects)
+        if entry.ended_here:
+            flush = self._ask_flush(tables, entry)
+            self._count_control(flush)
+            effects += flush
         return effects
 
     def _hand_over(self, notification: Notification, names: tuple[str, ...], effects: list[Effect]) -> None:
@@ -150,7 +154,7 @@ class ChordCore(ChordTransitions):
             ) is not None:
                 return self._keep_early(epoch, None, request)  # Behind the user's coming, which is kept, too.
             case CancelRequest():
-                return self._cancel(request, now_ms)
+                return self._cancel(request)
             case AdvertiseRequest():
                 if self.transition is not None:
                     # Whoever drains an epoch must know all who publish in it.

@@ -96,7 +96,7 @@ class ChordTransitions(ChordEndings):
         assert isinstance(target, ChordConfiguration)
         tables = self.tables[command.epoch_to] = ChordTables(self.broker, target)
         moves = {move.client: move for move in command.moves if self.broker in (move.home_from, move.home_to)}
-        here = {local.user: local.connection for local in self.locals.values() if local.cancelled_ms is None}
+        here = {local.user: local.connection for local in self.locals.values() if not local.has_ended}
         going = {name for name, move in moves.items() if move.home_from == self.broker}
         coming = {name for name, move in moves.items() if move.home_to == self.broker}
         under_way = self.transition = ChordTransition(
@@ -111,7 +111,7 @@ class ChordTransitions(ChordEndings):
             if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
                 effects += self._issued(old, local)
         for local in list(self.locals.values()):
-            if local.cancelled_ms is None and local.user not in going:
+            if not local.has_ended and local.user not in going:
                 local.unconfirmed_epochs.add(tables.epoch)
                 effects += self._issue(tables, local, now_ms)
         for entry in list(tables.topics.values()):
@@ -147,7 +147,7 @@ class ChordTransitions(ChordEndings):
         return self._want_end(local.topic)
 
     def _is_leaving(self, under_way: ChordTransition, local: TopicSubscription) -> bool:
-        return local.cancelled_ms is None and under_way.leaving.get(local.user) == local.connection
+        return not local.has_ended and under_way.leaving.get(local.user) == local.connection
 
     def _derive(self, old: ChordTables, tables: ChordTables) -> None:
         """Take over our places in trees, and children, where the way from the rendezvous is the same in both epochs.
@@ -216,8 +216,8 @@ class ChordTransitions(ChordEndings):
         """End what a user has here, now."""
         effects: list[Effect] = []
         for local in list(self.locals.values()):
-            if local.user == user and local.cancelled_ms is None and (local.has_come or not only_come):
-                effects += self._cancel(CancelRequest(local.subscription, now_ms), now_ms)
+            if local.user == user and not local.has_ended and (local.has_come or not only_come):
+                effects += self._cancel(CancelRequest(local.subscription))
                 for tables in self.tables.values():
                     tables.awaited.discard(local.subscription)
         return effects + self._release_held()

@@ -9,8 +9,8 @@ A topic's tree is the union of the greedy routes from its rendezvous to the brok
 
 A subscription that ends is still owed what was published before. So a broker leaves a tree only after a flush: the
 rendezvous sends a probe to each publisher of the topic, which comes back behind what the publisher had published, and
-then tells the broker, behind the topic's notifications. A broker that stays in the tree anyway lets subscriptions that
-ended wait for the next flush.
+then tells the broker, behind the topic's notifications. A broker that stays in the tree anyway asks for the flush when
+something more comes for subscriptions that ended.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ from producers.match_content import Filter, Operator
 from producers.two_epochs import ProtocolError, TwoEpochBroker
 
 TOPIC = "topic"  # The attribute that subscriptions and publishers name their topic by.
-ENDED_MAX = 64  # Subscriptions of a topic that have ended and wait for a flush; then one is made.
 ENDED_KEPT_MAX = 10_000  # So many, when no flush comes back: a publisher's home or the rendezvous has died.
 
 
@@ -64,7 +63,7 @@ def topic_of(filter_: Filter) -> str:
 
 @dataclass(slots=True)
 class TopicSubscription:
-    """A subscription of a local user: whether it is owed anything, when it ended, which epochs are still to confirm.
+    """A subscription of a local user: is it confirmed, has it ended, which epochs are still to confirm it.
 
     ``has_come``: by the move under way; its old home has it in the older epoch. ``epoch_min`` is the first epoch in
     which this broker serves it: what comes later of an older one, its old home has handed over.
@@ -76,19 +75,17 @@ class TopicSubscription:
     topic: str
     unconfirmed_epochs: set[int]
     is_confirmed: bool = False
-    cancelled_ms: float | None = None
+    has_ended: bool = False
     has_come: bool = False
     epoch_min: int = 0
 
     def wants(self, notification: Notification) -> bool:
         """Return True if a notification that has come is for it.
 
-        All that was published after the confirmation comes after it, so no clock is asked whether it was; what was
-        published shortly before may come, too.
+        All that was published after the confirmation comes after it, and all that was published before the end comes
+        before the flush; so no clock is asked when it was published.
         """
-        if not self.is_confirmed or notification.epoch < self.epoch_min:
-            return False
-        return self.cancelled_ms is None or self.cancelled_ms >= notification.publish_ms
+        return self.is_confirmed and notification.epoch >= self.epoch_min
 
 
 @dataclass(slots=True)
@@ -159,11 +156,11 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         entry.fresh.add(local.subscription)
         return effects + self._issued(tables, local) + self._settle(local.topic, now_ms)
 
-    def _cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
+    def _cancel(self, request: CancelRequest) -> list[Effect]:
         local = self.locals.get(request.subscription)
-        if local is None or local.cancelled_ms is not None:
+        if local is None or local.has_ended:
             return []
-        local.cancelled_ms = request.cancelled_ms
+        local.has_ended = True
         effects: list[Effect] = []
         for tables in self._epochs():
             entry = tables.topics.get(local.topic)
@@ -192,7 +189,7 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         effects: list[Effect] = []
         for name in names:
             local = self.locals.get(name)
-            if local is None or local.cancelled_ms is None:
+            if local is None or not local.has_ended:
                 continue
             entries = (tables.topics.get(local.topic) for tables in self.tables.values())
             if not any(entry is not None and name in entry.subscriptions for entry in entries):
@@ -231,7 +228,7 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
             if local is None:
                 continue
             local.unconfirmed_epochs.discard(epoch)
-            if not local.is_confirmed and local.cancelled_ms is None and not local.unconfirmed_epochs:
+            if not local.is_confirmed and not local.has_ended and not local.unconfirmed_epochs:
                 local.is_confirmed = True
                 effects.append(Confirmed(name))
         return effects
@@ -290,10 +287,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         if not entry.is_joined or entry.flushing is not None:
             return []  # It is considered again when that is over.
         is_needed = len(entry.subscriptions) > len(entry.ended_here) or bool(entry.children)
-        if entry.ended_here and (not is_needed or len(entry.ended_here) >= ENDED_MAX):
-            entry.flushing = frozenset(entry.ended_here)
-            root = tables.rendezvous(entry.topic)
-            return self._route_on(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
+        if entry.ended_here and not is_needed:
+            return self._ask_flush(tables, entry)
         if entry.subscriptions or entry.children or tables.registered.get(entry.topic):
             return []
         del tables.topics[entry.topic]
@@ -318,6 +313,14 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
                 del later.topics[topic]
                 issued_max = tables.epoch
         return [Send(parent, Leave(tables.epoch, topic, issued_max)), *effects]
+
+    def _ask_flush(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
+        """Ask for all that was published before now, for the subscriptions that have ended."""
+        if not entry.is_joined or entry.flushing is not None:
+            return []
+        entry.flushing = frozenset(entry.ended_here)
+        root = tables.rendezvous(entry.topic)
+        return self._route_on(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
 
     # --- flushes -----------------------------------------------------------------------------------------------------
 

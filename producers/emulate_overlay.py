@@ -284,7 +284,7 @@ class EmulatedOverlay:
             home = found[0]
             self.ledger.cancel(subscription, self.env.now)
             self._change(subscription, Role.SUBSCRIBER, home, None)
-            self._enqueue(self.brokers[home], None, CancelRequest(subscription, self.env.now))
+            self._enqueue(self.brokers[home], None, CancelRequest(subscription))
 
     def connect_user(self, user: str, home: str, topics: Iterable[str]) -> None:
         """Connect a user of a ring to its home; it may come again after it has left."""

@@ -2,8 +2,8 @@
 
 In: what clients did and what brokers handed over. Out: a LedgerSnapshot. A notification is owed once to each
 subscription that matches it, was confirmed before its publish time and was not cancelled before it. What was published
-before the confirmation and comes after it is early: nobody is owed it, and it is no fault. The ledger knows neither
-links nor epochs, so that it catches whatever they get wrong.
+while the confirmation or the end was on its way may be handed over, too: nobody is owed it, and it is no fault. The
+ledger knows neither links nor epochs, so that it catches whatever they get wrong.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class LedgerSnapshot:
 
     All but ``published`` count pairs of notification and subscription: ``expected`` is what was owed and equals
     ``delivered`` + ``lost`` + ``outstanding``. ``outstanding`` is owed but younger than the settle time; ``final``
-    tells that it was settled too, after the model had become quiet. ``repeated``, ``unexpected`` and ``early``, what
-    was published just before a subscription was confirmed, come on top of ``delivered``. ``out_of_order`` counts
-    deliveries with a smaller sequence number than one before of the same publisher to the same subscription.
+    tells that it was settled too, after the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``,
+    what was published just before a subscription was confirmed or after it was cancelled, come on top of ``delivered``.
+    ``out_of_order`` counts deliveries with a smaller sequence number than one before of the same publisher to the same
+    subscription.
     ``delivery_ms_mean`` and ``delivery_ms_max`` run from publish time to hand-over.
     """
 
@@ -40,7 +41,7 @@ class LedgerSnapshot:
     out_of_order: int = 0
     unexpected: int = 0
     outstanding: int = 0
-    early: int = 0
+    concurrent: int = 0
     lost_by_reason: Mapping[str, int] = field(default_factory=dict)
     delivery_ms_mean: float = 0.0
     delivery_ms_max: float = 0.0
@@ -63,6 +64,15 @@ class _Account:
     is_overdue: bool = False
 
 
+@dataclass(slots=True)
+class _Life:
+    """A subscription from its confirmation to its end."""
+
+    filter_: Filter
+    confirmed_ms: float
+    cancelled_ms: float = float("inf")
+
+
 class Ledger:
     """Keeps an account of each notification until all who are owed have it and the settle time is over.
 
@@ -75,7 +85,7 @@ class Ledger:
         self._overdue_count_max = overdue_count_max
         self._index = MatchIndex()
         self._confirmed_ms: dict[str, float] = {}
-        self._began: dict[str, tuple[Filter, float]] = {}  # Filter and time of confirming; kept as long as order is.
+        self._lives: dict[str, _Life] = {}  # Kept as long as order is.
         self._cancelled: deque[tuple[float, str]] = deque()
         self._gone: deque[tuple[float, str]] = deque()
         self._accounts: dict[tuple[str, int], _Account] = {}
@@ -94,17 +104,18 @@ class Ledger:
         """Begin to owe the subscription what is published after now."""
         self._index.add(subscription, filter_, _ANYWHERE)
         self._confirmed_ms[subscription] = now_ms
-        self._began[subscription] = (filter_, now_ms)
+        self._lives[subscription] = _Life(filter_, now_ms)
 
     def confirm_ended(self, subscription: str, now_ms: float) -> None:
         """Owe nothing to a subscription that its client had ended by the time it was confirmed."""
-        self._began[subscription] = ((), now_ms)
+        self._lives[subscription] = _Life((), now_ms, now_ms)
         self._gone.append((now_ms, subscription))
 
     def cancel(self, subscription: str, now_ms: float) -> None:
         """Cease to owe the subscription what is published after now; one that was never confirmed is owed nothing."""
         if subscription in self._confirmed_ms:
             self._cancelled.append((now_ms, subscription))
+            self._lives[subscription].cancelled_ms = now_ms
 
     def publish(self, notification: Notification) -> int:
         """Open an account when a client hands the notification to its home; return how many are owed it."""
@@ -136,9 +147,9 @@ class Ledger:
         has_it = account.owed.get(subscription)
         if has_it is None:
             account.owed[subscription] = True
-            is_early = self._is_early(notification, subscription)
-            self._counts["early" if is_early else "unexpected"] += 1
-            if is_early:
+            is_concurrent = self._is_concurrent(notification, subscription)
+            self._counts["concurrent" if is_concurrent else "unexpected"] += 1
+            if is_concurrent:
                 self._check_order(notification, subscription)
             return
         if has_it:
@@ -156,9 +167,11 @@ class Ledger:
         self._delivery_ms_max = max(self._delivery_ms_max, delivery_ms)
         self._check_order(notification, subscription)
 
-    def _is_early(self, notification: Notification, subscription: str) -> bool:
-        began = self._began.get(subscription)
-        return began is not None and notification.publish_ms <= began[1] and matches(began[0], notification.content)
+    def _is_concurrent(self, notification: Notification, subscription: str) -> bool:
+        life = self._lives.get(subscription)
+        if life is None or not matches(life.filter_, notification.content):
+            return False
+        return notification.publish_ms <= life.confirmed_ms or notification.publish_ms > life.cancelled_ms
 
     def drop(self, notification: Notification, reason: str) -> None:
         """Remember why a notification did not go on, for those who will not get it."""
@@ -184,7 +197,7 @@ class Ledger:
         while self._gone and self._gone[0][0] < now_ms - self._settle_ms:
             subscription = self._gone.popleft()[1]
             self._sequence_got_max.pop(subscription, None)
-            self._began.pop(subscription, None)
+            self._lives.pop(subscription, None)
 
     def snapshot(self) -> LedgerSnapshot:
         """Return the account as it stands."""
@@ -229,7 +242,7 @@ class Ledger:
             out_of_order=counts["out_of_order"],
             unexpected=counts["unexpected"],
             outstanding=counts["expected"] - counts["delivered"] - lost,
-            early=counts["early"],
+            concurrent=counts["concurrent"],
             lost_by_reason={reason: count for reason, count in sorted(self._lost_by_reason.items()) if count},
             delivery_ms_mean=self._delivery_ms_sum / max(counts["delivered"], 1),
             delivery_ms_max=self._delivery_ms_max,

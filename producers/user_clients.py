@@ -212,11 +212,11 @@ class UserClients:
         del self._owners[subscription]
         user.confirmed.discard(subscription)
         self._ledger.cancel(subscription, now_ms)
-        self._ask(user.home, CancelRequest(subscription, now_ms))
+        self._ask(user.home, CancelRequest(subscription))
         if user.goes_to is not None and user.is_attached:
-            self._ask(user.goes_to, CancelRequest(subscription, now_ms))
+            self._ask(user.goes_to, CancelRequest(subscription))
         elif subscription in user.brought:
-            self._ask(user.came_from, CancelRequest(subscription, now_ms))
+            self._ask(user.came_from, CancelRequest(subscription))
 
     def _count(self, user: _User, wanted: frozenset[str]) -> None:
         gone, come = user.wants - wanted, wanted - user.wants

@@ -72,14 +72,29 @@ def test_a_broker_leaves_only_when_all_that_was_published_before_has_come() -> N
     broker = core("n5")
     broker.handle(None, SubscribeRequest("s", "u", topic_filter(TOPIC)), 1)
     assert broker.handle("n1", JoinAck(0, TOPIC), 2) == [Confirmed("s")]
-    (asked,) = broker.handle(None, CancelRequest("s", 20.0), 20)
+    (asked,) = broker.handle(None, CancelRequest("s"), 20)
     assert asked == Send("n1", AskFlush(0, "n1", TOPIC, "n5"))
     late = note(0, 0, down=True, publish_ms=19.0)
     assert broker.handle("n1", late, 21) == [Deliver(late, ("s",))]
-    assert broker.handle("n1", note(1, 0, down=True, publish_ms=21.0), 22) == []
+    ahead = note(1, 0, down=True, publish_ms=99.0)  # Its publisher's clock is fast.
+    assert broker.handle("n1", ahead, 22) == [Deliver(ahead, ("s",))]
     effects = broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23)
     assert effects[-1] == Send("n1", Leave(0, TOPIC, 0))
     assert not broker.locals
+
+
+def test_a_broker_that_stays_asks_for_a_flush_when_something_comes_for_what_has_ended() -> None:
+    """Until then what has ended costs nothing; from then on it is soon gone."""
+    broker = core("n5")
+    for name in ("s", "t"):
+        broker.handle(None, SubscribeRequest(name, name, topic_filter(TOPIC)), 1)
+    broker.handle("n1", JoinAck(0, TOPIC), 2)
+    assert broker.handle(None, CancelRequest("s"), 20) == []
+    first, second = note(0, 0, down=True), note(1, 0, down=True)
+    assert broker.handle("n1", first, 21) == [Deliver(first, ("s", "t")), Send("n1", AskFlush(0, "n1", TOPIC, "n5"))]
+    assert broker.handle("n1", second, 22) == [Deliver(second, ("s", "t"))]
+    broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23)
+    assert sorted(broker.locals) == ["t"]
 
 
 def test_a_publisher_registers_at_its_rendezvous() -> None:
@@ -141,6 +156,6 @@ def test_what_has_ended_and_is_never_flushed_is_bounded(monkeypatch: pytest.Monk
     for number in range(6):
         broker.handle(None, SubscribeRequest(f"s{number}", "u", topic_filter(TOPIC)), 1)
         broker.handle("n1", JoinAck(0, TOPIC), 2)
-        broker.handle(None, CancelRequest(f"s{number}", 20.0), 20)
+        broker.handle(None, CancelRequest(f"s{number}"), 20)
     assert broker.ended_count == 3
     assert sorted(broker.locals) == ["s3", "s4", "s5"]

@@ -64,8 +64,8 @@ def test_cells_add_up_to_the_account(virtual: VirtualOverlay) -> None:
     assert sum(mask.bit_count() for mask in published.values()) == account.published
     for (_, *name), mask in masks.items():
         assert mask & ~anywhere[tuple(name)] == 0
-    assert sum(deliveries.values()) == account.delivered + account.early
-    assert 0 < sum(mask.bit_count() for mask in masks.values()) <= account.delivered + account.early
+    assert sum(deliveries.values()) == account.delivered + account.concurrent
+    assert 0 < sum(mask.bit_count() for mask in masks.values()) <= account.delivered + account.concurrent
 
 
 def test_counters_never_fall_and_fit_together(virtual: VirtualOverlay) -> None:

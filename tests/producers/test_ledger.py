@@ -158,7 +158,7 @@ def test_any_mix_of_faults_is_counted_exactly(seed: int) -> None:
     assert account.expected == account.delivered + account.lost
 
 
-def test_what_was_published_before_the_confirmation_and_comes_after_it_is_early_and_no_fault() -> None:
+def test_what_was_published_while_the_confirmation_was_on_its_way_is_no_fault() -> None:
     """It counts once; what comes twice, out of order or to a subscription that does not match it still shows."""
     ledger = Ledger(SETTLE_MS)
     early, later, other = notification(0, 1.0), notification(1, 3.0), notification(2, 1.5, symbol="B")
@@ -169,12 +169,25 @@ def test_what_was_published_before_the_confirmation_and_comes_after_it_is_early_
     ledger.deliver(early, "s", 4.0)
     ledger.deliver(later, "s", 5.0)
     account = ledger.snapshot()
-    assert (account.early, account.delivered) == (1, 1)
+    assert (account.concurrent, account.delivered) == (1, 1)
     assert account.is_clean
     ledger.deliver(early, "s", 6.0)
     ledger.deliver(other, "s", 7.0)
     account = ledger.snapshot()
-    assert (account.early, account.repeated, account.unexpected) == (1, 1, 1)
+    assert (account.concurrent, account.repeated, account.unexpected) == (1, 1, 1)
+
+
+def test_what_was_published_while_the_end_was_on_its_way_is_no_fault() -> None:
+    """It may be handed over, once and in order; nobody is owed it."""
+    ledger = ledger_with("s")
+    before, after = notification(0, 1.0), notification(1, 3.0)
+    ledger.publish(before)
+    ledger.cancel("s", 2.0)
+    assert ledger.publish(after) == 0
+    ledger.deliver(after, "s", 4.0)
+    ledger.deliver(before, "s", 5.0)
+    account = ledger.snapshot()
+    assert (account.delivered, account.concurrent, account.out_of_order) == (1, 1, 1)
 
 
 def test_a_subscription_that_its_client_ended_before_it_was_confirmed_is_owed_nothing() -> None:

@@ -58,7 +58,7 @@ def test_a_user_asks_for_what_it_lacks_and_ends_what_it_no_longer_wants() -> Non
     homes.users.change_topics("u", "bc")
     asked = homes.take_asked()
     assert [(home, type(request)) for home, request in asked] == [("b1", CancelRequest), ("b1", SubscribeRequest)]
-    assert asked[0][1] == CancelRequest(names["a"], 5.0)
+    assert asked[0][1] == CancelRequest(names["a"])
     homes.users.change_topics("u", "cb")
     assert homes.take_asked() == []
     assert homes.told == [("u", "b1", ("a", "b")), ("u", "b1", ("b", "c"))]
@@ -73,7 +73,7 @@ def test_a_user_that_moves_brings_what_is_confirmed_and_asks_for_new_things_when
     assert isinstance(attach, AttachRequest)
     assert [(one.subscription, one.topic) for one in attach.subscriptions] == [(names["a"], "a"), (names["b"], "b")]
     homes.users.change_topics("u", "bc")  # The end goes to both homes, what is new waits.
-    assert homes.take_asked() == [("b1", CancelRequest(names["a"], 5.0)), ("b2", CancelRequest(names["a"], 5.0))]
+    assert homes.take_asked() == [("b1", CancelRequest(names["a"])), ("b2", CancelRequest(names["a"]))]
     homes.users.take("u", "b2")
     ((home, request),) = homes.take_asked()
     assert (home, type(request)) == ("b2", SubscribeRequest)
@@ -91,7 +91,7 @@ def test_what_the_old_home_has_handed_over_is_told_to_the_new_one_alone() -> Non
     homes.users.drain("u", names["a"], "b2")
     assert homes.take_asked() == [("b2", DrainedRequest(names["a"]))]
     homes.users.change_topics("u", "b")
-    assert homes.take_asked() == [("b2", CancelRequest(names["a"], 5.0))]
+    assert homes.take_asked() == [("b2", CancelRequest(names["a"]))]
 
 
 def test_a_user_with_something_unconfirmed_goes_when_that_is_settled() -> None:
@@ -125,7 +125,7 @@ def test_a_user_that_has_left_is_not_waited_for() -> None:
     asked = homes.take_asked()
     assert ("b1", GoneRequest("u", 0)) in asked
     assert ("b2", AttachRequest(7, "u", 0, ())) in asked
-    assert ("b1", CancelRequest(names["a"], 5.0)) in asked
+    assert ("b1", CancelRequest(names["a"])) in asked
     homes.users.move("u", 0, "b3", 8)
     assert homes.take_asked() == [("b3", AttachRequest(8, "u", 0, ()))]
 

@@ -130,7 +130,7 @@ class AnyOrderOverlay:
         self.now_ms += 1  # No two things that clients do happen at the same time.
         subscription = self.subscriptions[name]
         subscription.cancelled_ms = self.now_ms
-        self.inboxes[subscription.home].append((None, CancelRequest(name, self.now_ms)))
+        self.inboxes[subscription.home].append((None, CancelRequest(name)))
 
     def publish(self) -> None:
         """A random publisher hands a notification to its home."""
@@ -339,12 +339,12 @@ class AnyOrderOverlay:
 
     # --- the account -------------------------------------------------------------------------------------------
 
-    def _is_early(self, subscription: Subscription, key: tuple[str, int]) -> bool:
-        """Return True if this was published before the confirmation, and may have come after it."""
+    def _is_concurrent(self, subscription: Subscription, key: tuple[str, int]) -> bool:
+        """Return True if this was published while the confirmation or the end was on its way, and is no fault."""
         notification, confirmed_ms = self.published[key], subscription.confirmed_ms
-        if confirmed_ms is None or notification.publish_ms > confirmed_ms:
+        if confirmed_ms is None or not matches(subscription.filter_, notification.content):
             return False
-        return matches(subscription.filter_, notification.content)
+        return notification.publish_ms <= confirmed_ms or not _is_owed(subscription, notification)
 
     def account(self) -> dict[str, int]:
         """Count owed, delivered, lost, repeated, unexpected and out-of-order hand-overs over the whole run."""
@@ -356,7 +356,7 @@ class AnyOrderOverlay:
             counts["delivered"] += len(subscription.got)
             counts["lost"] += len(owed - got)
             counts["repeated"] += len(subscription.got) - len(got)
-            counts["unexpected"] += sum(not self._is_early(subscription, key) for key in got - owed)
+            counts["unexpected"] += sum(not self._is_concurrent(subscription, key) for key in got - owed)
             last: dict[str, int] = {}
             for publisher, sequence in subscription.got:
                 counts["out_of_order"] += sequence < last.get(publisher, -1)

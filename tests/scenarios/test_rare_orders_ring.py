@@ -77,7 +77,7 @@ def test_a_topic_given_up_and_asked_for_again_while_one_broker_is_prepared_is_se
     overlay.run()
     target = PAIR.replaced(1, [])
     overlay.command("b0", PREPARE, target)
-    overlay.feed("b0", None, CancelRequest("old", overlay.now_ms))
+    overlay.feed("b0", None, CancelRequest("old"))
     overlay.run()
     overlay.feed("b0", None, SubscribeRequest("new", "v", topic_filter(topic)))
     overlay.run()

@@ -91,7 +91,7 @@ def test_a_subscription_leaves_nothing_behind_whichever_broker_still_knew_its_pu
     overlay.feed("b0", None, UnadvertiseRequest("p"))
     overlay.run()
     overlay.carry_out(target)
-    overlay.feed("b1", None, CancelRequest("s", overlay.now_ms))
+    overlay.feed("b1", None, CancelRequest("s"))
     overlay.run()
     assert not any(core.tables[1].entries for core in overlay.cores.values())
 

@@ -59,7 +59,7 @@ def assert_users_are_served(overlay: AnyOrderRing) -> None:
     for name in overlay.user_names:
         home = overlay.users.home_of(name)
         for broker, core in overlay.cores.items():
-            live = {one.topic for one in core.locals.values() if one.user == name and one.cancelled_ms is None}
+            live = {one.topic for one in core.locals.values() if one.user == name and not one.has_ended}
             wanted = set(overlay.users._users[name].wants) if broker == home else set()
             assert live == wanted, (name, broker)
 
