@@ -57,8 +57,10 @@ from producers.chord_messages import (
 from producers.chord_tables import ChordTables
 from producers.chord_transition import ChordTransitions
 from producers.chord_trees import TOPIC
-from producers.two_epochs import EPOCH_UNKNOWN, ProtocolError
+from producers.two_epochs import EPOCH_UNKNOWN, ProtocolError, Transition
 from schemas.command import Command
+
+RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
 
 
 class ChordCore(ChordTransitions):
@@ -71,6 +73,8 @@ class ChordCore(ChordTransitions):
         self.boot_ms = boot_ms
         self._postponed: deque[AdvertiseRequest] = deque()
         self._now_ms = 0.0
+        self._retired: deque[ChordConfiguration] = deque(maxlen=RETIRED_KEPT_MAX)
+        self._as_ever: dict[tuple[int, str], bool] = {}  # By epoch and topic, since the last retirement.
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
@@ -94,12 +98,16 @@ class ChordCore(ChordTransitions):
         if source is None:
             notification = replace(notification, epoch=self.epoch)
             effects.append(Published(notification))
-        oldest = min(self.tables)
-        # What is still under way when its epoch is retired takes the same way in the next one.
+        oldest, topic = min(self.tables), str(notification.content[TOPIC])
         tables = self.tables.get(max(notification.epoch, oldest))
         if tables is None:
             return [Dropped(notification, EPOCH_UNKNOWN)]
-        topic = str(notification.content[TOPIC])
+        if (
+            notification.from_rendezvous
+            and notification.epoch < oldest
+            and not self._comes_as_ever(notification, topic)
+        ):
+            return []  # From a parent that had not heard yet that we had left the tree: nobody here wants it.
         if not notification.from_rendezvous:
             root = tables.rendezvous(topic)
             if root != self.broker:
@@ -108,6 +116,26 @@ class ChordCore(ChordTransitions):
             if self._must_keep_at_root(topic, notification):
                 return effects + self._keep_at_root(topic, notification)
         return effects + self._pass_down(tables, notification)
+
+    def _comes_as_ever(self, notification: Notification, topic: str) -> bool:
+        """Return True if the topic's way to this broker is what it was in an epoch that is retired, and always since.
+
+        What is still under way then belongs to the tables of now.
+        """
+        key = (notification.epoch, topic)
+        if key not in self._as_ever:
+            since = [one for one in self._retired if one.epoch >= notification.epoch]
+            is_known = bool(since) and since[0].epoch == notification.epoch
+            now = self.tables[min(self.tables)].configuration
+            ways = {one.route(one.rendezvous(topic), self.broker) for one in (*since, now)} if is_known else ()
+            self._as_ever[key] = len(ways) == 1
+        return self._as_ever[key]
+
+    def _forget_epoch(self, gone: ChordTables, under_way: Transition | None, now_ms: float) -> list[Effect]:
+        if gone.epoch < self.epoch:
+            self._retired.append(gone.configuration)
+            self._as_ever.clear()
+        return super()._forget_epoch(gone, under_way, now_ms)
 
     def _pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
         entry = tables.topics.get(str(notification.content[TOPIC]))
