@@ -112,6 +112,9 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
     ) -> list[Effect]:
         effects: list[Effect] = []
         entry = tables.entries.get(message.subscription)
+        if entry is not None and entry.leaving and entry.towards == source:
+            entry.again = message  # It had been withdrawn, and comes again before all beyond us have let go of it.
+            return []
         if entry is None:
             meets = self._meets(message.filter_)
             issued_max = message.epoch_issued_max
@@ -270,19 +273,23 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
                 effects += [Send(peer, SubscribeAck(tables.epoch, name)) for peer in sorted(entry.waiting)]
                 entry.waiting.clear()
             if entry.leaving and not entry.unreleased:
-                effects += self._finish_leaving(tables, entry)
+                effects += self._finish_leaving(tables, entry, now_ms)
         local = self.locals.get(name)
         if local is not None:
             effects += self._settle_local(local, now_ms)
         return effects
 
-    def _finish_leaving(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
+    def _finish_leaving(self, tables: RoutingTables, entry: Entry, now_ms: float) -> list[Effect]:
         effects: list[Effect] = [
             Send(peer, SubscribeAck(tables.epoch, entry.subscription)) for peer in sorted(entry.waiting)
         ]
         tables.remove(entry.subscription)
+        if tables.epoch > min(self.tables):
+            tables.released.add(entry.subscription)
         if entry.towards != LOCAL:
             effects.append(Send(entry.towards, UnsubscribeAck(tables.epoch, entry.subscription)))
+        if entry.again is not None:
+            effects += self._accept_subscription(tables, entry.towards, entry.again, now_ms)
         return effects
 
     def _settle_local(self, local: LocalSubscription, now_ms: float) -> list[Effect]:
@@ -321,7 +328,9 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         effects: list[Effect] = []
         for tables in self._epochs()[1:]:
             for entry in list(entries):
-                if entry.leaving or not self._is_derived(tables, entry) or entry.subscription in tables.entries:
+                if entry.leaving or not self._is_derived(tables, entry):
+                    continue
+                if entry.subscription in tables.entries or entry.subscription in tables.released:
                     continue
                 derived = Entry(
                     entry.subscription,
@@ -343,15 +352,20 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         return entry.home in tables.same_way and entry.epoch_issued_max < tables.epoch
 
     def _note_derived(self, older: RoutingTables, entry: Entry, peer: str) -> list[Effect]:
-        """Record that a neighbour which gets an entry of the older epoch derives the newer one's from it."""
+        """Record that a neighbour which gets an entry of the older epoch derives the newer one's from it.
+
+        Where it is of no use there, or has been withdrawn from this broker, it is withdrawn from the neighbour.
+        """
         effects: list[Effect] = []
         for tables in self._epochs():
-            derived = tables.entries.get(entry.subscription)
-            if tables.epoch <= older.epoch or derived is None or derived.leaving or peer in derived.forwarded:
+            if tables.epoch <= older.epoch or peer not in tables.shared or not self._is_derived(tables, entry):
                 continue
-            if peer in tables.shared and self._is_derived(tables, entry):
+            derived = tables.entries.get(entry.subscription)
+            if derived is None and entry.subscription in tables.released:
+                effects.append(Send(peer, Unsubscribe(tables.epoch, entry.subscription)))
+            elif derived is not None and peer not in derived.forwarded:
                 self.covered_forwards += tables.note_forward(derived, peer)
-                if peer not in self._wanted(tables, derived):
+                if derived.leaving or peer not in self._wanted(tables, derived):
                     effects += self._release(tables, derived, (peer,))
         return effects
 

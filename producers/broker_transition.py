@@ -215,6 +215,7 @@ class BrokerTransition(BrokerRouting):
             if publisher in self.advertisements:
                 self.advertisements[publisher].home = home
         self.tables[under_way.epoch_to].moved.clear()
+        self.tables[under_way.epoch_to].released.clear()
 
     def _forget_epoch(self, gone: RoutingTables, under_way: Transition | None, now_ms: float) -> list[Effect]:
         names = sorted(gone.entries)

@@ -137,6 +137,13 @@ class ChordEndings(ChordTrees):
             return [Send(source, EndTopic(under_way.epoch_from, message.topic))]
         return self._want_end(message.topic)
 
+    def _joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
+        """A child that has asked for END comes back: this broker may have left the tree meanwhile, too."""
+        under_way = self.transition
+        if under_way is None or tables.epoch != under_way.epoch_from:
+            return []
+        return self._want_end(topic) if source in under_way.end_children.get(topic, ()) else []
+
     def _accept_end_asked(self, message: AskEndPublisher) -> list[Effect]:
         """The rendezvous wants END of a local publisher: at once if this broker stamps the new epoch already."""
         under_way, local = self.transition, self.publishers.get(message.publisher)

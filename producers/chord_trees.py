@@ -254,7 +254,11 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         for later in self._epochs():
             if later.epoch > message.issued_max and later.same_way(tables, message.topic, source):
                 self._entered(later, message.topic, effects).add_child(source, message.issued_max)
-        return effects + self._settle(message.topic, now_ms)
+        return effects + self._joined(tables, message.topic, source) + self._settle(message.topic, now_ms)
+
+    def _joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
+        """Return what follows from a child's joining; nothing here."""
+        return []
 
     def _accept_join_ack(self, tables: ChordTables, message: JoinAck, now_ms: float) -> list[Effect]:
         entry = tables.topics.get(message.topic)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overlay.configuration import Configuration, link
+from producers.broker_messages import Subscribe
 from producers.match_content import Filter, MatchIndex, covers
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
@@ -23,6 +24,7 @@ class Entry:
     whose acknowledgement of a subscribe or an unsubscribe is outstanding; a neighbour in both is to get it again when
     it has released it. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max`` is the newest
     epoch in which its home issued it (:class:`producers.broker_messages.Subscribe`).
+    ``again`` is what has come for it while it is leaving: it is to be installed anew when it has left.
     """
 
     subscription: str
@@ -36,6 +38,7 @@ class Entry:
     unreleased: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
     leaving: bool = False
+    again: Subscribe | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -68,6 +71,7 @@ class RoutingTables:
         self.neighbours = configuration.neighbours[broker]
         self.next_hop = configuration.next_hops_from(broker)
         self.entries: dict[str, Entry] = {}
+        self.released: set[str] = set()  # Removed while the epoch before lives: not to be derived from it again.
         self.index = MatchIndex()
         self.ends_received: set[str] = set()
         self.ends_sent: set[str] = set()
@@ -77,6 +81,7 @@ class RoutingTables:
     def install(self, entry: Entry) -> None:
         """Add an entry, so that notifications that match it are routed towards its home."""
         self.entries[entry.subscription] = entry
+        self.released.discard(entry.subscription)
         self.index.add(entry.subscription, entry.filter_, entry.towards)
 
     def remove(self, subscription: str) -> None:
