@@ -1,0 +1,65 @@
+"""Check scenarios from the command line: `python -m tests.scenarios.model [--scenario NAME | --all] ...`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+
+from tests.scenarios.model.model_scenarios import SCENARIOS, Scenario
+from tests.scenarios.model.search_states import Bounds, Result, Search
+from tests.scenarios.model.tell_traces import trace_lines
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check what is asked for; return 1 when a fault is found, else 0."""
+    asked = _parser().parse_args(arguments)
+    chosen = [one for one in SCENARIOS if one.name in asked.scenario or _is_of_size(one, asked)]
+    unknown = sorted(set(asked.scenario) - {one.name for one in SCENARIOS})
+    if unknown or not chosen:
+        names = ", ".join(one.name for one in SCENARIOS)
+        print(f"no scenario called {', '.join(unknown)}; there are {names}", file=sys.stderr)  # noqa: T201
+        return 2
+    bounds = Bounds(asked.states_max, asked.seconds, is_reduced=not asked.full)
+    has_fault = False
+    for scenario in chosen:
+        model, first = scenario.model()
+        result = Search(scenario.name, model, first, bounds).run()
+        lines = trace_lines(model, first, result.moves, result.fault) if result.fault else []
+        _tell(scenario, result, lines, as_json=asked.json)
+        has_fault |= bool(result.fault)
+    return int(has_fault)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.scenarios.model", description=__doc__)
+    parser.add_argument("--scenario", action="append", default=[], help="check this one; may be repeated")
+    parser.add_argument("--all", action="store_true", help="check all of the size (the default without --scenario)")
+    parser.add_argument("--size", choices=("small", "large"), default="small", help="large ones are checked as well")
+    parser.add_argument("--states-max", type=int, default=Bounds.states_max, help="cut a search at so many states")
+    parser.add_argument("--seconds", type=float, default=Bounds.seconds_max, help="cut a search after so long")
+    parser.add_argument("--full", action="store_true", help="take all moves, without partial-order reduction")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each scenario")
+    return parser
+
+
+def _is_of_size(scenario: Scenario, asked: argparse.Namespace) -> bool:
+    return (asked.all or not asked.scenario) and (asked.size == "large" or not scenario.is_large)
+
+
+def _tell(scenario: Scenario, result: Result, lines: list[str], *, as_json: bool) -> None:
+    if as_json:
+        found = dataclasses.asdict(result) | {"scenario": scenario.name, "trace": lines}
+        del found["moves"]
+        print(json.dumps(found), flush=True)  # noqa: T201
+        return
+    ended = "FAULT" if result.fault else "clean" if result.is_complete else "cut, no fault so far"
+    counts = f"{result.states:>9,} states {result.transitions:>10,} transitions  depth {result.depth:>3}"
+    print(f"{scenario.name:<26} {counts} {result.seconds:>7.1f} s  {ended}", flush=True)  # noqa: T201
+    for line in lines:
+        print(line)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""What must hold when nothing is under way any more, and that nothing stays behind when all clients have gone.
+
+In: a state without moves. Out: what is wrong with it, in words. Faults on the way there are found where they happen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.scenarios.model.kept_account import Violation
+from tests.scenarios.model.overlay_model import ABORT, ACCOUNT, CONTROL, PARTS, OverlayModel, State
+from tests.scenarios.model.scripted_clients import PublisherScript
+
+MOVES_MAX = 5_000  # Of the clean-up; a scenario needs a hundred.
+OF_A_CORE = (
+    "locals",
+    "advertisements",
+    "publishers",
+    "held",
+    "_unconfirmed_advertisements",
+    "_unconfirmed_publishers",
+    "_known_publishers",
+    "_postponed",
+    "_early",
+)
+OF_TABLES = ("entries", "topics", "registered", "flushes", "awaited")
+
+
+class EndingChecks:
+    """Checks of terminal states; the clean-up from one is run once."""
+
+    def __init__(self, model: OverlayModel) -> None:
+        self._model = model
+        self._leaks: dict[tuple[int, ...], str] = {}
+
+    def fault(self, state: State) -> str:
+        """Say what is wrong with a state in which nothing is under way, empty when all is well."""
+        return self._stuck(state) or self._leak(state)
+
+    def _stuck(self, state: State) -> str:
+        model = self._model
+        faults = [model.controls.values[state[CONTROL]].fault()]
+        clients = [model.clients.copy_of(number) for number in state[model.first_client : model.first_channel]]
+        faults += [client.fault() for client in clients]
+        faults += [self._core_fault(model.cores.copy_of(number)) for number in state[PARTS : model.first_client]]
+        faults.append(model.accounts.values[state[ACCOUNT]].fault())
+        faults += [f"{client.name} cannot go on: {client.left[0]}" for client in clients if client.left]
+        return "; ".join(fault for fault in faults if fault)
+
+    def _core_fault(self, core: Any) -> str:
+        if core.held:
+            return f"{core.broker} holds back {list(core.held)} for ever"
+        if core.transition is not None or len(core.tables) != 1:
+            return f"{core.broker} is {core.phase} with tables of {sorted(core.tables)}"
+        return ""
+
+    def _leak(self, state: State) -> str:
+        key = state[CONTROL : CONTROL + 1] + state[PARTS : self._model.first_channel]
+        found = self._leaks.get(key)
+        if found is None:
+            found = self._leaks[key] = self._clean_up(state)
+        return found
+
+    def _clean_up(self, state: State) -> str:
+        """Let subscribers go, then publishers, and look at what the brokers still know."""
+        model = self._model
+        clients = [model.clients.copy_of(number) for number in state[model.first_client : model.first_channel]]
+        try:
+            for is_publisher in (False, True):
+                for at, client in enumerate(clients):
+                    if isinstance(client, PublisherScript) is is_publisher:
+                        state = model.end_client(state, at)
+                state = run_quiet(model, state)
+        except Violation as violation:
+            return f"in the clean-up: {violation}"
+        left = [self._left_in(model.cores.copy_of(number)) for number in state[PARTS : model.first_client]]
+        fault = model.accounts.values[state[ACCOUNT]].fault()
+        return "; ".join([*(one for one in left if one), *([f"after the clean-up: {fault}"] if fault else [])])
+
+    def _left_in(self, core: Any) -> str:
+        left = [name for name in OF_A_CORE if _is_filled(getattr(core, name, None))]
+        for tables in core.tables.values():
+            for name in OF_TABLES:
+                kept = getattr(tables, name, None)
+                if _is_filled(kept):
+                    left.append(f"{name} {sorted(kept)} of epoch {tables.epoch}")
+        return f"{core.broker} still keeps {', '.join(left)} when all clients have gone" if left else ""
+
+
+def _is_filled(kept: Any) -> bool:
+    return any(kept.values()) if isinstance(kept, dict) else bool(kept)
+
+
+def run_quiet(model: OverlayModel, state: State) -> State:
+    """Take the first possible move until there is none; scripts go on as well."""
+    for _ in range(MOVES_MAX):
+        moves = [move for move in model.moves(state) if move[0] != ABORT]
+        if not moves:
+            return state
+        state = model.take(state, moves[0])
+    raise Violation(f"not quiet after {MOVES_MAX} moves")

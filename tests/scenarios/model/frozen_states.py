@@ -1,0 +1,186 @@
+"""Mutable parts of a model as small integers: equal states of a part have one number, and a number gives the part back.
+
+A core or a client is frozen into a key (what decides how it goes on; counters and caches are left out) and kept as a
+pickle, from which a copy is made when it has to take a step that nobody has seen yet. Immutable values (configurations,
+messages, predicates) are shared by all copies. What a part is and what steps it takes belong to the modules that use
+this one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+from collections import deque
+from collections.abc import Hashable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
+from producers.match_content import MatchIndex
+from producers.publisher_clients import MoveCounts
+from producers.user_clients import BrokerTopics, UserCounts
+
+# Counters, caches, and what follows from the configuration: nothing of it decides what happens next.
+IGNORED_FIELDS = {
+    "boot_ms",
+    "control_messages",
+    "control_messages_sent",
+    "covered_forwards",
+    "held_count_max",
+    "left_ms",
+    "neighbours",
+    "next_hop",
+    "told_ms",
+    "_next_hop",
+    "_parent",
+    "_rendezvous",
+    "_sent",
+}
+IGNORED_TYPES = (MatchIndex, MoveCounts, UserCounts, BrokerTopics)
+UNORDERED_FIELDS = {"_gone_publishers", "advertisements"}  # Dicts that nobody iterates over in a way that shows.
+
+Value = TypeVar("Value", bound=Hashable)
+
+
+class Numbers(Generic[Value]):
+    """Gives equal values one number, counted from 0."""
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self._at: dict[Value, int] = {}
+
+    def of(self, value: Value) -> int:
+        """Return the number of a value."""
+        number = self._at.get(value)
+        if number is None:
+            number = self._at[value] = len(self.values)
+            self.values.append(value)
+        return number
+
+
+class Parts:
+    """Frozen states of cores or clients by number."""
+
+    def __init__(self) -> None:
+        self._keys: Numbers[Hashable] = Numbers()
+        self._pickles: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._pickles)
+
+    def number_of(self, part: Any) -> int:
+        """Return the number of a part's present state."""
+        number = self._keys.of(frozen(part))
+        if number == len(self._pickles):
+            buffer = io.BytesIO()
+            _Pickler(buffer, protocol=5).dump(part)
+            self._pickles.append(buffer.getvalue())
+        return number
+
+    def copy_of(self, number: int) -> Any:
+        """Return a part in the state of this number, for the caller to change."""
+        return pickle.loads(self._pickles[number])
+
+
+class Surroundings:
+    """What a client object is given as environment, ledger and ways to ask; all copies share :data:`SURROUNDINGS`."""
+
+    def __init__(self) -> None:
+        self.now: float = 0.0
+        self.asked: list[tuple[str, Any]] = []
+        self.noted: list[tuple[Any, ...]] = []
+
+    def __reduce__(self) -> str:
+        return "SURROUNDINGS"
+
+    def begin(self, now: float) -> None:
+        """Forget what was asked and noted before."""
+        self.now, self.asked, self.noted = now, [], []
+
+    def ask(self, home: str, request: Any) -> None:
+        """Note a request of a client."""
+        self.asked.append((home, request))
+
+    def ignore(self, *_: Any) -> None:
+        """Take what the model does not follow."""
+
+    def confirm(self, subscription: str, *_: Any) -> None:
+        """Stand in for the ledger: a subscription is confirmed."""
+        self.noted.append(("confirm", subscription))
+
+    def cancel(self, subscription: str, *_: Any) -> None:
+        """Stand in for the ledger: a subscription has ended."""
+        self.noted.append(("cancel", subscription))
+
+    publish = drop = ignore  # Of the ledger, too: notifications are seen where they are asked for.
+
+
+SURROUNDINGS = Surroundings()
+
+
+def frozen(part: Any) -> Hashable:
+    """Return a value that is equal for two parts when they go on alike."""
+    kind = type(part)
+    if part is None or kind in (int, str, float, bool) or is_value(kind):
+        return part if kind not in (Configuration, ChordConfiguration) else part.epoch
+    if isinstance(part, str):
+        return part
+    if kind in (list, tuple, deque):
+        return tuple([frozen(one) for one in part])
+    if kind in (set, frozenset):
+        return frozenset(part)
+    if isinstance(part, Mapping):
+        return tuple([(key, frozen(value)) for key, value in part.items()])
+    if isinstance(part, IGNORED_TYPES) or callable(part) or kind is Surroundings:
+        return None
+    return (kind.__name__, *(_frozen_field(name, getattr(part, name)) for name in _fields_of(part)))
+
+
+def _frozen_field(name: str, value: Any) -> Hashable:
+    found = frozen(value)
+    return frozenset(found) if name in UNORDERED_FIELDS else found  # type: ignore[arg-type]
+
+
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+def _fields_of(part: Any) -> tuple[str, ...]:
+    kind = type(part)
+    if hasattr(part, "__dict__"):
+        return tuple(sorted(name for name in part.__dict__ if name not in IGNORED_FIELDS))
+    if kind not in _FIELDS:
+        names = {field.name for field in dataclasses.fields(kind)}
+        _FIELDS[kind] = tuple(sorted(names - IGNORED_FIELDS))
+    return _FIELDS[kind]
+
+
+_IS_VALUE: dict[type, bool] = {}
+
+
+def is_value(kind: type) -> bool:
+    """Tell whether objects of a type are immutable values, which copies may share."""
+    known = _IS_VALUE.get(kind)
+    if known is None:
+        is_frozen = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        known = is_frozen or (issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen)
+        _IS_VALUE[kind] = known
+    return known
+
+
+_SHARED: Numbers[Hashable] = Numbers()
+
+
+def _shared(number: int) -> Any:
+    return _SHARED.values[number]
+
+
+class _Pickler(pickle.Pickler):
+    """Writes immutable values as their number only."""
+
+    def reducer_override(self, part: Any) -> Any:
+        if is_value(type(part)):
+            return _shared, (_SHARED.of(part),)
+        return NotImplemented

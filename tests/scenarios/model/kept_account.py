@@ -1,0 +1,96 @@
+"""The account of one run as a value: what each subscription is owed, and what the protocol may not do.
+
+In: what clients do and what brokers hand over. Out: the next account, or a Violation. It knows no times, links or
+epochs: what is owed is settled when a notification is handed to its publisher's home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from producers.match_content import Filter, matches
+
+# What of hand-overs of notifications published before the confirmation: "wrong", "after_request" (fine when published
+# after the subscription was asked for), "fine". Neither kind is owed; each still comes once at most, and in order.
+EARLY_HAND_OVER = "wrong"
+
+Pair = tuple[str, str, int]  # Subscription, publisher, sequence number.
+
+
+class Violation(Exception):  # noqa: N818 - a finding, not an error of the checker
+    """The protocol has broken its promise."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """``states`` of subscriptions: their name and filter, and "asked", "confirmed" or "ended".
+
+    ``owed`` must still come, ``allowed`` may: what was published before the confirmation (:data:`EARLY_HAND_OVER`).
+    """
+
+    states: frozenset[tuple[str, Filter, str]] = frozenset()
+    owed: frozenset[Pair] = frozenset()
+    allowed: frozenset[Pair] = frozenset()
+    published: tuple[tuple[str, int, Hashable], ...] = ()
+
+    def after(self, note: tuple[Any, ...]) -> Account:
+        """Return the account after one more thing; raise Violation when it must not be."""
+        match note:
+            case ("ask", name, filter_):
+                return self._ask(name, filter_)
+            case ("confirm", name):
+                return self._become(name, "confirmed")
+            case ("cancel", name):
+                return self._become(name, "ended")
+            case ("publish", publisher, sequence, content):
+                return self._publish(publisher, sequence, content)
+            case ("deliver", name, publisher, sequence):
+                return self._deliver((name, publisher, sequence))
+        raise ValueError(f"the account does not know {note}")
+
+    def fault(self) -> str:
+        """Say what is wrong when nothing is under way any more, empty when all is well."""
+        waiting = sorted(name for name, _, state in self.states if state == "asked")
+        if self.owed:
+            return f"lost: {_named(self.owed)}"
+        return f"never confirmed: {', '.join(waiting)}" if waiting else ""
+
+    def _ask(self, name: str, filter_: Filter) -> Account:
+        allowed = self.allowed
+        if EARLY_HAND_OVER == "fine":
+            earlier = [one for one in self.published if matches(filter_, one[2])]  # type: ignore[arg-type]
+            allowed |= {(name, publisher, sequence) for publisher, sequence, _ in earlier}
+        return replace(self, states=self.states | {(name, filter_, "asked")}, allowed=allowed)
+
+    def _become(self, name: str, state: str) -> Account:
+        found = next((one for one in self.states if one[0] == name), None)
+        if found is None or found[2] == "ended":
+            return self
+        return replace(self, states=self.states - {found} | {(name, found[1], state)})
+
+    def _publish(self, publisher: str, sequence: int, content: Any) -> Account:
+        owed, allowed = set(self.owed), set(self.allowed)
+        for name, filter_, state in self.states:
+            if matches(filter_, content):
+                if state == "confirmed":
+                    owed.add((name, publisher, sequence))
+                elif state == "asked" and EARLY_HAND_OVER != "wrong":
+                    allowed.add((name, publisher, sequence))
+        published = self.published
+        if EARLY_HAND_OVER == "fine":
+            published += ((publisher, sequence, content),)
+        return replace(self, owed=frozenset(owed), allowed=frozenset(allowed), published=published)
+
+    def _deliver(self, pair: Pair) -> Account:
+        if pair not in self.owed and pair not in self.allowed:
+            raise Violation(f"repeated or unexpected: {_named([pair])}")
+        before = {one for one in self.owed | self.allowed if one[:2] == pair[:2] and one[2] < pair[2]}
+        if before & self.owed:
+            raise Violation(f"lost or out of order: {_named([pair])} came before {_named(before & self.owed)}")
+        return replace(self, owed=self.owed - {pair}, allowed=self.allowed - {pair} - before)
+
+
+def _named(pairs: Iterable[Pair]) -> str:
+    return ", ".join(f"{publisher}/{sequence} for {name}" for name, publisher, sequence in sorted(pairs))

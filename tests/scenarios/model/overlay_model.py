@@ -1,0 +1,355 @@
+"""One overlay as a state of small integers: the real broker cores, links, clients with scripts, controller, account.
+
+In: a scenario. Out: for each state the moves that are possible and where they lead. Every part (a core, a client, what
+is in a channel, the controller, the account) is a number of :mod:`tests.scenarios.model.frozen_states`, and what a core
+does with a message is worked out once and remembered, so that a move costs a few look-ups. Which moves are worth taking
+belongs to :mod:`tests.scenarios.model.reduce_moves`, the search to :mod:`tests.scenarios.model.search_states`.
+
+A broker takes messages in the order in which they reach its queue. What clients ask is in the home's queue at once, in
+one channel for all clients of a broker; a message of a link or a command reaches the queue at any time after it was
+sent, in one channel for each link and direction and one for each plan and broker. So it may be handled before what
+clients ask later, but never before what stood in the queue when it was sent: it carries how much that was (its
+barrier), and each request handled lowers the barriers. This is the queue of a broker without its inner states.
+
+Time is the number of notifications handed to homes so far: the n-th has time 2n, all that happens between it and the
+next one time 2n + 1. More is never compared (a confirmation or an end with a publication), and a time that follows from
+the state does not multiply states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from producers.broker_core import BrokerCore
+from producers.broker_messages import Answer, Deliver, Notification, Send, SubscribeRequest
+from producers.chord_core import ChordCore
+from schemas.command import Command, CommandPhase
+from tests.scenarios.model.frozen_states import SURROUNDINGS, Numbers, Parts
+from tests.scenarios.model.kept_account import Account, Violation
+from tests.scenarios.model.plain_controller import Control, PlannedChange
+from tests.scenarios.model.scripted_clients import ScriptedClient
+
+State = tuple[int, ...]
+Move = tuple[int, ...]
+DELIVER, STEP, ABORT = range(3)
+BARRIERS = 64
+CLIENTS = "clients"  # The source of the channel of all that clients ask of a broker.
+CLOCK, CONTROL, ACCOUNT, PARTS = range(4)  # Places in a state; then cores, clients, channels.
+IGNORED = {"Published", "Cancelled"}
+CLIENT_OF = {
+    "Confirmed": "subscription",
+    "AdvertiseConfirmed": "publisher",
+    "PublisherLeaves": "publisher",
+    "PublisherTaken": "publisher",
+    "UserMoves": "user",
+    "UserStays": "user",
+    "UserTaken": "user",
+    "UserDrained": "user",
+}
+
+
+class UnknownEffectError(NotImplementedError):
+    """A core does something that the model does not follow."""
+
+
+@dataclass(frozen=True)
+class Reaction:
+    """What a core does with a message: its next state, what it puts on links, all other effects, or how it fails."""
+
+    core: int
+    pushes: tuple[tuple[int, int], ...]
+    effects: tuple[Any, ...]
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What a client does: its next state, its requests, notes for the account, and whether it has published."""
+
+    client: int
+    pushes: tuple[tuple[int, int], ...]
+    notes: tuple[tuple[Any, ...], ...]
+    has_published: bool
+
+
+class Contents:
+    """What is in a channel, by number: messages with barriers, as message * BARRIERS + barrier; 0 is empty."""
+
+    def __init__(self) -> None:
+        self._numbers: Numbers[tuple[int, ...]] = Numbers()
+        self._pushed: dict[tuple[int, int], int] = {}
+        self._lowered: dict[int, int] = {0: 0}
+        self.heads: list[int] = []  # -1: empty, or the first message is behind a barrier.
+        self.tails: list[int] = []
+        self.lengths: list[int] = []
+        self._of(())
+
+    def _of(self, content: tuple[int, ...]) -> int:
+        number = self._numbers.of(content)
+        if number == len(self.heads):
+            is_ready = bool(content) and content[0] % BARRIERS == 0
+            self.heads.append(content[0] // BARRIERS if is_ready else -1)
+            self.lengths.append(len(content))
+            self.tails.append(0)
+            self.tails[number] = self._of(content[1:])
+        return number
+
+    def pushed(self, number: int, message: int, barrier: int) -> int:
+        """Return the content with one more message."""
+        key = number, message * BARRIERS + barrier
+        found = self._pushed.get(key)
+        if found is None:
+            found = self._pushed[key] = self._of((*self._numbers.values[number], key[1]))
+        return found
+
+    def lowered(self, number: int) -> int:
+        """Return the content after the broker has handled one request of a client."""
+        found = self._lowered.get(number)
+        if found is None:
+            content = self._numbers.values[number]
+            lower = tuple(one - 1 if one % BARRIERS else one for one in content)
+            found = self._lowered[number] = self._of(lower)
+        return found
+
+
+class OverlayModel:
+    """All states and moves of one scenario."""
+
+    def __init__(
+        self,
+        configuration: AnyConfiguration,
+        clients: tuple[ScriptedClient, ...],
+        plans: tuple[PlannedChange, ...],
+    ) -> None:
+        self.configuration = configuration
+        self.brokers = configuration.brokers
+        self.is_ring = isinstance(configuration, ChordConfiguration)
+        self.names = tuple(client.name for client in clients)
+        self.plans = plans
+        self.broker_at = {broker: at for at, broker in enumerate(self.brokers)}
+        self.client_at = {name: at for at, name in enumerate(self.names)}
+        self.channels = self._all_channels()
+        self.channel_at = {pair: at for at, pair in enumerate(self.channels)}
+        self.first_client = PARTS + len(self.brokers)
+        self.first_channel = self.first_client + len(self.names)
+        self.goals = [self.broker_at[broker] for _, broker in self.channels]
+        self._peers = [source if source in self.broker_at else None for source, _ in self.channels]
+        self._behind = [
+            [
+                self.first_channel + at
+                for at, (source, to) in enumerate(self.channels)
+                if to == broker and source != CLIENTS
+            ]
+            for broker in self.brokers
+        ]
+        self.cores, self.clients = Parts(), Parts()
+        self.messages: Numbers[Any] = Numbers()
+        self.contents = Contents()
+        self.controls: Numbers[Control] = Numbers()
+        self.accounts: Numbers[Account] = Numbers()
+        self._reactions: dict[tuple[Any, ...], Reaction] = {}
+        self._deeds: dict[tuple[Any, ...], Deed] = {}
+        self._controlled: dict[tuple[int, Any], tuple[int, tuple[tuple[int, int], ...]]] = {}
+        self._noted: dict[tuple[int, Any], int] = {}
+        self._client_facts: dict[int, tuple[bool, tuple[str, int] | None, int]] = {}
+        self.first = self._first_state(clients)
+
+    def _all_channels(self) -> list[tuple[str, str]]:
+        """Return (source, broker) of all channels; those of clients come first."""
+        plans = range(len(self.plans))
+        sources = [*self.brokers, *(f"{kind}-{at}" for at in plans for kind in ("plan", "abort"))]
+        pairs = [(CLIENTS, broker) for broker in self.brokers]
+        return pairs + [(source, broker) for source in sources for broker in self.brokers if source != broker]
+
+    def _first_state(self, clients: tuple[ScriptedClient, ...]) -> State:
+        kind: Any = ChordCore if self.is_ring else BrokerCore
+        cores = [self.cores.number_of(kind(broker, self.configuration, 0)) for broker in self.brokers]
+        control = self.controls.of(Control(self.plans, self.configuration, self.configuration.epoch))
+        numbers = [self.clients.number_of(client) for client in clients]
+        return (0, control, self.accounts.of(Account()), *cores, *numbers, *[0] * len(self.channels))
+
+    # --- moves -------------------------------------------------------------------------------------------------------
+
+    def begin_plans(self, state: State) -> State:
+        """Let the controller begin; until then clients are alone."""
+        after = list(state)
+        self._control(after, "begin")
+        return tuple(after)
+
+    def moves(self, state: State) -> list[Move]:
+        """Return all that may happen next."""
+        heads = self.contents.heads
+        found: list[Move] = [
+            (DELIVER, at) for at, content in enumerate(state[self.first_channel :]) if heads[content] >= 0
+        ]
+        for at in range(len(self.names)):
+            can_step, after, _ = self.client_facts(state[self.first_client + at])
+            if can_step and (after is None or self._progress(state, after[0]) >= after[1]):
+                found.append((STEP, at))
+        if self.controls.values[state[CONTROL]].can_abort:
+            found.append((ABORT, 0))
+        return found
+
+    def client_facts(self, number: int) -> tuple[bool, tuple[str, int] | None, int]:
+        """Return whether a client in this state can take its next step, after what, and how many it has taken."""
+        facts = self._client_facts.get(number)
+        if facts is None:
+            client: ScriptedClient = self.clients.copy_of(number)
+            facts = client.can_step, client.left[0].after if client.left else None, client.done
+            self._client_facts[number] = facts
+        return facts
+
+    def _progress(self, state: State, name: str) -> int:
+        if name == "plan":
+            return len(self.controls.values[state[CONTROL]].ended)
+        return self.client_facts(state[self.first_client + self.client_at[name]])[2]
+
+    def take(self, state: State, move: Move) -> State:
+        """Return the state after a move; raise Violation when it breaks the promise."""
+        after = list(state)
+        kind, at = move
+        if kind == DELIVER:
+            place, broker = self.first_channel + at, self.goals[at]
+            content = after[place]
+            after[place] = self.contents.tails[content]
+            if at < len(self.brokers):  # A request of a client.
+                for behind in self._behind[broker]:
+                    after[behind] = self.contents.lowered(after[behind])
+            self._process(after, broker, self._peers[at], self.contents.heads[content])
+        elif kind == STEP:
+            self._act(after, at, "step")
+        else:
+            self._control(after, "abort")
+        return tuple(after)
+
+    def end_client(self, state: State, at: int) -> State:
+        """Let a client leave for good."""
+        after = list(state)
+        self._act(after, at, "end")
+        return tuple(after)
+
+    def reaction_to(self, state: State, at: int) -> Reaction:
+        """Return what a broker does with the first message of a channel."""
+        message = self.contents.heads[state[self.first_channel + at]]
+        return self._reaction(state, self.goals[at], self._peers[at], message)
+
+    # --- brokers -----------------------------------------------------------------------------------------------------
+
+    def _process(self, after: list[int], broker: int, source: str | None, message: int) -> None:
+        reaction = self._reaction(after, broker, source, message)
+        if reaction.error:
+            raise Violation(reaction.error)
+        after[PARTS + broker] = reaction.core
+        for channel, sent in reaction.pushes:
+            self._push(after, channel, sent)
+        for effect in reaction.effects:
+            self._spread(after, self.brokers[broker], effect)
+
+    def _reaction(self, state: State | list[int], broker: int, source: str | None, message: int) -> Reaction:
+        key = state[PARTS + broker], source, message, state[CLOCK]
+        reaction = self._reactions.get(key)
+        if reaction is None:
+            reaction = self._reactions[key] = self._react(*key)
+        return reaction
+
+    def _react(self, number: int, source: str | None, message: int, clock: int) -> Reaction:
+        core = self.cores.copy_of(number)
+        value = self.messages.values[message]
+        try:
+            effects = core.handle(source, value, 2 * clock + 1)
+        except Exception as error:
+            kind = type(error).__name__
+            return Reaction(number, (), (), f"{core.broker} raised {kind} on {type(value).__name__}: {error}")
+        pushes, others = [], []
+        for effect in effects:
+            if isinstance(effect, Send):
+                pushes.append((self.channel_at[core.broker, effect.peer], self.messages.of(effect.message)))
+            elif type(effect).__name__ not in IGNORED:
+                others.append(effect)
+        return Reaction(self.cores.number_of(core), tuple(pushes), tuple(others))
+
+    def _spread(self, after: list[int], broker: str, effect: Any) -> None:
+        name = type(effect).__name__
+        if isinstance(effect, Answer):
+            self._control(after, effect.result)
+        elif isinstance(effect, Deliver):
+            notification = effect.notification
+            for subscription in effect.subscriptions:
+                self._note(after, ("deliver", subscription, notification.publisher, notification.sequence))
+        elif name in CLIENT_OF:
+            self._act(after, self.client_of(effect), (broker, effect))
+        else:
+            known = sorted({"Send", "Answer", "Deliver", *IGNORED, *CLIENT_OF})
+            raise UnknownEffectError(f"{broker} does {effect}; the model knows only {', '.join(known)}")
+
+    def client_of(self, effect: Any) -> int:
+        """Return the position of the client that an effect is for; users' subscriptions are called user#n."""
+        name: str = getattr(effect, CLIENT_OF[type(effect).__name__])
+        return self.client_at[name.split("#")[0]]
+
+    # --- clients, controller, account --------------------------------------------------------------------------------
+
+    def _act(self, after: list[int], at: int, event: Any) -> None:
+        place = self.first_client + at
+        key = after[place], event, after[CLOCK]
+        deed = self._deeds.get(key)
+        if deed is None:
+            deed = self._deeds[key] = self._do(*key)
+        after[place] = deed.client
+        after[CLOCK] += deed.has_published
+        for note in deed.notes:
+            self._note(after, note)
+        for channel, request in deed.pushes:
+            self._push(after, channel, request)
+
+    def _do(self, number: int, event: Any, clock: int) -> Deed:
+        client: ScriptedClient = self.clients.copy_of(number)
+        SURROUNDINGS.begin(2 * clock + 1)
+        if event == "step":
+            client.step()
+        elif event == "end":
+            client.end()
+        else:
+            client.see(event[1], event[0])
+        notes, pushes, sent_before = list(SURROUNDINGS.noted), [], client.sent
+        for home, request in SURROUNDINGS.asked:
+            asked = request
+            if isinstance(asked, Notification):
+                asked = replace(asked, sequence=client.sent, publish_ms=2 * clock + 2)
+                client.sent += 1
+                notes.append(("publish", asked.publisher, asked.sequence, asked.content))
+            elif isinstance(asked, SubscribeRequest):
+                notes.append(("ask", asked.subscription, asked.filter_))
+            pushes.append((self.channel_at[CLIENTS, home], self.messages.of(asked)))
+        return Deed(self.clients.number_of(client), tuple(pushes), tuple(notes), client.sent > sent_before)
+
+    def _push(self, after: list[int], channel: int, message: int) -> None:
+        place = self.first_channel + channel
+        is_request = channel < len(self.brokers)
+        barrier = 0 if is_request else self.contents.lengths[after[self.first_channel + self.goals[channel]]]
+        after[place] = self.contents.pushed(after[place], message, barrier)
+
+    def _control(self, after: list[int], event: Any) -> None:
+        key = after[CONTROL], event
+        found = self._controlled.get(key)
+        if found is None:
+            control = self.controls.values[key[0]]
+            following, commands = control.begin() if event == "begin" else control.after(event)
+            pushes = [(self._channel_of(following, one), self.messages.of(one)) for one in commands]
+            found = self._controlled[key] = self.controls.of(following), tuple(pushes)
+        after[CONTROL] = found[0]
+        for channel, message in found[1]:
+            self._push(after, channel, message)
+
+    def _channel_of(self, control: Control, command: Command) -> int:
+        kind = "abort" if command.phase is CommandPhase.ABORT else "plan"
+        return self.channel_at[f"{kind}-{len(control.ended)}", command.broker]
+
+    def _note(self, after: list[int], note: tuple[Any, ...]) -> None:
+        key = after[ACCOUNT], note
+        found = self._noted.get(key)
+        if found is None:
+            found = self._noted[key] = self.accounts.of(self.accounts.values[key[0]].after(note))
+        after[ACCOUNT] = found

@@ -1,0 +1,140 @@
+"""A controller as a value: the plans of a scenario one after the other, each phase when all have answered the last.
+
+In: answers of brokers. Out: the commands that may reach their brokers now, in any order. That an answer may take its
+time needs no state of its own: the commands that follow from it may take theirs. Repeated commands and deaths of the
+controller are left to the random tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration, id_moves_between
+from overlay.configuration import Configuration, link
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.plan import ClientMove
+from tests.scenarios.model.kept_account import Violation
+
+_ANSWERS = {
+    CommandPhase.PREPARE: {Outcome.PREPARED},
+    CommandPhase.ACTIVATE: {Outcome.ACTIVATED, Outcome.DRAINED},
+    CommandPhase.RETIRE: {Outcome.RETIRED},
+    CommandPhase.ABORT: {Outcome.ABORTED},
+}
+
+
+@dataclass(frozen=True)
+class PlannedChange:
+    """What one plan leads to: all links of a tree or all IDs of a ring (None: as they are), and who moves."""
+
+    links: tuple[tuple[str, str], ...] | None = None
+    ids: tuple[tuple[str, int], ...] | None = None
+    moves: tuple[ClientMove, ...] = ()
+    may_abort: bool = False
+
+    def target(self, before: AnyConfiguration, epoch: int) -> AnyConfiguration:
+        """Return the configuration that the plan leads to."""
+        if isinstance(before, ChordConfiguration):
+            ids: Mapping[str, int] = before.id_of if self.ids is None else dict(self.ids)
+            return ChordConfiguration.of(epoch, before.bits, ids)
+        links = before.links if self.links is None else [link(a, b) for a, b in self.links]
+        return Configuration.of(epoch, before.brokers, links)
+
+
+def plan(
+    *,
+    links: tuple[tuple[str, str], ...] | None = None,
+    ids: Mapping[str, int] | None = None,
+    moves: tuple[tuple[str, str, str], ...] = (),
+    may_abort: bool = False,
+) -> PlannedChange:
+    """Return a plan; ``moves`` are (client, home before, home after)."""
+    placed = None if ids is None else tuple(sorted(ids.items()))
+    return PlannedChange(links, placed, tuple(ClientMove(*move) for move in moves), may_abort)
+
+
+@dataclass(frozen=True)
+class Control:
+    """Where the controller is; ``ended`` says how plans ended. A step returns the commands that follow from it."""
+
+    plans: tuple[PlannedChange, ...]
+    configuration: AnyConfiguration
+    epoch_max: int
+    phase: CommandPhase | None = None
+    answered: frozenset[tuple[str, Outcome]] = frozenset()
+    ended: tuple[str, ...] = ()
+
+    @property
+    def under_way(self) -> PlannedChange | None:
+        """The plan under way; None when all are over."""
+        return self.plans[len(self.ended)] if len(self.ended) < len(self.plans) else None
+
+    @property
+    def can_abort(self) -> bool:
+        """Tell whether the plan may be called off now."""
+        under_way = self.under_way
+        return under_way is not None and under_way.may_abort and self.phase is CommandPhase.PREPARE
+
+    def begin(self) -> tuple[Control, list[Command]]:
+        """Begin the next plan, if there is one."""
+        if self.under_way is None:
+            return replace(self, phase=None, answered=frozenset()), []
+        return replace(self, epoch_max=self.epoch_max + 1)._enter(CommandPhase.PREPARE)
+
+    def has_answered(self, broker: str) -> bool:
+        """Tell whether a broker has given all answers of the present phase."""
+        return self.phase is not None and all((broker, outcome) in self.answered for outcome in _ANSWERS[self.phase])
+
+    def after(self, event: CommandResult | str) -> tuple[Control, list[Command]]:
+        """Take an answer, or "abort"; raise Violation when a broker refuses what it may not.
+
+        After an abort, prepares that have not reached their brokers may still do so.
+        """
+        if isinstance(event, str):
+            return self._enter(CommandPhase.ABORT)
+        if self.phase is None or event.epoch_to != self.epoch_max:
+            return self, []
+        if event.outcome is Outcome.REFUSED:
+            if event.phase is CommandPhase.PREPARE:
+                return self._enter(CommandPhase.ABORT) if self.phase is CommandPhase.PREPARE else (self, [])
+            raise Violation(f"{event.broker} refused to {event.phase}: {event.reason}")
+        taken = replace(self, answered=self.answered | {(event.broker, event.outcome)})
+        return taken._go_on() if all(taken.has_answered(one) for one in self.configuration.brokers) else (taken, [])
+
+    def fault(self) -> str:
+        """Say what is wrong when nothing is under way any more, empty when all is well."""
+        if self.phase is None:
+            return ""
+        missing = [broker for broker in self.configuration.brokers if not self.has_answered(broker)]
+        return f"plan {len(self.ended) + 1} waits in {self.phase} for {', '.join(missing)}"
+
+    def _go_on(self) -> tuple[Control, list[Command]]:
+        if self.phase is CommandPhase.PREPARE:
+            return self._enter(CommandPhase.ACTIVATE)
+        if self.phase is CommandPhase.ACTIVATE:
+            return self._enter(CommandPhase.RETIRE)
+        if self.phase is CommandPhase.ABORT:
+            return replace(self, ended=(*self.ended, "aborted")).begin()
+        change = self.plans[len(self.ended)]
+        reached = change.target(self.configuration, self.epoch_max)
+        return replace(self, ended=(*self.ended, "completed"), configuration=reached).begin()
+
+    def _enter(self, phase: CommandPhase) -> tuple[Control, list[Command]]:
+        commands = [self._command(phase, broker) for broker in self.configuration.brokers]
+        return replace(self, phase=phase, answered=frozenset()), commands
+
+    def _command(self, phase: CommandPhase, broker: str) -> Command:
+        change, before = self.plans[len(self.ended)], self.configuration
+        name, epoch = f"plan-{self.epoch_max}", self.epoch_max
+        if phase is not CommandPhase.PREPARE:
+            return Command(name, phase, broker, before.epoch, epoch)
+        target = change.target(before, epoch)
+        if isinstance(before, ChordConfiguration):
+            assert isinstance(target, ChordConfiguration)
+            moves = tuple(move for move in change.moves if broker in (move.home_from, move.home_to))
+            id_moves = id_moves_between(before, target)
+            return Command(name, phase, broker, before.epoch, epoch, (), (), target.digest, moves, id_moves)
+        removed = tuple(sorted(set(before.links) - set(target.links)))
+        added = tuple(sorted(set(target.links) - set(before.links)))
+        return Command(name, phase, broker, before.epoch, epoch, removed, added, target.digest, change.moves)

@@ -1,0 +1,234 @@
+"""Clients with a script: what each publisher, subscription or user still does, around the real client code.
+
+In: "take your next step", or an effect of a broker that is meant for this client. Out: requests and notes for the
+account, left with :data:`tests.scenarios.model.frozen_states.SURROUNDINGS`. When a step is taken, the search chooses.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from producers.broker_messages import CancelRequest, SubscribeRequest
+from producers.publisher_clients import PublisherClients
+from producers.user_clients import UserClients, topic_filter
+from tests.scenarios.model.frozen_states import SURROUNDINGS
+
+
+class Content(dict[str, float | str]):
+    """The content of a notification, hashable because nobody changes it."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(sorted(self.items())))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that a client does; ``after`` = (client or "plan", n): not before that has taken n steps."""
+
+    kind: str
+    home: str = ""
+    topics: tuple[str, ...] = ()
+    after: tuple[str, int] | None = None
+
+
+def connect(home: str, *topics: str, after: tuple[str, int] | None = None) -> Step:
+    """Connect to a home; a user names its topics."""
+    return Step("connect", home, topics, after)
+
+
+def change(*topics: str, after: tuple[str, int] | None = None) -> Step:
+    """A user wants these topics from now on."""
+    return Step("change", "", topics, after)
+
+
+def publish(after: tuple[str, int] | None = None) -> Step:
+    """Publish one notification, as soon as that is allowed."""
+    return Step("publish", after=after)
+
+
+def disconnect(after: tuple[str, int] | None = None) -> Step:
+    """End: a publisher or a user leaves, a subscription is cancelled."""
+    return Step("disconnect", after=after)
+
+
+def call_with(method: Callable[..., Any], **known: Any) -> Any:
+    """Call with those of the known values that the method has parameters for."""
+    wanted = inspect.signature(method).parameters
+    return method(**{name: value for name, value in known.items() if name in wanted})
+
+
+class ScriptedClient:
+    """A client, its script and how far it is."""
+
+    takes: dict[str, str] = {}  # noqa: RUF012 - effect's type -> method of the client object
+    clients: Any = None
+
+    def __init__(self, name: str, script: tuple[Step, ...]) -> None:
+        self.name = name
+        self.script = script
+        self.done = 0
+        self.sent = 0  # Notifications handed to homes so far, over all stays.
+
+    @property
+    def left(self) -> tuple[Step, ...]:
+        """The steps that are still to be taken."""
+        return self.script[self.done :]
+
+    @property
+    def can_step(self) -> bool:
+        """Tell whether the next step is possible, ``after`` aside."""
+        return bool(self.left) and self.is_possible(self.left[0].kind)
+
+    @property
+    def may_publish_later(self) -> bool:
+        """Tell whether a notification of this client can still be handed to a home."""
+        return any(step.kind == "publish" for step in self.left)
+
+    def step(self) -> None:
+        """Take the next step."""
+        step = self.left[0]
+        self.done += 1
+        self.do(step)
+
+    def see(self, effect: Any, broker: str) -> None:
+        """Take what a broker says to this client."""
+        method = getattr(self.clients, self.takes[type(effect).__name__])
+        known = {name: getattr(effect, name) for name in type(effect).__dataclass_fields__}
+        call_with(method, **(known | {"home": broker, "broker": broker}))
+
+    def is_possible(self, kind: str) -> bool:
+        """Tell whether a step of this kind can be taken now."""
+        raise NotImplementedError
+
+    def do(self, step: Step) -> None:
+        """Do one thing."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Leave for good, if it is there."""
+        if self.is_possible("disconnect"):
+            self.do(disconnect())
+
+    def fault(self) -> str:
+        """Say what is wrong with this client when nothing is under way any more, empty when all is well."""
+        return ""
+
+
+class PublisherScript(ScriptedClient):
+    """A publisher of one topic."""
+
+    takes = {"AdvertiseConfirmed": "allow", "PublisherLeaves": "leave", "PublisherTaken": "take"}  # noqa: RUF012
+
+    def __init__(self, name: str, topic: str, script: tuple[Step, ...]) -> None:
+        super().__init__(name, script)
+        self.topic = topic
+        self.clients = PublisherClients(
+            SURROUNDINGS,  # type: ignore[arg-type]
+            SURROUNDINGS,  # type: ignore[arg-type]
+            SURROUNDINGS.ask,
+            SURROUNDINGS.ignore,
+            SURROUNDINGS.ignore,
+        )
+
+    @property
+    def may_publish_later(self) -> bool:
+        """Tell whether a notification of this publisher can still be handed to a home."""
+        here = self.clients._publishers.get(self.name)
+        return super().may_publish_later or (here is not None and bool(here.waiting))
+
+    def is_possible(self, kind: str) -> bool:
+        """A publisher publishes when it may, and ends when it is there."""
+        here = self.clients._publishers.get(self.name)
+        if kind == "connect":
+            return here is None
+        return here is not None and not here.is_ending and (kind == "disconnect" or here.may_publish)
+
+    def do(self, step: Step) -> None:
+        """Do one thing."""
+        if step.kind == "connect":
+            self.clients.connect(self.name, step.home, topic_filter(self.topic))
+        elif step.kind == "publish":
+            self.clients.publish(self.name, Content(topic=self.topic), 1)
+        else:
+            self.clients.disconnect(self.name)
+
+    def fault(self) -> str:
+        """A connected publisher may publish and is somewhere."""
+        here = self.clients._publishers.get(self.name)
+        if here is None:
+            return ""
+        if not here.may_publish:
+            return f"publisher {self.name} is connected to {here.home} but may never publish"
+        return f"publisher {self.name} is for ever on its way to {here.goes_to}" if here.goes_to is not None else ""
+
+
+class SubscriptionScript(ScriptedClient):
+    """One subscription of a tree: asked for, and perhaps cancelled."""
+
+    def __init__(self, name: str, topic: str, script: tuple[Step, ...]) -> None:
+        super().__init__(name, script)
+        self.topic = topic
+        self.home = ""
+
+    def is_possible(self, kind: str) -> bool:
+        """It is asked for once and ended once."""
+        return (kind == "connect") is not bool(self.home)
+
+    def do(self, step: Step) -> None:
+        """Do one thing."""
+        if step.kind == "connect":
+            self.home = step.home
+            SURROUNDINGS.ask(self.home, SubscribeRequest(self.name, self.name, topic_filter(self.topic)))
+        else:
+            SURROUNDINGS.cancel(self.name)
+            SURROUNDINGS.ask(self.home, CancelRequest(self.name, SURROUNDINGS.now))
+            self.home = ""
+
+    def see(self, effect: Any, broker: str) -> None:
+        """The client itself does nothing when its subscription is confirmed."""
+        SURROUNDINGS.confirm(self.name)
+
+
+class UserScript(ScriptedClient):
+    """A user of a ring."""
+
+    takes = {  # noqa: RUF012
+        "Confirmed": "confirm",
+        "UserMoves": "move",
+        "UserStays": "stay",
+        "UserTaken": "take",
+        "UserDrained": "drain",
+    }
+
+    def __init__(self, name: str, script: tuple[Step, ...]) -> None:
+        super().__init__(name, script)
+        self.clients = UserClients(
+            SURROUNDINGS,  # type: ignore[arg-type]
+            SURROUNDINGS,  # type: ignore[arg-type]
+            SURROUNDINGS.ask,
+            SURROUNDINGS.ignore,
+            SURROUNDINGS.ignore,
+        )
+
+    def is_possible(self, kind: str) -> bool:
+        """It connects when it is away, else it changes its topics or leaves."""
+        return (kind == "connect") is (self.clients.home_of(self.name) is None)
+
+    def do(self, step: Step) -> None:
+        """Do one thing."""
+        if step.kind == "connect":
+            self.clients.connect(self.name, step.home, step.topics)
+        elif step.kind == "change":
+            self.clients.change_topics(self.name, step.topics)
+        else:
+            self.clients.disconnect(self.name)
+
+    def fault(self) -> str:
+        """A connected user is at one home."""
+        here = self.clients._users.get(self.name)
+        if here is None or here.goes_to is None:
+            return ""
+        return f"user {self.name} is for ever on its way to {here.goes_to}"
