@@ -7,9 +7,13 @@ import dataclasses
 import json
 import sys
 
-from tests.scenarios.model.model_scenarios import SCENARIOS, Scenario
+from tests.scenarios.model.ring_scenarios import RINGS
+from tests.scenarios.model.scripted_scenario import Scenario
 from tests.scenarios.model.search_states import Bounds, Result, Search
 from tests.scenarios.model.tell_traces import trace_lines
+from tests.scenarios.model.tree_scenarios import TREES
+
+SCENARIOS = TREES + RINGS
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -34,26 +34,6 @@ class Step:
     after: tuple[str, int] | None = None
 
 
-def connect(home: str, *topics: str, after: tuple[str, int] | None = None) -> Step:
-    """Connect to a home; a user names its topics."""
-    return Step("connect", home, topics, after)
-
-
-def change(*topics: str, after: tuple[str, int] | None = None) -> Step:
-    """A user wants these topics from now on."""
-    return Step("change", "", topics, after)
-
-
-def publish(after: tuple[str, int] | None = None) -> Step:
-    """Publish one notification, as soon as that is allowed."""
-    return Step("publish", after=after)
-
-
-def disconnect(after: tuple[str, int] | None = None) -> Step:
-    """End: a publisher or a user leaves, a subscription is cancelled."""
-    return Step("disconnect", after=after)
-
-
 def call_with(method: Callable[..., Any], **known: Any) -> Any:
     """Call with those of the known values that the method has parameters for."""
     wanted = inspect.signature(method).parameters
@@ -110,7 +90,7 @@ class ScriptedClient:
     def end(self) -> None:
         """Leave for good, if it is there."""
         if self.is_possible("disconnect"):
-            self.do(disconnect())
+            self.do(Step("disconnect"))
 
     def fault(self) -> str:
         """Say what is wrong with this client when nothing is under way any more, empty when all is well."""

@@ -1,0 +1,205 @@
+"""Scenarios of a Chord ring: what a step means stands in :mod:`scripted_scenario`."""
+
+from __future__ import annotations
+
+from tests.scenarios.model.plain_controller import plan
+from tests.scenarios.model.scripted_scenario import Scenario, ring, topic_at
+
+PAIR = ring(b0=3, b1=40)
+AT_1 = topic_at(PAIR, "b1")
+TRIO = ring(b0=3, b1=20, b2=40)
+AT_2 = topic_at(TRIO, "b2")
+TURN = plan(ids={"b0": 40, "b1": 3})
+SHIFT = plan(ids={"b0": 20, "b1": 40, "b2": 3})
+MOVE = plan(moves=(("u", "b0", "b1"),))
+
+# Each of these has shown a fault of the protocol once.
+FAULTS = (
+    Scenario(
+        "ring_rejoin",
+        "while a prepare is slow, a user ends a topic and another asks for it",
+        PAIR,
+        {"p": "@b1 | *>plan1", "u": "@b0 | =", "v": "@b0"},
+        (plan(),),
+        AT_1,
+    ),
+    Scenario(
+        "ring_retire_held",
+        "a user comes while the old epoch is drained",
+        PAIR,
+        {"p": "@b0 | *", "w": "@b1 |", "u": "@b0"},
+        (TURN,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_reconnect",
+        "a publisher ends and comes again elsewhere under its name",
+        TRIO,
+        {"p": "@b0 | - @b1 *", "u": "@b0 | -"},
+        (),
+        AT_2,
+    ),
+)
+
+MOVES = (
+    Scenario("ring_move", "a user moves", PAIR, {"p": "@b1 | * *", "u": "@b0 |"}, (MOVE,), AT_1),
+    Scenario("ring_move_far", "a user moves to the rendezvous", PAIR, {"p": "@b0 | * *", "u": "@b0 |"}, (MOVE,), AT_1),
+    Scenario("ring_move_subscribe", "a user comes and is to move", PAIR, {"p": "@b1 | *", "u": "@b0"}, (MOVE,), AT_1),
+    Scenario("ring_move_leave", "a user leaves while it moves", PAIR, {"p": "@b0 | *", "u": "@b0 | -"}, (MOVE,), AT_1),
+    Scenario(
+        "ring_move_change",
+        "a user changes what it wants while it moves",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 | = =+"},
+        (MOVE,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_move_rejoin",
+        "a user leaves while it moves, and comes again",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 | - @b0"},
+        (MOVE,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_move_elsewhere",
+        "a user leaves while it moves, and comes elsewhere",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 | - @b1"},
+        (MOVE,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_move_back",
+        "a user moves, perhaps not, and moves back",
+        PAIR,
+        {"p": "@b1 | * *", "u": "@b0 |"},
+        (plan(moves=(("u", "b0", "b1"),), may_abort=True), plan(moves=(("u", "b1", "b0"),))),
+        AT_1,
+    ),
+    Scenario(
+        "ring_move_turn",
+        "a user moves while IDs are exchanged",
+        PAIR,
+        {"p": "@b0 | * *", "u": "@b0 |"},
+        (plan(ids={"b0": 40, "b1": 3}, moves=(("u", "b0", "b1"),)),),
+        AT_1,
+    ),
+    Scenario(
+        "ring_move_turn_leave",
+        "a user leaves while it moves and IDs are exchanged",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 | -"},
+        (plan(ids={"b0": 40, "b1": 3}, moves=(("u", "b0", "b1"),)),),
+        AT_1,
+    ),
+    Scenario(
+        "ring_move_two",
+        "a user moves to where another one leaves",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 |", "v": "@b1 | -"},
+        (MOVE,),
+        AT_1,
+    ),
+)
+
+TURNS = (
+    Scenario("ring_turn", "IDs are exchanged", PAIR, {"p": "@b0 | * *", "u": "@b0 |"}, (TURN,), AT_1),
+    Scenario(
+        "ring_turn_leave", "IDs are exchanged, a user leaves", PAIR, {"p": "@b0 | * *", "u": "@b0 | -"}, (TURN,), AT_1
+    ),
+    Scenario(
+        "ring_turn_subscribe",
+        "IDs are exchanged, a user comes and leaves",
+        PAIR,
+        {"p": "@b0 | *", "u": "@b0 -"},
+        (TURN,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_turn_end", "IDs are exchanged, a publisher ends", PAIR, {"p": "@b0 | * -", "u": "@b1 | -"}, (TURN,), AT_1
+    ),
+    Scenario(
+        "ring_turn_advertise",
+        "IDs are exchanged, a publisher comes",
+        PAIR,
+        {"p": "@b0 * *", "u": "@b0 | -"},
+        (TURN,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_turn_two",
+        "IDs are exchanged, one user leaves, another comes",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 | -", "v": "@b0"},
+        (TURN,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_turn_abort",
+        "IDs are exchanged, perhaps called off, and exchanged again",
+        PAIR,
+        {"p": "@b0 | * *", "u": "@b1 | -"},
+        (plan(ids={"b0": 40, "b1": 3}, may_abort=True), TURN),
+        AT_1,
+    ),
+    Scenario("ring_shift", "three brokers exchange IDs", TRIO, {"p": "@b0 | * *", "u": "@b1 |"}, (SHIFT,), AT_2),
+    Scenario(
+        "ring_shift_leave",
+        "three brokers exchange IDs, a user leaves",
+        TRIO,
+        {"p": "@b0 | *", "u": "@b1 | -"},
+        (SHIFT,),
+        AT_2,
+    ),
+    Scenario(
+        "ring_shift_end",
+        "three brokers exchange IDs, a publisher ends",
+        TRIO,
+        {"p": "@b0 | * -", "u": "@b1 |"},
+        (SHIFT,),
+        AT_2,
+    ),
+)
+
+LARGE = (
+    Scenario(
+        "ring_shift_subscribe",
+        "three brokers exchange IDs, a user comes and leaves",
+        TRIO,
+        {"p": "@b0 | *", "u": "@b1 -"},
+        (SHIFT,),
+        AT_2,
+        is_large=True,
+    ),
+    Scenario(
+        "ring_reconnect_turn",
+        "a publisher comes again elsewhere while IDs are exchanged",
+        PAIR,
+        {"p": "@b0 | * - @b1 *", "u": "@b0 |"},
+        (TURN,),
+        AT_1,
+        is_large=True,
+    ),
+    Scenario(
+        "ring_shift_move",
+        "three brokers exchange IDs, a user moves and leaves",
+        TRIO,
+        {"p": "@b0 | *", "u": "@b1 | -"},
+        (plan(ids={"b0": 20, "b1": 40, "b2": 3}, moves=(("u", "b1", "b2"),)),),
+        AT_2,
+        is_large=True,
+    ),
+    Scenario(
+        "ring_two_plans",
+        "two plans, the first perhaps called off, while a user comes and goes",
+        PAIR,
+        {"p": "@b0 | * -", "u": "@b0 | - @b0"},
+        (plan(ids={"b0": 40, "b1": 3}, moves=(("u", "b0", "b1"),), may_abort=True), plan(ids={"b0": 3, "b1": 40})),
+        AT_1,
+        is_large=True,
+    ),
+)
+
+RINGS = FAULTS + MOVES + TURNS + LARGE

@@ -1,0 +1,182 @@
+"""Scenarios of a tree that routes by content: what a step means stands in :mod:`scripted_scenario`."""
+
+from __future__ import annotations
+
+from tests.scenarios.model.plain_controller import plan
+from tests.scenarios.model.scripted_scenario import Scenario, links_of, tree
+
+TWO = tree("b0-b1")
+LINE = tree("b0-b1", "b1-b2")
+BENT = links_of("b0-b2", "b1-b2")
+LONG = tree("b0-b1", "b1-b2", "b2-b3")
+BOW = links_of("b0-b3", "b1-b2", "b2-b3")
+MOVE = plan(moves=(("p", "b0", "b1"),))
+SWAP = plan(links=BENT)
+
+# Each of these has shown a fault of the protocol once.
+FAULTS = (
+    Scenario(
+        "tree_early_end", "a publisher ends before it is confirmed, then a plan comes", TWO, {"p": "@b0 -"}, (plan(),)
+    ),
+    Scenario(
+        "tree_reconnect",
+        "a publisher ends and comes again elsewhere under its name",
+        TWO,
+        {"s": "@b1 |", "p": "@b0 | * - @b1 *"},
+    ),
+    Scenario(
+        "tree_phantom_forward",
+        "a publisher that is to move ends meanwhile; a later one comes",
+        TWO,
+        {"p": "@b0 |", "q": "@b1 | -", "r": "@b0>plan1 *", "s": "@b1 |"},
+        (plan(moves=(("p", "b0", "b1"), ("q", "b1", "b0"))),),
+    ),
+    Scenario(
+        "tree_leak",
+        "a far broker derives a subscription from a publisher that others have forgotten",
+        LINE,
+        {"p": "@b2 | -", "s": "@b0 |"},
+        (plan(),),
+    ),
+)
+
+MOVES = (
+    Scenario("tree_move", "a publisher moves, a subscription ends", TWO, {"p": "@b0 | * *", "s": "@b1 | -"}, (MOVE,)),
+    Scenario(
+        "tree_move_subscribe", "a publisher moves, somebody subscribes", TWO, {"p": "@b0 | * *", "s": "@b1"}, (MOVE,)
+    ),
+    Scenario(
+        "tree_move_near", "a publisher moves away from a subscriber", TWO, {"p": "@b0 | * *", "s": "@b0 -"}, (MOVE,)
+    ),
+    Scenario("tree_move_end", "a publisher ends while it moves", TWO, {"p": "@b0 | * -", "s": "@b1 | -"}, (MOVE,)),
+    Scenario(
+        "tree_move_back",
+        "a publisher moves, perhaps not, and moves back",
+        TWO,
+        {"p": "@b0 | * *", "s": "@b1 |"},
+        (plan(moves=(("p", "b0", "b1"),), may_abort=True), plan(moves=(("p", "b1", "b0"),))),
+    ),
+    Scenario(
+        "tree_move_reconnect",
+        "a publisher that is to move ends and comes again elsewhere",
+        TWO,
+        {"p": "@b0 | - @b1 *", "s": "@b0 |"},
+        (MOVE,),
+    ),
+    Scenario(
+        "tree_move_swap",
+        "a publisher moves along while links are swapped",
+        LINE,
+        {"p": "@b0 | * *", "s": "@b1 | -"},
+        (plan(links=BENT, moves=(("p", "b0", "b1"),)),),
+    ),
+    Scenario(
+        "tree_move_swap_subscribe",
+        "a publisher moves while links are swapped and somebody subscribes",
+        LINE,
+        {"p": "@b0 | * *", "s": "@b2"},
+        (plan(links=BENT, moves=(("p", "b0", "b1"),)),),
+    ),
+    Scenario(
+        "tree_move_both",
+        "two publishers exchange their homes",
+        TWO,
+        {"p": "@b0 | *", "q": "@b1 | *", "s": "@b1"},
+        (plan(moves=(("p", "b0", "b1"), ("q", "b1", "b0"))),),
+    ),
+)
+
+SWAPS = (
+    Scenario("tree_swap", "links are swapped", LINE, {"p": "@b0 | * *", "s": "@b1 |"}, (SWAP,)),
+    Scenario(
+        "tree_swap_cancel", "links are swapped, a subscription ends", LINE, {"p": "@b0 | * *", "s": "@b1 | -"}, (SWAP,)
+    ),
+    Scenario(
+        "tree_swap_subscribe", "links are swapped, somebody subscribes", LINE, {"p": "@b0 | * *", "s": "@b1 -"}, (SWAP,)
+    ),
+    Scenario(
+        "tree_swap_advertise", "links are swapped, a publisher comes", LINE, {"p": "@b0 * *", "s": "@b1 | -"}, (SWAP,)
+    ),
+    Scenario(
+        "tree_swap_new", "links are swapped, publisher and subscription come", LINE, {"p": "@b0 *", "s": "@b1"}, (SWAP,)
+    ),
+    Scenario(
+        "tree_swap_abort",
+        "links are swapped, perhaps called off, and swapped again",
+        LINE,
+        {"p": "@b0 | * *", "s": "@b1 |"},
+        (plan(links=BENT, may_abort=True), SWAP),
+    ),
+    Scenario(
+        "tree_swap_abort_subscribe",
+        "links are swapped, perhaps called off, while somebody subscribes",
+        LINE,
+        {"p": "@b0 | *", "s": "@b1 -"},
+        (plan(links=BENT, may_abort=True),),
+    ),
+    Scenario(
+        "tree_swap_end",
+        "links are swapped, a publisher and a subscription end",
+        LINE,
+        {"p": "@b0 | -", "s": "@b1 | -"},
+        (SWAP,),
+    ),
+    Scenario(
+        "tree_swap_two",
+        "links are swapped while one subscription ends and another comes",
+        LINE,
+        {"p": "@b0 | *", "s": "@b1 | -", "t": "@b1"},
+        (SWAP,),
+    ),
+    Scenario(
+        "tree_swap_one_stays",
+        "links are swapped, a publisher ends, another stays",
+        LINE,
+        {"p": "@b0 | * -", "q": "@b2 | *", "s": "@b1 |"},
+        (SWAP,),
+    ),
+    Scenario(
+        "tree_swap_back",
+        "links are swapped and swapped back while somebody subscribes",
+        LINE,
+        {"p": "@b0 | *", "s": "@b1 -"},
+        (SWAP, plan(links=links_of("b0-b1", "b1-b2"))),
+    ),
+)
+
+LARGE = (
+    Scenario(
+        "tree_long_swap",
+        "four brokers, links are swapped",
+        LONG,
+        {"p": "@b0 | * *", "s": "@b2 -"},
+        (plan(links=BOW),),
+        is_large=True,
+    ),
+    Scenario(
+        "tree_reconnect_swap",
+        "a publisher comes again elsewhere while links are swapped",
+        LINE,
+        {"p": "@b0 | * - @b2 *", "s": "@b1 |"},
+        (SWAP,),
+        is_large=True,
+    ),
+    Scenario(
+        "tree_churn",
+        "everybody comes and goes while links are swapped",
+        LINE,
+        {"p": "@b0 | * -", "q": "@b2 *", "s": "@b1 -"},
+        (SWAP,),
+        is_large=True,
+    ),
+    Scenario(
+        "tree_two_plans",
+        "two plans, the first perhaps called off, while everybody comes and goes",
+        LINE,
+        {"p": "@b0 | * -", "s": "@b1 -"},
+        (plan(links=BENT, moves=(("p", "b0", "b1"),), may_abort=True), plan(links=links_of("b0-b1", "b1-b2"))),
+        is_large=True,
+    ),
+)
+
+TREES = FAULTS + MOVES + SWAPS + LARGE
