@@ -80,6 +80,10 @@ class Parts:
             self._pickles.append(buffer.getvalue())
         return number
 
+    def key_of(self, number: int) -> Hashable:
+        """Return the frozen state of this number."""
+        return self._keys.values[number]
+
     def copy_of(self, number: int) -> Any:
         """Return a part in the state of this number, for the caller to change."""
         return pickle.loads(self._pickles[number])

@@ -25,7 +25,7 @@ class Violation(Exception):  # noqa: N818 - a finding, not an error of the check
 
 @dataclass(frozen=True)
 class Account:
-    """``states`` of subscriptions: their name and filter, and "asked", "confirmed" or "ended".
+    """``states`` of subscriptions that have not ended: their name and filter, and "asked" or "confirmed".
 
     ``owed`` must still come, ``allowed`` may: what was published before the confirmation (:data:`EARLY_HAND_OVER`).
     """
@@ -41,13 +41,18 @@ class Account:
             case ("ask", name, filter_):
                 return self._ask(name, filter_)
             case ("confirm", name):
-                return self._become(name, "confirmed")
+                found = {one for one in self.states if one[0] == name}
+                return replace(self, states=self.states - found | {(name, one[1], "confirmed") for one in found})
             case ("cancel", name):
-                return self._become(name, "ended")
+                return replace(self, states=frozenset(one for one in self.states if one[0] != name))
             case ("publish", publisher, sequence, content):
                 return self._publish(publisher, sequence, content)
             case ("deliver", name, publisher, sequence):
                 return self._deliver((name, publisher, sequence))
+            case ("none under way",):
+                if self.owed:
+                    raise Violation(f"lost: {_named(self.owed)}")
+                return replace(self, allowed=frozenset())
         raise ValueError(f"the account does not know {note}")
 
     def fault(self) -> str:
@@ -63,12 +68,6 @@ class Account:
             earlier = [one for one in self.published if matches(filter_, one[2])]  # type: ignore[arg-type]
             allowed |= {(name, publisher, sequence) for publisher, sequence, _ in earlier}
         return replace(self, states=self.states | {(name, filter_, "asked")}, allowed=allowed)
-
-    def _become(self, name: str, state: str) -> Account:
-        found = next((one for one in self.states if one[0] == name), None)
-        if found is None or found[2] == "ended":
-            return self
-        return replace(self, states=self.states - {found} | {(name, found[1], state)})
 
     def _publish(self, publisher: str, sequence: int, content: Any) -> Account:
         owed, allowed = set(self.owed), set(self.allowed)

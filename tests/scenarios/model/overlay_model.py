@@ -26,6 +26,8 @@ from producers.broker_core import BrokerCore
 from producers.broker_messages import Answer, Deliver, Notification, Send, SubscribeRequest
 from producers.chord_core import ChordCore
 from schemas.command import Command, CommandPhase
+from tests.scenarios.model.channel_contents import Contents
+from tests.scenarios.model.forget_times import ranks_of_messages, ranks_of_parts
 from tests.scenarios.model.frozen_states import SURROUNDINGS, Numbers, Parts
 from tests.scenarios.model.kept_account import Account, Violation
 from tests.scenarios.model.plain_controller import Control, PlannedChange
@@ -34,7 +36,6 @@ from tests.scenarios.model.scripted_clients import ScriptedClient
 State = tuple[int, ...]
 Move = tuple[int, ...]
 DELIVER, STEP, ABORT = range(3)
-BARRIERS = 64
 CLIENTS = "clients"  # The source of the channel of all that clients ask of a broker.
 CLOCK, CONTROL, ACCOUNT, PARTS = range(4)  # Places in a state; then cores, clients, channels.
 IGNORED = {"Published", "Cancelled"}
@@ -74,46 +75,6 @@ class Deed:
     has_published: bool
 
 
-class Contents:
-    """What is in a channel, by number: messages with barriers, as message * BARRIERS + barrier; 0 is empty."""
-
-    def __init__(self) -> None:
-        self._numbers: Numbers[tuple[int, ...]] = Numbers()
-        self._pushed: dict[tuple[int, int], int] = {}
-        self._lowered: dict[int, int] = {0: 0}
-        self.heads: list[int] = []  # -1: empty, or the first message is behind a barrier.
-        self.tails: list[int] = []
-        self.lengths: list[int] = []
-        self._of(())
-
-    def _of(self, content: tuple[int, ...]) -> int:
-        number = self._numbers.of(content)
-        if number == len(self.heads):
-            is_ready = bool(content) and content[0] % BARRIERS == 0
-            self.heads.append(content[0] // BARRIERS if is_ready else -1)
-            self.lengths.append(len(content))
-            self.tails.append(0)
-            self.tails[number] = self._of(content[1:])
-        return number
-
-    def pushed(self, number: int, message: int, barrier: int) -> int:
-        """Return the content with one more message."""
-        key = number, message * BARRIERS + barrier
-        found = self._pushed.get(key)
-        if found is None:
-            found = self._pushed[key] = self._of((*self._numbers.values[number], key[1]))
-        return found
-
-    def lowered(self, number: int) -> int:
-        """Return the content after the broker has handled one request of a client."""
-        found = self._lowered.get(number)
-        if found is None:
-            content = self._numbers.values[number]
-            lower = tuple(one - 1 if one % BARRIERS else one for one in content)
-            found = self._lowered[number] = self._of(lower)
-        return found
-
-
 class OverlayModel:
     """All states and moves of one scenario."""
 
@@ -146,7 +107,8 @@ class OverlayModel:
         ]
         self.cores, self.clients = Parts(), Parts()
         self.messages: Numbers[Any] = Numbers()
-        self.contents = Contents()
+        self.contents = Contents(ranks_of_messages(self.messages))
+        self._core_ranks, self._client_ranks = ranks_of_parts(self.cores), ranks_of_parts(self.clients)
         self.controls: Numbers[Control] = Numbers()
         self.accounts: Numbers[Account] = Numbers()
         self._reactions: dict[tuple[Any, ...], Reaction] = {}
@@ -222,7 +184,26 @@ class OverlayModel:
             self._act(after, at, "step")
         else:
             self._control(after, "abort")
+        if after[CLOCK]:
+            self._forget_times(after)
         return tuple(after)
+
+    def _forget_times(self, after: list[int]) -> None:
+        """Make ranks of times; see :mod:`tests.scenarios.model.forget_times`."""
+        held, first, second = self.contents.held, self.first_client, self.first_channel
+        mask = 0
+        for content in after[second:]:
+            mask |= held[content]
+        for number in after[PARTS:first]:
+            mask |= self._core_ranks.held(number)
+        if mask + 1 == 1 << after[CLOCK]:
+            return  # All that were published are under way.
+        if not mask:
+            self._note(after, ("none under way",))
+        after[CLOCK] = mask.bit_count()
+        after[PARTS:first] = [self._core_ranks.of(number, mask) for number in after[PARTS:first]]
+        after[first:second] = [self._client_ranks.of(number, mask) for number in after[first:second]]
+        after[second:] = [self.contents.ranked(content, mask) for content in after[second:]]
 
     def end_client(self, state: State, at: int) -> State:
         """Let a client leave for good."""

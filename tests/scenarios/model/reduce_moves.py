@@ -56,6 +56,7 @@ class Reduction:
         ]
         self._peers = [self._ever_linked(broker) for broker in range(len(model.brokers))]
         self._waking: dict[int, tuple[int, bool, bool]] = {}
+        self._closed: dict[tuple[int, ...], list[bool]] = {}
 
     def _source(self, at: int) -> int:
         """Return the broker that a channel comes from, -1 for clients, -2 for commands."""
@@ -72,18 +73,25 @@ class Reduction:
 
     def chosen(self, state: State, moves: list[Move]) -> list[Move]:
         """Return the moves of one broker when they can be tried alone, else all."""
-        by_broker: dict[int, list[Move]] = {}
-        for move in moves:
-            if move[0] == DELIVER:
-                by_broker.setdefault(self._model.goals[move[1]], []).append(move)
+        if len(moves) == 1:
+            return moves
         model = self._model
+        filled = 0
+        for at, content in enumerate(state[model.first_channel :]):
+            if content:
+                filled |= 1 << at
         numbers = state[model.first_client : model.first_channel]
-        clients = [self._facts.get(number) or self._learn(number) for number in numbers]
-        for broker, own in sorted(by_broker.items(), key=lambda one: len(one[1])):
-            if len(own) == len(moves):
-                return moves
-            if self._is_closed(state, broker, clients) and self._are_private(state, own, clients):
-                return own
+        key = filled, state[CONTROL], *numbers
+        closed = self._closed.get(key)
+        if closed is None:
+            clients = [self._facts.get(number) or self._learn(number) for number in numbers]
+            closed = [self._is_closed(filled, state[CONTROL], broker, clients) for broker in range(len(model.brokers))]
+            self._closed[key] = closed
+        for broker, is_closed in enumerate(closed):
+            if is_closed:
+                own = [move for move in moves if move[0] == DELIVER and model.goals[move[1]] == broker]
+                if own and self._are_private(state, own, [self._facts[number] for number in numbers]):
+                    return own
         return moves
 
     def _learn(self, number: int) -> ClientFacts:
@@ -92,12 +100,11 @@ class Reduction:
 
     # --- what else may come first ------------------------------------------------------------------------------------
 
-    def _is_closed(self, state: State, broker: int, clients: list[ClientFacts]) -> bool:
+    def _is_closed(self, filled: int, control: int, broker: int, clients: list[ClientFacts]) -> bool:
         own = 1 << broker
-        awake = self._awake(state, broker, clients)
-        first = self._model.first_channel
+        awake = self._awake(filled, broker, clients)
         for at, source in self._incoming[broker]:
-            if state[first + at]:
+            if filled >> at & 1:
                 continue
             if source >= 0:
                 if awake >> source & 1 and self._peers[source] & own:
@@ -106,13 +113,13 @@ class Reduction:
                 for client in clients:
                     if client.homes & own and (client.has_steps or (client.moves and awake & client.homes)):
                         return False
-        return not self._may_be_commanded(state[CONTROL], broker, awake)
+        return not self._may_be_commanded(control, broker, awake)
 
-    def _awake(self, state: State, broker: int, clients: list[ClientFacts]) -> int:
+    def _awake(self, filled: int, broker: int, clients: list[ClientFacts]) -> int:
         """Return the mask of brokers that may do something before ``broker`` does."""
-        awake, first = 0, self._model.first_channel
+        awake = 0
         for at, goal in enumerate(self._model.goals):
-            if state[first + at]:
+            if filled >> at & 1:
                 awake |= 1 << goal
         for client in clients:
             if client.has_steps:
