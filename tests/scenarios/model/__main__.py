@@ -7,6 +7,7 @@ import dataclasses
 import json
 import sys
 
+from tests.scenarios.model.kept_account import Rules
 from tests.scenarios.model.ring_scenarios import RINGS
 from tests.scenarios.model.scripted_scenario import Scenario
 from tests.scenarios.model.search_states import Bounds, Result, Search
@@ -26,9 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"no scenario called {', '.join(unknown)}; there are {names}", file=sys.stderr)  # noqa: T201
         return 2
     bounds = Bounds(asked.states_max, asked.seconds, is_reduced=not asked.full)
+    rules = Rules(asked.early, is_ordered_across_stays=not asked.order_in_stays)
     has_fault = False
     for scenario in chosen:
-        model, first = scenario.model()
+        model, first = scenario.model(rules)
         result = Search(scenario.name, model, first, bounds).run()
         lines = trace_lines(model, first, result.moves, result.fault) if result.fault else []
         _tell(scenario, result, lines, as_json=asked.json)
@@ -44,6 +46,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--states-max", type=int, default=Bounds.states_max, help="cut a search at so many states")
     parser.add_argument("--seconds", type=float, default=Bounds.seconds_max, help="cut a search after so long")
     parser.add_argument("--full", action="store_true", help="take all moves, without partial-order reduction")
+    parser.add_argument(
+        "--early",
+        choices=("wrong", "after_request", "fine"),
+        default=Rules.early,
+        help="what hand-overs of notifications published before the confirmation are (see kept_account.Rules)",
+    )
+    parser.add_argument("--order-in-stays", action="store_true", help="order counts only within a publisher's stay")
     parser.add_argument("--json", action="store_true", help="one JSON object for each scenario")
     return parser
 

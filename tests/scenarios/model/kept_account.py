@@ -12,10 +12,6 @@ from typing import Any
 
 from producers.match_content import Filter, matches
 
-# What of hand-overs of notifications published before the confirmation: "wrong", "after_request" (fine when published
-# after the subscription was asked for), "fine". Neither kind is owed; each still comes once at most, and in order.
-EARLY_HAND_OVER = "wrong"
-
 Pair = tuple[str, str, int]  # Subscription, publisher, sequence number.
 
 
@@ -24,16 +20,32 @@ class Violation(Exception):  # noqa: N818 - a finding, not an error of the check
 
 
 @dataclass(frozen=True)
+class Rules:
+    """What the promise means where more than one meaning is possible.
+
+    ``early``: hand-overs of notifications published before the confirmation are "wrong", or fine "after_request" (when
+    published after the subscription was asked for), or "fine". They are not owed, but come once at most and in order.
+    ``is_ordered_across_stays``: a publisher that comes again under its name goes on in one order.
+    """
+
+    early: str = "wrong"
+    is_ordered_across_stays: bool = True
+
+
+@dataclass(frozen=True)
 class Account:
     """``states`` of subscriptions that have not ended: their name and filter, and "asked" or "confirmed".
 
-    ``owed`` must still come, ``allowed`` may: what was published before the confirmation (:data:`EARLY_HAND_OVER`).
+    ``owed`` must still come, ``allowed`` may: what was published before the confirmation. ``stays`` are first
+    sequence numbers of publishers' stays, where they matter.
     """
 
+    rules: Rules = Rules()
     states: frozenset[tuple[str, Filter, str]] = frozenset()
     owed: frozenset[Pair] = frozenset()
     allowed: frozenset[Pair] = frozenset()
     published: tuple[tuple[str, int, Hashable], ...] = ()
+    stays: frozenset[tuple[str, int]] = frozenset()
 
     def after(self, note: tuple[Any, ...]) -> Account:
         """Return the account after one more thing; raise Violation when it must not be."""
@@ -49,6 +61,8 @@ class Account:
                 return self._publish(publisher, sequence, content)
             case ("deliver", name, publisher, sequence):
                 return self._deliver((name, publisher, sequence))
+            case ("stay", publisher, sequence):
+                return self if self.rules.is_ordered_across_stays else self._stay(publisher, sequence)
             case ("none under way",):
                 if self.owed:
                     raise Violation(f"lost: {_named(self.owed)}")
@@ -64,7 +78,7 @@ class Account:
 
     def _ask(self, name: str, filter_: Filter) -> Account:
         allowed = self.allowed
-        if EARLY_HAND_OVER == "fine":
+        if self.rules.early == "fine":
             earlier = [one for one in self.published if matches(filter_, one[2])]  # type: ignore[arg-type]
             allowed |= {(name, publisher, sequence) for publisher, sequence, _ in earlier}
         return replace(self, states=self.states | {(name, filter_, "asked")}, allowed=allowed)
@@ -75,17 +89,22 @@ class Account:
             if matches(filter_, content):
                 if state == "confirmed":
                     owed.add((name, publisher, sequence))
-                elif state == "asked" and EARLY_HAND_OVER != "wrong":
+                elif state == "asked" and self.rules.early != "wrong":
                     allowed.add((name, publisher, sequence))
         published = self.published
-        if EARLY_HAND_OVER == "fine":
+        if self.rules.early == "fine":
             published += ((publisher, sequence, content),)
         return replace(self, owed=frozenset(owed), allowed=frozenset(allowed), published=published)
+
+    def _stay(self, publisher: str, sequence: int) -> Account:
+        return replace(self, stays=self.stays | {(publisher, sequence)})
 
     def _deliver(self, pair: Pair) -> Account:
         if pair not in self.owed and pair not in self.allowed:
             raise Violation(f"repeated or unexpected: {_named([pair])}")
         before = {one for one in self.owed | self.allowed if one[:2] == pair[:2] and one[2] < pair[2]}
+        began = max((first for publisher, first in self.stays if publisher == pair[1] and first <= pair[2]), default=0)
+        before = {one for one in before if one[2] >= began}
         if before & self.owed:
             raise Violation(f"lost or out of order: {_named([pair])} came before {_named(before & self.owed)}")
         return replace(self, owed=self.owed - {pair}, allowed=self.allowed - {pair} - before)

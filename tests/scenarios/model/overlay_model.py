@@ -23,13 +23,13 @@ from typing import Any
 
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from producers.broker_core import BrokerCore
-from producers.broker_messages import Answer, Deliver, Notification, Send, SubscribeRequest
+from producers.broker_messages import AdvertiseRequest, Answer, Deliver, Notification, Send, SubscribeRequest
 from producers.chord_core import ChordCore
 from schemas.command import Command, CommandPhase
 from tests.scenarios.model.channel_contents import Contents
 from tests.scenarios.model.forget_times import ranks_of_messages, ranks_of_parts
 from tests.scenarios.model.frozen_states import SURROUNDINGS, Numbers, Parts
-from tests.scenarios.model.kept_account import Account, Violation
+from tests.scenarios.model.kept_account import Account, Rules, Violation
 from tests.scenarios.model.plain_controller import Control, PlannedChange
 from tests.scenarios.model.scripted_clients import ScriptedClient
 
@@ -83,12 +83,16 @@ class OverlayModel:
         configuration: AnyConfiguration,
         clients: tuple[ScriptedClient, ...],
         plans: tuple[PlannedChange, ...],
+        rules: Rules,
+        *,
+        is_repeating: bool = False,
     ) -> None:
         self.configuration = configuration
         self.brokers = configuration.brokers
         self.is_ring = isinstance(configuration, ChordConfiguration)
         self.names = tuple(client.name for client in clients)
         self.plans = plans
+        self._is_repeating = is_repeating  # Each command reaches its broker twice.
         self.broker_at = {broker: at for at, broker in enumerate(self.brokers)}
         self.client_at = {name: at for at, name in enumerate(self.names)}
         self.channels = self._all_channels()
@@ -116,21 +120,23 @@ class OverlayModel:
         self._controlled: dict[tuple[int, Any], tuple[int, tuple[tuple[int, int], ...]]] = {}
         self._noted: dict[tuple[int, Any], int] = {}
         self._client_facts: dict[int, tuple[bool, tuple[str, int] | None, int]] = {}
-        self.first = self._first_state(clients)
+        self._steps: list[Move] = [(STEP, at) for at in range(len(self.names))]
+        self._deliveries: list[Move] = [(DELIVER, at) for at in range(len(self.channels))]
+        self.first = self._first_state(clients, rules)
 
     def _all_channels(self) -> list[tuple[str, str]]:
         """Return (source, broker) of all channels; those of clients come first."""
         plans = range(len(self.plans))
-        sources = [*self.brokers, *(f"{kind}-{at}" for at in plans for kind in ("plan", "abort"))]
+        sources = [*self.brokers, *(f"{kind}-{at}" for at in plans for kind in ("plan", "abort", "again"))]
         pairs = [(CLIENTS, broker) for broker in self.brokers]
         return pairs + [(source, broker) for source in sources for broker in self.brokers if source != broker]
 
-    def _first_state(self, clients: tuple[ScriptedClient, ...]) -> State:
+    def _first_state(self, clients: tuple[ScriptedClient, ...], rules: Rules) -> State:
         kind: Any = ChordCore if self.is_ring else BrokerCore
         cores = [self.cores.number_of(kind(broker, self.configuration, 0)) for broker in self.brokers]
         control = self.controls.of(Control(self.plans, self.configuration, self.configuration.epoch))
         numbers = [self.clients.number_of(client) for client in clients]
-        return (0, control, self.accounts.of(Account()), *cores, *numbers, *[0] * len(self.channels))
+        return (0, control, self.accounts.of(Account(rules)), *cores, *numbers, *[0] * len(self.channels))
 
     # --- moves -------------------------------------------------------------------------------------------------------
 
@@ -143,13 +149,12 @@ class OverlayModel:
     def moves(self, state: State) -> list[Move]:
         """Return all that may happen next."""
         heads = self.contents.heads
-        found: list[Move] = [
-            (DELIVER, at) for at, content in enumerate(state[self.first_channel :]) if heads[content] >= 0
-        ]
+        deliveries = self._deliveries
+        found = [deliveries[at] for at, content in enumerate(state[self.first_channel :]) if heads[content] >= 0]
         for at in range(len(self.names)):
             can_step, after, _ = self.client_facts(state[self.first_client + at])
             if can_step and (after is None or self._progress(state, after[0]) >= after[1]):
-                found.append((STEP, at))
+                found.append(self._steps[at])
         if self.controls.values[state[CONTROL]].can_abort:
             found.append((ABORT, 0))
         return found
@@ -303,6 +308,8 @@ class OverlayModel:
                 notes.append(("publish", asked.publisher, asked.sequence, asked.content))
             elif isinstance(asked, SubscribeRequest):
                 notes.append(("ask", asked.subscription, asked.filter_))
+            elif isinstance(asked, AdvertiseRequest):
+                notes.append(("stay", client.name, client.sent))
             pushes.append((self.channel_at[CLIENTS, home], self.messages.of(asked)))
         return Deed(self.clients.number_of(client), tuple(pushes), tuple(notes), client.sent > sent_before)
 
@@ -318,15 +325,19 @@ class OverlayModel:
         if found is None:
             control = self.controls.values[key[0]]
             following, commands = control.begin() if event == "begin" else control.after(event)
-            pushes = [(self._channel_of(following, one), self.messages.of(one)) for one in commands]
+            pushes = [
+                (self.channel_at[f"{kind}-{len(following.ended)}", one.broker], self.messages.of(one))
+                for one in commands
+                for kind in self._kinds_of(one)
+            ]
             found = self._controlled[key] = self.controls.of(following), tuple(pushes)
         after[CONTROL] = found[0]
         for channel, message in found[1]:
             self._push(after, channel, message)
 
-    def _channel_of(self, control: Control, command: Command) -> int:
+    def _kinds_of(self, command: Command) -> list[str]:
         kind = "abort" if command.phase is CommandPhase.ABORT else "plan"
-        return self.channel_at[f"{kind}-{len(control.ended)}", command.broker]
+        return [kind, "again"] if self._is_repeating else [kind]
 
     def _note(self, after: list[int], note: tuple[Any, ...]) -> None:
         key = after[ACCOUNT], note

@@ -7,6 +7,7 @@ from tests.scenarios.model.scripted_scenario import Scenario, ring, topic_at
 
 PAIR = ring(b0=3, b1=40)
 AT_1 = topic_at(PAIR, "b1")
+AT_0 = topic_at(PAIR, "b0")
 TRIO = ring(b0=3, b1=20, b2=40)
 AT_2 = topic_at(TRIO, "b2")
 TURN = plan(ids={"b0": 40, "b1": 3})
@@ -38,6 +39,14 @@ FAULTS = (
         {"p": "@b0 | - @b1 *", "u": "@b0 | -"},
         (),
         AT_2,
+    ),
+    Scenario(
+        "ring_late_leave",
+        "a broker leaves a tree, and its parent hears of it when the epoch has been retired",
+        PAIR,
+        {"u": "@b0 | -"},
+        (plan(),),
+        AT_1,
     ),
 )
 
@@ -202,4 +211,69 @@ LARGE = (
     ),
 )
 
-RINGS = FAULTS + MOVES + TURNS + LARGE
+MORE = (
+    Scenario("ring_quiet_plan", "a plan that changes nothing", PAIR, {"p": "@b0 | * -", "u": "@b0 -"}, (plan(),), AT_1),
+    Scenario("ring_flush", "a publisher and a user end", TRIO, {"p": "@b0 | * -", "u": "@b1 | -"}, (), AT_2),
+    Scenario(
+        "ring_flush_two",
+        "two publishers end, a user leaves",
+        TRIO,
+        {"p": "@b0 | * -", "q": "@b1 | * -", "u": "@b1 | -"},
+        (),
+        AT_2,
+    ),
+    Scenario("ring_change", "a user changes what it wants", TRIO, {"p": "@b0 | * *", "u": "@b1 = =+"}, (), AT_2),
+    Scenario(
+        "ring_move_end", "a user moves, the publisher ends", PAIR, {"p": "@b1 | * -", "u": "@b0 |"}, (MOVE,), AT_1
+    ),
+    Scenario(
+        "ring_move_advertise", "a user moves, a publisher comes", PAIR, {"p": "@b0 * -", "u": "@b0 |"}, (MOVE,), AT_1
+    ),
+    Scenario(
+        "ring_move_topics",
+        "a user of two topics moves and ends one",
+        PAIR,
+        {"p": "@b1 | *", "u": f"@b0:{AT_1},{AT_0} | ={AT_1}"},
+        (MOVE,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_move_exchange",
+        "two users exchange their homes",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 |", "v": "@b1 | -"},
+        (plan(moves=(("u", "b0", "b1"), ("v", "b1", "b0"))),),
+        AT_1,
+    ),
+    Scenario(
+        "ring_turn_reconnect",
+        "IDs are exchanged, a publisher ends and comes again",
+        PAIR,
+        {"p": "@b0 | - @b0 *", "u": "@b1 |"},
+        (TURN,),
+        AT_1,
+    ),
+)
+
+REPEATS = (
+    Scenario(
+        "ring_repeat_move",
+        "every command comes twice, a user moves",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 |"},
+        (MOVE,),
+        AT_1,
+        is_repeating=True,
+    ),
+    Scenario(
+        "ring_repeat_abort",
+        "every command comes twice, a plan may be called off",
+        PAIR,
+        {"p": "@b0 | *", "u": "@b0 |"},
+        (plan(ids={"b0": 40, "b1": 3}, may_abort=True), plan()),
+        AT_1,
+        is_repeating=True,
+    ),
+)
+
+RINGS = REPEATS + MORE + FAULTS + MOVES + TURNS + LARGE

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.configuration import Configuration, link
+from tests.scenarios.model.kept_account import Rules
 from tests.scenarios.model.overlay_model import DELIVER, STEP, OverlayModel, State
 from tests.scenarios.model.plain_controller import PlannedChange
 from tests.scenarios.model.scripted_clients import (
@@ -50,7 +51,10 @@ def topic_at(configuration: ChordConfiguration, broker: str) -> str:
 
 @dataclass(frozen=True)
 class Scenario:
-    """``scripts`` by client; ``topic`` is that of publishers and subscribers that do not name one."""
+    """``scripts`` by client; ``topic`` is that of publishers and subscribers that do not name one.
+
+    ``is_repeating``: every command reaches its broker twice, at any times.
+    """
 
     name: str
     text: str
@@ -59,11 +63,12 @@ class Scenario:
     plans: tuple[PlannedChange, ...] = ()
     topic: str = "A"
     is_large: bool = False
+    is_repeating: bool = False
 
-    def model(self) -> tuple[OverlayModel, State]:
+    def model(self, rules: Rules | None = None) -> tuple[OverlayModel, State]:
         """Return the model and the state in which the search begins."""
         clients = tuple(self._client(name, script.replace("|", " ")) for name, script in self.scripts.items())
-        model = OverlayModel(self.configuration, clients, self.plans)
+        model = OverlayModel(self.configuration, clients, self.plans, rules or Rules(), is_repeating=self.is_repeating)
         state = model.first
         for at, script in enumerate(self.scripts.values()):
             before, bar, _ = script.partition("|")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from array import array
 from dataclasses import dataclass
 
 from tests.scenarios.model.check_endings import EndingChecks
@@ -53,8 +54,9 @@ class Search:
         self._reduction = Reduction(model)
         self._first = first
         self._seen: dict[State, int] = {first: 0}
-        self._came_by: list[tuple[int, Move | None]] = [(-1, None)]
-        self._transitions = self._ending_count = self._depth = 0
+        self._came_from, self._came_by = array("q", [0]), [(-1, -1)]
+        self.endings: list[State] = []
+        self._transitions = self._depth = 0
         self._begin_s = self._told_s = time.monotonic()
 
     def run(self) -> Result:
@@ -76,7 +78,7 @@ class Search:
         model, seen = self._model, self._seen
         moves = model.moves(state)
         if not moves:
-            self._ending_count += 1
+            self.endings.append(state)
             fault = self._endings.fault(state)
             return (fault, self._way_to(number)) if fault else ("", ())
         for move in self._reduction.chosen(state, moves) if self._bounds.is_reduced else moves:
@@ -88,15 +90,15 @@ class Search:
             if after not in seen:
                 seen[after] = len(self._came_by)
                 following.append((len(self._came_by), after))
-                self._came_by.append((number, move))
+                self._came_from.append(number)
+                self._came_by.append(move)
         return "", ()
 
     def _way_to(self, number: int) -> tuple[Move, ...]:
         moves: list[Move] = []
         while number:
-            number, move = self._came_by[number]
-            assert move is not None
-            moves.append(move)
+            moves.append(self._came_by[number])
+            number = self._came_from[number]
         return tuple(reversed(moves))
 
     def _is_cut(self) -> bool:
@@ -111,5 +113,5 @@ class Search:
     def _result(self, *, is_complete: bool, fault: str = "", moves: tuple[Move, ...] = ()) -> Result:
         seconds = time.monotonic() - self._begin_s
         return Result(
-            len(self._seen), self._transitions, self._ending_count, self._depth, seconds, is_complete, fault, moves
+            len(self._seen), self._transitions, len(self.endings), self._depth, seconds, is_complete, fault, moves
         )

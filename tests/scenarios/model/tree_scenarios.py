@@ -179,4 +179,71 @@ LARGE = (
     ),
 )
 
-TREES = FAULTS + MOVES + SWAPS + LARGE
+MORE = (
+    Scenario("tree_plain", "publishers and subscriptions come and go", LINE, {"p": "@b0 * -", "s": "@b2 -"}),
+    Scenario("tree_plain_two", "two publishers come and go", LINE, {"p": "@b0 | * -", "q": "@b2 * -", "s": "@b1 |"}),
+    Scenario("tree_quiet_plan", "a plan that changes nothing", LINE, {"p": "@b0 | * -", "s": "@b2 -"}, (plan(),)),
+    Scenario(
+        "tree_abort_end",
+        "a plan is called off while a publisher and a subscription end",
+        LINE,
+        {"p": "@b2 | * -", "s": "@b0 | -"},
+        (plan(links=BENT, may_abort=True),),
+    ),
+    Scenario(
+        "tree_end_later",
+        "a publisher ends while links are swapped, a later one comes",
+        LINE,
+        {"p": "@b2 | -", "q": "@b1>plan1 *", "s": "@b0 |"},
+        (SWAP,),
+    ),
+    Scenario(
+        "tree_end_next",
+        "a publisher ends during a plan; the next plan moves another",
+        LINE,
+        {"p": "@b2 | -", "q": "@b0 | *>plan1", "s": "@b0 |"},
+        (plan(), plan(moves=(("q", "b0", "b2"),))),
+    ),
+    Scenario(
+        "tree_move_wrong",
+        "the controller is mistaken about where a publisher is",
+        TWO,
+        {"p": "@b0 | * *", "s": "@b1 |"},
+        (plan(moves=(("p", "b1", "b0"),)), plan(moves=(("p", "b0", "b1"),))),
+    ),
+    Scenario(
+        "tree_move_middle",
+        "a publisher moves to the middle, a subscription ends",
+        LINE,
+        {"p": "@b0 | * *", "s": "@b2 | -"},
+        (plan(moves=(("p", "b0", "b1"),)),),
+    ),
+    Scenario(
+        "tree_move_new",
+        "a publisher moves while another comes",
+        TWO,
+        {"p": "@b0 | *", "q": "@b1 *", "s": "@b0 |"},
+        (MOVE,),
+    ),
+)
+
+REPEATS = (
+    Scenario(
+        "tree_repeat_move",
+        "every command comes twice, a publisher moves",
+        TWO,
+        {"p": "@b0 | *", "s": "@b1 |"},
+        (MOVE,),
+        is_repeating=True,
+    ),
+    Scenario(
+        "tree_repeat_abort",
+        "every command comes twice, a plan may be called off",
+        TWO,
+        {"p": "@b0 | *", "s": "@b1 |"},
+        (plan(moves=(("p", "b0", "b1"),), may_abort=True), plan()),
+        is_repeating=True,
+    ),
+)
+
+TREES = REPEATS + MORE + FAULTS + MOVES + SWAPS + LARGE
