@@ -1,0 +1,59 @@
+"""In small overlays no order of messages, commands and clients' steps breaks the promise: all of them are tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from producers.broker_core import BrokerCore
+from producers.chord_core import ChordCore
+from tests.scenarios.model.ring_scenarios import RINGS
+from tests.scenarios.model.search_states import Bounds, Search
+from tests.scenarios.model.tell_traces import trace_lines
+from tests.scenarios.model.tree_scenarios import TREES
+
+BY_NAME = {scenario.name: scenario for scenario in TREES + RINGS}
+SMALL = [name for name, scenario in BY_NAME.items() if not scenario.is_large]
+BOUNDS = Bounds(states_max=2_000_000, seconds_max=300.0)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_order_breaks_the_promise(name: str) -> None:
+    """All that is owed comes once and in order, everybody settles, nothing stays behind, in every order there is."""
+    model, first = BY_NAME[name].model()
+    result = Search(name, model, first, BOUNDS).run()
+    assert not result.fault, "\n".join(trace_lines(model, first, result.moves, result.fault))
+    assert result.is_complete, f"cut after {result.states} states and {result.seconds:.0f} s"
+    assert result.endings
+
+
+@pytest.mark.parametrize(
+    "name", ["tree_move_subscribe", "tree_move_end", "tree_swap_advertise", "ring_move_elsewhere", "ring_turn_end"]
+)
+def test_the_reduction_loses_no_ending(name: str) -> None:
+    """Moves that are left out lead nowhere that others do not: with and without them the same endings are reached."""
+    model, first = BY_NAME[name].model()
+    reduced, full = (
+        Search(name, model, first, Bounds(BOUNDS.states_max, BOUNDS.seconds_max, is_reduced=is_reduced))
+        for is_reduced in (True, False)
+    )
+    fewer, all_of_them = reduced.run(), full.run()
+    assert fewer.states < all_of_them.states
+    assert set(reduced.endings) == set(full.endings)
+
+
+@pytest.mark.parametrize(
+    ("name", "core", "method", "answer", "fault"),
+    [
+        ("tree_move", BrokerCore, "_must_hold", False, "lost or out of order"),
+        ("ring_move", ChordCore, "_may_come_older", False, "lost or out of order"),
+        ("tree_swap_subscribe", BrokerCore, "_is_ready", True, "lost"),
+    ],
+)
+def test_without_a_part_of_the_protocol_promises_break(
+    name: str, core: type, method: str, answer: bool, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search finds what goes wrong without the hold, and without waiting for all to be prepared."""
+    monkeypatch.setattr(core, method, lambda *_: answer)
+    model, first = BY_NAME[name].model()
+    result = Search(name, model, first, BOUNDS).run()
+    assert fault in result.fault
