@@ -81,7 +81,7 @@ class EndingChecks:
         left = [name for name in OF_A_CORE if _is_filled(getattr(core, name, None))]
         for tables in core.tables.values():
             for name in OF_TABLES:
-                kept = getattr(tables, name, None)
+                kept = getattr(tables, name, ())
                 if _is_filled(kept):
                     left.append(f"{name} {sorted(kept)} of epoch {tables.epoch}")
         return f"{core.broker} still keeps {', '.join(left)} when all clients have gone" if left else ""

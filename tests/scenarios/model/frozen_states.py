@@ -129,7 +129,7 @@ def frozen(part: Any) -> Hashable:
     """Return a value that is equal for two parts when they go on alike."""
     kind = type(part)
     if part is None or kind in (int, str, float, bool) or is_value(kind):
-        return part if kind not in (Configuration, ChordConfiguration) else part.epoch
+        return part.epoch if isinstance(part, Configuration | ChordConfiguration) else _as_is(part)
     if isinstance(part, str):
         return part
     if kind in (list, tuple, deque):
@@ -145,7 +145,11 @@ def frozen(part: Any) -> Hashable:
 
 def _frozen_field(name: str, value: Any) -> Hashable:
     found = frozen(value)
-    return frozenset(found) if name in UNORDERED_FIELDS else found  # type: ignore[arg-type]
+    return frozenset(found) if name in UNORDERED_FIELDS and isinstance(found, tuple) else found
+
+
+def _as_is(value: Hashable) -> Hashable:
+    return value
 
 
 _FIELDS: dict[type, tuple[str, ...]] = {}

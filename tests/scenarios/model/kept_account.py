@@ -28,7 +28,7 @@ class Rules:
     ``is_ordered_across_stays``: a publisher that comes again under its name goes on in one order.
     """
 
-    early: str = "wrong"
+    early: str = "after_request"
     is_ordered_across_stays: bool = True
 
 

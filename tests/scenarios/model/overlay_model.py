@@ -109,6 +109,12 @@ class OverlayModel:
             ]
             for broker in self.brokers
         ]
+        self._steps: list[Move] = [(STEP, at) for at in range(len(self.names))]
+        self._deliveries: list[Move] = [(DELIVER, at) for at in range(len(self.channels))]
+        self._set_up_numbers()
+        self.first = self._first_state(clients, rules)
+
+    def _set_up_numbers(self) -> None:
         self.cores, self.clients = Parts(), Parts()
         self.messages: Numbers[Any] = Numbers()
         self.contents = Contents(ranks_of_messages(self.messages))
@@ -120,9 +126,6 @@ class OverlayModel:
         self._controlled: dict[tuple[int, Any], tuple[int, tuple[tuple[int, int], ...]]] = {}
         self._noted: dict[tuple[int, Any], int] = {}
         self._client_facts: dict[int, tuple[bool, tuple[str, int] | None, int]] = {}
-        self._steps: list[Move] = [(STEP, at) for at in range(len(self.names))]
-        self._deliveries: list[Move] = [(DELIVER, at) for at in range(len(self.channels))]
-        self.first = self._first_state(clients, rules)
 
     def _all_channels(self) -> list[tuple[str, str]]:
         """Return (source, broker) of all channels; those of clients come first."""

@@ -154,8 +154,9 @@ class Reduction:
         control = self._model.controls.values[number]
         under_way = control.under_way
         missing = sum(1 << at for at, name in enumerate(self._model.brokers) if not control.has_answered(name))
-        may_abort = control.phase is CommandPhase.PREPARE and under_way is not None
-        may_abort = may_abort and (under_way.may_abort or (bool(under_way.moves) and not self._model.is_ring))
+        may_abort = False
+        if control.phase is CommandPhase.PREPARE and under_way is not None:
+            may_abort = under_way.may_abort or (bool(under_way.moves) and not self._model.is_ring)
         return missing, may_abort, control.phase is not None
 
     # --- what others see ---------------------------------------------------------------------------------------------

@@ -174,6 +174,16 @@ TURNS = (
 
 LARGE = (
     Scenario(
+        "ring_repeat_two_plans",
+        "every command comes twice, the first of two plans may be called off",
+        PAIR,
+        {"p": "@b0 | *", "u": "@b0 |"},
+        (plan(ids={"b0": 40, "b1": 3}, may_abort=True), plan()),
+        AT_1,
+        is_large=True,
+        is_repeating=True,
+    ),
+    Scenario(
         "ring_shift_subscribe",
         "three brokers exchange IDs, a user comes and leaves",
         TRIO,
@@ -270,10 +280,10 @@ REPEATS = (
         "every command comes twice, a plan may be called off",
         PAIR,
         {"p": "@b0 | *", "u": "@b0 |"},
-        (plan(ids={"b0": 40, "b1": 3}, may_abort=True), plan()),
+        (plan(ids={"b0": 40, "b1": 3}, may_abort=True),),
         AT_1,
         is_repeating=True,
     ),
 )
 
-RINGS = REPEATS + MORE + FAULTS + MOVES + TURNS + LARGE
+RINGS = FAULTS + MOVES + TURNS + MORE + REPEATS + LARGE

@@ -54,7 +54,8 @@ class Search:
         self._reduction = Reduction(model)
         self._first = first
         self._seen: dict[State, int] = {first: 0}
-        self._came_from, self._came_by = array("q", [0]), [(-1, -1)]
+        self._came_from = array("q", [0])
+        self._came_by: list[Move] = [()]
         self.endings: list[State] = []
         self._transitions = self._depth = 0
         self._begin_s = self._told_s = time.monotonic()

@@ -146,6 +146,15 @@ SWAPS = (
 
 LARGE = (
     Scenario(
+        "tree_repeat_two_plans",
+        "every command comes twice, the first of two plans may be called off",
+        TWO,
+        {"p": "@b0 | *", "s": "@b1 |"},
+        (plan(moves=(("p", "b0", "b1"),), may_abort=True), plan()),
+        is_large=True,
+        is_repeating=True,
+    ),
+    Scenario(
         "tree_long_swap",
         "four brokers, links are swapped",
         LONG,
@@ -241,9 +250,9 @@ REPEATS = (
         "every command comes twice, a plan may be called off",
         TWO,
         {"p": "@b0 | *", "s": "@b1 |"},
-        (plan(moves=(("p", "b0", "b1"),), may_abort=True), plan()),
+        (plan(moves=(("p", "b0", "b1"),), may_abort=True),),
         is_repeating=True,
     ),
 )
 
-TREES = REPEATS + MORE + FAULTS + MOVES + SWAPS + LARGE
+TREES = FAULTS + MOVES + SWAPS + MORE + REPEATS + LARGE
