@@ -8,6 +8,7 @@ import json
 import sys
 
 from tests.scenarios.model.kept_account import Rules
+from tests.scenarios.model.random_scenarios import random_scenario
 from tests.scenarios.model.ring_scenarios import RINGS
 from tests.scenarios.model.scripted_scenario import Scenario
 from tests.scenarios.model.search_states import Bounds, Result, Search
@@ -20,7 +21,8 @@ SCENARIOS = TREES + RINGS
 def main(arguments: list[str] | None = None) -> int:
     """Check what is asked for; return 1 when a fault is found, else 0."""
     asked = _parser().parse_args(arguments)
-    chosen = [one for one in SCENARIOS if one.name in asked.scenario or _is_of_size(one, asked)]
+    drawn = [random_scenario(asked.seed + at) for at in range(asked.random)]
+    chosen = drawn or [one for one in SCENARIOS if one.name in asked.scenario or _is_of_size(one, asked)]
     unknown = sorted(set(asked.scenario) - {one.name for one in SCENARIOS})
     if unknown or not chosen:
         names = ", ".join(one.name for one in SCENARIOS)
@@ -43,6 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenario", action="append", default=[], help="check this one; may be repeated")
     parser.add_argument("--all", action="store_true", help="check all of the size (the default without --scenario)")
     parser.add_argument("--size", choices=("small", "large"), default="small", help="large ones are checked as well")
+    parser.add_argument("--random", type=int, default=0, metavar="COUNT", help="check so many drawn ones instead")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the first drawn one (even: tree, odd: ring)")
     parser.add_argument("--states-max", type=int, default=Bounds.states_max, help="cut a search at so many states")
     parser.add_argument("--seconds", type=float, default=Bounds.seconds_max, help="cut a search after so long")
     parser.add_argument("--full", action="store_true", help="take all moves, without partial-order reduction")
@@ -69,6 +73,8 @@ def _tell(scenario: Scenario, result: Result, lines: list[str], *, as_json: bool
         return
     ended = "FAULT" if result.fault else "clean" if result.is_complete else "cut, no fault so far"
     counts = f"{result.states:>9,} states {result.transitions:>10,} transitions  depth {result.depth:>3}"
+    if scenario.name.startswith("random"):
+        print(scenario.configuration, dict(scenario.scripts), scenario.plans, scenario.topic)  # noqa: T201
     print(f"{scenario.name:<26} {counts} {result.seconds:>7.1f} s  {ended}", flush=True)  # noqa: T201
     for line in lines:
         print(line)  # noqa: T201

@@ -50,6 +50,33 @@ FAULTS = (
     ),
 )
 
+DRAWN = (  # Found among drawn scenarios.
+    Scenario(
+        "ring_late_unregister",
+        "a publisher's end comes to the rendezvous when the epoch has been retired",
+        PAIR,
+        {"p": "@b1 | - @b0 *", "u": "@b0 |"},
+        (plan(),),
+        AT_0,
+    ),
+    Scenario(
+        "ring_late_unregister_end",
+        "the same, with a user that comes and ends",
+        PAIR,
+        {"p": "@b1 | * -", "u": "@b0 ="},
+        (plan(),),
+        AT_0,
+    ),
+    Scenario(
+        "ring_late_leave_comes",
+        "a user leaves and comes to the rendezvous while a plan is carried out",
+        PAIR,
+        {"p": "@b0 | -", "v": "@b1 | - @b0 -"},
+        (plan(),),
+        AT_0,
+    ),
+)
+
 MOVES = (
     Scenario("ring_move", "a user moves", PAIR, {"p": "@b1 | * *", "u": "@b0 |"}, (MOVE,), AT_1),
     Scenario("ring_move_far", "a user moves to the rendezvous", PAIR, {"p": "@b0 | * *", "u": "@b0 |"}, (MOVE,), AT_1),
@@ -286,4 +313,4 @@ REPEATS = (
     ),
 )
 
-RINGS = FAULTS + MOVES + TURNS + MORE + REPEATS + LARGE
+RINGS = FAULTS + DRAWN + MOVES + TURNS + MORE + REPEATS + LARGE

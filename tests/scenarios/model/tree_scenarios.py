@@ -40,6 +40,23 @@ FAULTS = (
     ),
 )
 
+DRAWN = (  # Found among drawn scenarios.
+    Scenario(
+        "tree_mover_comes_late",
+        "a publisher that was to move comes during the plan",
+        TWO,
+        {"p": "@b0 *", "s": "@b1 |"},
+        (MOVE,),
+    ),
+    Scenario(
+        "tree_reconnect_early",
+        "a publisher ends before it is confirmed and comes elsewhere during a plan",
+        tree("b0-b2", "b1-b2"),
+        {"p": "@b1 - @b2", "s": "@b0 |"},
+        (plan(),),
+    ),
+)
+
 MOVES = (
     Scenario("tree_move", "a publisher moves, a subscription ends", TWO, {"p": "@b0 | * *", "s": "@b1 | -"}, (MOVE,)),
     Scenario(
@@ -255,4 +272,4 @@ REPEATS = (
     ),
 )
 
-TREES = FAULTS + MOVES + SWAPS + MORE + REPEATS + LARGE
+TREES = FAULTS + DRAWN + MOVES + SWAPS + MORE + REPEATS + LARGE
