@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"no scenario called {', '.join(unknown)}; there are {names}", file=sys.stderr)  # noqa: T201
         return 2
     bounds = Bounds(asked.states_max, asked.seconds, is_reduced=not asked.full)
-    rules = Rules(asked.early, is_ordered_across_stays=not asked.order_in_stays)
+    rules = Rules(asked.early, asked.late, is_ordered_across_stays=not asked.order_in_stays)
     has_fault = False
     for scenario in chosen:
         model, first = scenario.model(rules)
@@ -55,6 +55,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=("wrong", "after_request", "fine"),
         default=Rules.early,
         help="what hand-overs of notifications published before the confirmation are (see kept_account.Rules)",
+    )
+    parser.add_argument(
+        "--late",
+        choices=("wrong", "fine"),
+        default=Rules.late,
+        help="what hand-overs of notifications published when the subscription had ended are",
     )
     parser.add_argument("--order-in-stays", action="store_true", help="order counts only within a publisher's stay")
     parser.add_argument("--json", action="store_true", help="one JSON object for each scenario")

@@ -24,19 +24,22 @@ class Rules:
     """What the promise means where more than one meaning is possible.
 
     ``early``: hand-overs of notifications published before the confirmation are "wrong", or fine "after_request" (when
-    published after the subscription was asked for), or "fine". They are not owed, but come once at most and in order.
+    published after the subscription was asked for), or "fine". ``late``: hand-overs of what was published when the
+    subscription had ended are "wrong" or, while the end is on its way, "fine". Neither is owed, but comes once at most
+    and in order. The cores judge both by the order of events, so the defaults are what no home can know without clocks.
     ``is_ordered_across_stays``: a publisher that comes again under its name goes on in one order.
     """
 
-    early: str = "after_request"
+    early: str = "fine"
+    late: str = "fine"
     is_ordered_across_stays: bool = True
 
 
 @dataclass(frozen=True)
 class Account:
-    """``states`` of subscriptions that have not ended: their name and filter, and "asked" or "confirmed".
+    """``states`` of subscriptions that are not gone: their name and filter, and "asked", "confirmed" or "ended".
 
-    ``owed`` must still come, ``allowed`` may: what was published before the confirmation. ``stays`` are first
+    ``owed`` must still come, ``allowed`` may: what :class:`Rules` call fine. ``stays`` are first
     sequence numbers of publishers' stays, where they matter.
     """
 
@@ -53,10 +56,11 @@ class Account:
             case ("ask", name, filter_):
                 return self._ask(name, filter_)
             case ("confirm", name):
-                found = {one for one in self.states if one[0] == name}
-                return replace(self, states=self.states - found | {(name, one[1], "confirmed") for one in found})
+                return self._become(name, "confirmed")
             case ("cancel", name):
-                return replace(self, states=frozenset(one for one in self.states if one[0] != name))
+                return self._become(name, "ended") if self.rules.late == "fine" else self._forget(name)
+            case ("gone", name):
+                return self._forget(name)
             case ("publish", publisher, sequence, content):
                 return self._publish(publisher, sequence, content)
             case ("deliver", name, publisher, sequence):
@@ -83,13 +87,20 @@ class Account:
             allowed |= {(name, publisher, sequence) for publisher, sequence, _ in earlier}
         return replace(self, states=self.states | {(name, filter_, "asked")}, allowed=allowed)
 
+    def _become(self, name: str, state: str) -> Account:
+        found = {one for one in self.states if one[0] == name and one[2] != "ended"}
+        return replace(self, states=self.states - found | {(name, one[1], state) for one in found})
+
+    def _forget(self, name: str) -> Account:
+        return replace(self, states=frozenset(one for one in self.states if one[0] != name))
+
     def _publish(self, publisher: str, sequence: int, content: Any) -> Account:
         owed, allowed = set(self.owed), set(self.allowed)
         for name, filter_, state in self.states:
             if matches(filter_, content):
                 if state == "confirmed":
                     owed.add((name, publisher, sequence))
-                elif state == "asked" and self.rules.early != "wrong":
+                elif state == "ended" or self.rules.early != "wrong":
                     allowed.add((name, publisher, sequence))
         published = self.published
         if self.rules.early == "fine":

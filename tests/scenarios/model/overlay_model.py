@@ -38,7 +38,7 @@ Move = tuple[int, ...]
 DELIVER, STEP, ABORT = range(3)
 CLIENTS = "clients"  # The source of the channel of all that clients ask of a broker.
 CLOCK, CONTROL, ACCOUNT, PARTS = range(4)  # Places in a state; then cores, clients, channels.
-IGNORED = {"Published", "Cancelled"}
+IGNORED = {"Published"}
 CLIENT_OF = {
     "Confirmed": "subscription",
     "AdvertiseConfirmed": "publisher",
@@ -267,10 +267,13 @@ class OverlayModel:
             notification = effect.notification
             for subscription in effect.subscriptions:
                 self._note(after, ("deliver", subscription, notification.publisher, notification.sequence))
+        elif name == "Cancelled":
+            if not self.is_ring:  # There the other home of a user that moves may still hand over what is owed.
+                self._note(after, ("gone", effect.subscription))
         elif name in CLIENT_OF:
             self._act(after, self.client_of(effect), (broker, effect))
         else:
-            known = sorted({"Send", "Answer", "Deliver", *IGNORED, *CLIENT_OF})
+            known = sorted({"Send", "Answer", "Deliver", "Cancelled", *IGNORED, *CLIENT_OF})
             raise UnknownEffectError(f"{broker} does {effect}; the model knows only {', '.join(known)}")
 
     def client_of(self, effect: Any) -> int:

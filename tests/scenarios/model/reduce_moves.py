@@ -177,6 +177,8 @@ class Reduction:
         if isinstance(effect, Deliver):
             return not is_ring or not any(self._owner(name, clients).moves for name in effect.subscriptions)
         kind = type(effect).__name__
+        if kind == "Cancelled":
+            return is_ring or not any(client.publishes for client in clients)
         if kind == "Confirmed":
             if any(client.publishes for client in clients):
                 return False

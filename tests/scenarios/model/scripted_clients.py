@@ -164,7 +164,8 @@ class SubscriptionScript(ScriptedClient):
             SURROUNDINGS.ask(self.home, SubscribeRequest(self.name, self.name, topic_filter(self.topic)))
         else:
             SURROUNDINGS.cancel(self.name)
-            SURROUNDINGS.ask(self.home, CancelRequest(self.name, SURROUNDINGS.now))
+            cancel = call_with(CancelRequest, subscription=self.name, cancelled_ms=SURROUNDINGS.now)
+            SURROUNDINGS.ask(self.home, cancel)
             self.home = ""
 
     def see(self, effect: Any, broker: str) -> None:
