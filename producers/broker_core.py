@@ -123,10 +123,10 @@ class BrokerCore(BrokerTransition):
         return self._learn_advertisement(LOCAL, message) + self._settle((), now_ms)
 
     def _unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Say that a local publisher has ended, or keep that until the transition is over.
+        """Say that a local publisher has ended; when this broker stamps the new epoch, after the transition.
 
-        It must go over the tree that its last notifications took, behind them. A stay that ends before it was
-        advertised leaves no trace.
+        It must go over the tree that its last notifications took, behind them, and be everywhere before that epoch is
+        retired: END of this broker must follow it. A stay that ends before it was advertised leaves no trace.
         """
         if request in self._postponed:
             return []  # It had been cut off before it said so itself.
@@ -134,15 +134,13 @@ class BrokerCore(BrokerTransition):
         if len(kept) < len(self._postponed):
             self._postponed = kept
             return []
-        if self.transition is not None:
+        if self.transition is not None and self.transition.is_active:
             self._postponed.append(request)
-            return self._see_leave(request, now_ms)
+            return []
         end = Unadvertise(self.epoch, request.publisher, request.connection)
-        effects = self._forget_advertisement(LOCAL, end) + self._take_postponed(now_ms)
+        switched = self._see_leave(request, now_ms)  # Behind the end, or END would overtake it.
+        effects = self._forget_advertisement(LOCAL, end) + switched + self._take_postponed(now_ms)
         return effects + self._settle((), now_ms)
-
-    def _has_ended(self, publisher: str) -> bool:
-        return any(one.publisher == publisher for one in self._postponed if isinstance(one, UnadvertiseRequest))
 
     def _converse(self, source: str, message: TreeMessage, now_ms: float) -> list[Effect]:
         if message.epoch not in self.tables:

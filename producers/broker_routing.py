@@ -371,4 +371,9 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
 
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry meets."""
-        return {tables.moved.get(name, self.advertisements[name].home) for name in entry.meets}
+        return {self._home_in(tables, name) for name in entry.meets}
+
+    def _home_in(self, tables: RoutingTables, publisher: str) -> str:
+        """Return a publisher's home in an epoch; a stay that was advertised in it has been moved by no plan to it."""
+        known = self.advertisements[publisher]
+        return tables.moved.get(publisher, known.home) if known.epoch < tables.epoch else known.home

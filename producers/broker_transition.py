@@ -159,11 +159,7 @@ class BrokerTransition(BrokerRouting):
 
     def _is_at_home(self, publisher: str) -> bool:
         known = self.advertisements.get(publisher)
-        return known is not None and known.home == self.broker and not self._has_ended(publisher)
-
-    def _has_ended(self, publisher: str) -> bool:
-        """Return True if a local publisher has ended and this is still to be flooded; nothing is kept here."""
-        return False
+        return known is not None and known.home == self.broker
 
     def _see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Take note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
@@ -197,7 +193,7 @@ class BrokerTransition(BrokerRouting):
     def _taken_over(self, under_way: Transition) -> list[Effect]:
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         known = [self.advertisements[name] for name in coming if name in self.advertisements]
-        return [PublisherTaken(one.publisher, one.connection) for one in known]
+        return [PublisherTaken(one.publisher, one.connection) for one in known if one.epoch < under_way.epoch_to]
 
     def _drain_on(self) -> list[Effect]:
         """Send END over each old link whose other old links have all ended."""
@@ -211,11 +207,11 @@ class BrokerTransition(BrokerRouting):
         return effects
 
     def _finish_moves(self, under_way: Transition) -> None:
-        for publisher, home in self.tables[under_way.epoch_to].moved.items():
-            if publisher in self.advertisements:
-                self.advertisements[publisher].home = home
-        self.tables[under_way.epoch_to].moved.clear()
-        self.tables[under_way.epoch_to].released.clear()
+        tables = self.tables[under_way.epoch_to]
+        for publisher, known in self.advertisements.items():
+            known.home = self._home_in(tables, publisher)
+        tables.moved.clear()
+        tables.released.clear()
 
     def _forget_epoch(self, gone: RoutingTables, under_way: Transition | None, now_ms: float) -> list[Effect]:
         names = sorted(gone.entries)

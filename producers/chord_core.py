@@ -212,7 +212,8 @@ class ChordCore(ChordTransitions):
     def _converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
         tables = self.tables.get(message.epoch)
         if tables is None:
-            return self._keep_early(message.epoch, source, message)
+            is_late = any(one.epoch == message.epoch for one in self._retired)
+            return self._take_late(source, message) if is_late else self._keep_early(message.epoch, source, message)
         match message:
             case Join():
                 return self._accept_join(tables, source, message, now_ms)
@@ -225,6 +226,20 @@ class ChordCore(ChordTransitions):
             case AskEndTopic():
                 return self._accept_end_wanted(source, message)
         return self._route_on(tables, message)
+
+    def _take_late(self, source: str, message: Any) -> list[Effect]:
+        """Take from a message of a retired epoch what it says of the epoch that was derived from it.
+
+        Only what nobody waits for may come so late: that a child has left, and that a publisher has, where its way is
+        the same in both. Whatever else is under way is of no more use.
+        """
+        oldest = self.tables[min(self.tables)]
+        match message:
+            case Leave():
+                return self._accept_leave(oldest, source, message) if oldest.epoch > message.issued_max else []
+            case Unregister():
+                return self._route_on(oldest, message)
+        return []
 
     def _arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
         match message:
