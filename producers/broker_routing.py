@@ -201,7 +201,8 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         """
         earlier = self.advertisements.get(message.publisher)
         if earlier is not None and earlier.connection < message.connection:
-            earlier.successor = (source, message)
+            if earlier.successor is None or earlier.successor[1].connection < message.connection:
+                earlier.successor = (source, message)  # Else its client has come again since.
             return []
         if earlier is not None:
             return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]

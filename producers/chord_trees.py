@@ -389,7 +389,9 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         """
         earlier = tables.registered.get(message.topic, {}).get(message.publisher)
         if earlier is not None and earlier.connection < message.connection:
-            tables.successors[message.topic, message.publisher] = message
+            waiting = tables.successors.get((message.topic, message.publisher))
+            if waiting is None or waiting.connection < message.connection:  # Else its client has come again since.
+                tables.successors[message.topic, message.publisher] = message
             return []
         effects: list[Effect] = []
         if earlier is None:

@@ -1,395 +1,396 @@
-"""A scheduler that tries any order the protocol allows: only messages of one link keep their order.
+"""An overlay in which things happen in any order that the protocol allows: only messages of one link keep their order.
 
-It owns queues and a controller that can be killed after every single effect, drives real BrokerCores and a real
-Transition, and keeps its own account of who is owed what.
+In: actions, each of which says all about itself, such as ("serve", "b01") or ("publish", "p0", 3), so that a run is the
+list of its actions, can be done again and can be cut short. Out: a BrokenPromiseError when one is broken. Brokers,
+clients and controller are the real ones: the emulator's overlay without its clock and queues, PlanRunner and PlanLog.
+Which action comes next is chosen in :mod:`tests.scenarios.any_order_schedules` and any_order_deeds; what is different
+on a tree and on a ring stands in :mod:`tests.scenarios.any_order_tree` and any_order_ring.
 """
 
 from __future__ import annotations
 
 import random
+import re
+import typing
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
-from controller.transition import PersistPlan, SendCommand, Transition, TransitionLimits
-from overlay.configuration import Configuration, Link, link
-from overlay.tree import cycle_links, random_tree
-from producers.broker_core import BrokerCore
-from producers.broker_messages import (
-    UNSTAMPED_EPOCH,
-    AdvertiseConfirmed,
-    AdvertiseRequest,
-    Answer,
-    Cancelled,
-    CancelRequest,
-    Confirmed,
-    Deliver,
-    LeaveRequest,
-    Notification,
-    Published,
-    PublisherLeaves,
-    PublisherTaken,
-    Send,
-    SubscribeRequest,
-    UnadvertiseRequest,
-)
-from producers.match_content import Operator, Predicate, matches
+from controller.transition import TransitionLimits
+from overlay.inventory import Inventory
+from producers.broker_messages import AdvertiseRequest, Effect, Published, SubscribeRequest
+from producers.emulate_overlay import EmulatedBroker, EmulatedOverlay
+from producers.match_content import Filter
+from producers.publisher_clients import ClientError
+from schemas.client import Role
 from schemas.command import Command, CommandResult
 from schemas.plan import ClientMove, Plan, PlanPhase
+from tests.scenarios.any_order_account import Account, BrokenPromiseError, check_empty
+from tests.scenarios.any_order_controller import AnyOrderController
 
-SYMBOLS = ("A", "B", "C")
-
-
-@dataclass
-class Subscription:
-    """What one subscription is owed and what it got."""
-
-    home: str
-    filter_: tuple[Predicate, ...]
-    confirmed_ms: float | None = None
-    cancelled_ms: float | None = None
-    is_gone: bool = False
-    got: list[tuple[str, int]] = field(default_factory=list)
+Action = tuple[Any, ...]
+PATIENT = TransitionLimits(prepare_ms=10**9, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=300)
+HASTY = TransitionLimits(prepare_ms=120, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=150)
+KNOWN_EFFECTS = frozenset(typing.get_args(Effect))
+FAULT_EFFECTS = frozenset({"ClientDropped", "Dropped"})  # By name: brokers may not have them yet.
+SEQUENCES_CONTINUE = "connection" in {one.name for one in fields(AdvertiseRequest)}
+KEPT_EMPTY = ("held", "_early", "_postponed", "_unconfirmed_advertisements", "_unconfirmed_publishers")
+QUEUE_LENGTH_MAX = 10**9
 
 
-@dataclass
-class Publisher:
-    """A publisher, its home and the next sequence number."""
+class Clock:
+    """The time of the clients, in steps of one."""
 
-    home: str
-    symbol: str
-    sequence: int = 0
-    may_publish: bool = False
-    goes_to: str | None = None
-    taken_by: str | None = None
-    moves: int = 0
-
-    def arrive(self) -> None:
-        """Go on at the next home, when the old one is left and the next one has taken it."""
-        if self.goes_to is not None and self.goes_to == self.taken_by:
-            self.home, self.goes_to, self.taken_by = self.goes_to, None, None
-            self.moves += 1
+    def __init__(self) -> None:
+        self.now = 0
 
 
-class AnyOrderOverlay:
-    """Brokers, links, clients and one controller under a random but repeatable schedule."""
+class AnyOrderOverlay(EmulatedOverlay):
+    """Brokers, links, clients and a controller; nothing happens but what :meth:`apply` is told.
 
-    def __init__(self, broker_count: int, rng: random.Random, limits: TransitionLimits) -> None:
-        self.rng = rng
-        self.limits = limits
-        self.now_ms = 0
-        self.brokers = [f"b{number:02d}" for number in range(broker_count)]
-        self.configuration = random_tree(self.brokers, broker_count, rng)
-        self.cores = {broker: BrokerCore(broker, self.configuration, 0) for broker in self.brokers}
-        self.links: dict[tuple[str, str], deque[Any]] = {}
-        self.inboxes: dict[str, deque[tuple[str | None, Any]]] = {broker: deque() for broker in self.brokers}
-        self.commands: list[Command] = []
-        self.results: list[CommandResult] = []
-        self.subscriptions: dict[str, Subscription] = {}
-        self.publishers: dict[str, Publisher] = {}
-        self.publisher_count = 0
-        self.published: dict[tuple[str, int], Notification] = {}
+    ``trace`` takes a line for everything that brokers do, when it is a list. ``may_drop`` tells that brokers may cut
+    clients off and drop notifications.
+    """
+
+    def __init__(self, inventory: Inventory, limits: TransitionLimits, account: Account | None = None) -> None:
+        self.clock = Clock()
+        self.account = account or Account()
+        super().__init__(self.clock, inventory, None, self.account, queue_length_max=QUEUE_LENGTH_MAX, cells_kept_s=1)  # type: ignore[arg-type]
+        self.controller = AnyOrderController(inventory, limits, self._take_command)
+        self.on_links: dict[tuple[str, str], deque[Any]] = {}  # Only links on which something is.
+        self.busy: dict[str, None] = {}
+        self.commands: dict[tuple[str, str, str], int] = {}  # Plan, phase, broker -> how many are under way.
+        self.sent_commands: dict[tuple[str, str, str], Command] = {}
+        self.results: dict[tuple[str, str, str, str], int] = {}  # Plan, phase, broker, outcome -> how many.
+        self.given_results: dict[tuple[str, str, str, str], CommandResult] = {}
+        self.publisher_homes: dict[str, str] = {}  # Where each publisher was last, also of those that have left.
+        self.publisher_filters: dict[str, Filter] = {}
+        self.allowed: set[str] = set()
+        self.ending: set[str] = set()
         self.stamped_epochs: set[int] = set()
-        self.plans: dict[str, Plan] = {}
-        self.controller: Transition | None = None
-        self.effects: deque[Any] = deque()
-        self.kills = 0
-        self.epoch_max = 0
-        self.deaf: set[str] = set()
+        self.may_drop = False
+        self.trace: list[str] | None = None
+        self.listeners.append(self)
+        self.user_listeners.append(self)
 
-    # --- clients -----------------------------------------------------------------------------------------------
+    @property
+    def now_ms(self) -> int:
+        """The time: one more for every action."""
+        return self.clock.now
 
-    def advertise(self) -> None:
-        """A new publisher comes to a random broker."""
-        name = f"p{self.publisher_count}"
-        self.publisher_count += 1
-        home = self.rng.choice(self.brokers)
-        symbol = self.rng.choice(SYMBOLS)
-        self.publishers[name] = Publisher(home, symbol)
-        self.inboxes[home].append((None, AdvertiseRequest(name, (Predicate("symbol", Operator("eq"), symbol),))))
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All brokers."""
+        return self.inventory.brokers
 
-    def subscribe(self) -> None:
-        """A new subscription comes to a random broker."""
-        name = f"s{len(self.subscriptions)}"
-        home = self.rng.choice(self.brokers)
-        filter_ = (Predicate("symbol", Operator("eq"), self.rng.choice(SYMBOLS)),)
-        if self.rng.random() < 0.5:
-            filter_ += (Predicate("price", Operator("<"), float(self.rng.randint(1, 9))),)
-        self.subscriptions[name] = Subscription(home, filter_)
-        self.inboxes[home].append((None, SubscribeRequest(name, name, filter_)))
+    @property
+    def cores(self) -> dict[str, Any]:
+        """The protocol cores by broker."""
+        return {name: broker.core for name, broker in self.brokers.items()}
 
-    def cancel(self) -> None:
-        """A random subscription ends; its time is when its client says so, however long its home's queue is."""
-        open_ones = [name for name, subscription in self.subscriptions.items() if subscription.cancelled_ms is None]
-        if open_ones:
-            self.cancel_named(self.rng.choice(open_ones))
+    @property
+    def plans(self) -> list[Plan]:
+        """All plans that were stored."""
+        return list(self.controller.stored.values())
 
-    def cancel_named(self, name: str) -> None:
-        """This subscription ends now."""
-        self.now_ms += 1  # No two things that clients do happen at the same time.
-        subscription = self.subscriptions[name]
-        subscription.cancelled_ms = self.now_ms
-        self.inboxes[subscription.home].append((None, CancelRequest(name)))
+    def apply(self, action: Action) -> bool:
+        """Do one thing; tell whether it was possible. Raises BrokenPromiseError when it breaks the promise."""
+        self._advance_clock(1)
+        if self.trace is not None:
+            self.trace.append(f"{self.now_ms:5d} {' '.join(str(part) for part in action)}")
+        if self._do(action):
+            return True
+        self._advance_clock(-1)  # What is not possible takes no time, so that a run without it is the same.
+        if self.trace is not None:
+            self.trace.pop()
+        return False
 
-    def publish(self) -> None:
-        """A random publisher hands a notification to its home."""
-        ready = [name for name, one in self.publishers.items() if one.may_publish and one.goes_to is None]
-        if ready:
-            self.now_ms += 1
-            name = self.rng.choice(ready)
-            publisher = self.publishers[name]
-            content = {"symbol": publisher.symbol, "price": float(self.rng.randint(0, 9))}
-            notification = Notification(
-                name, publisher.sequence, self.now_ms, publisher.home, UNSTAMPED_EPOCH, content, 100
-            )
-            self.published[name, publisher.sequence] = notification
-            publisher.sequence += 1
-            self.inboxes[publisher.home].append((None, notification))
+    def _do(self, action: Action) -> bool:
+        try:
+            return getattr(self, f"do_{action[0]}")(*action[1:]) is not False
+        except (BrokenPromiseError, NotImplementedError):
+            raise
+        except ClientError:
+            return False
+        except Exception as error:
+            text = re.sub(r"\d+", "_", str(error))[:70]
+            raise BrokenPromiseError(
+                f"crash {type(error).__name__} {text}", f"{error} by {action} at {self.now_ms}"
+            ) from error
+
+    def _advance_clock(self, step_ms: int) -> None:
+        self.clock.now += step_ms
+        self.account.now_ms = self.clock.now
+
+    # --- queues, links, time -----------------------------------------------------------------------------------
+
+    def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Any) -> None:
+        if isinstance(message, SubscribeRequest):
+            self.account.ask(message.subscription, message.filter_)
+        broker.queue.append((source, message, self.clock.now))
+        self.busy[broker.name] = None
+
+    def _send(self, source_broker: str, peer: str, message: Any) -> None:
+        self.on_links.setdefault((source_broker, peer), deque()).append(message)
+
+    def do_cross(self, source: str, target: str) -> bool:
+        """The first message on a link comes to the other end."""
+        queue = self.on_links.get((source, target))
+        if queue is None:
+            return False
+        self._enqueue(self.brokers[target], source, queue.popleft())
+        if not queue:
+            del self.on_links[source, target]
+        return True
+
+    def do_serve(self, name: str) -> bool:
+        """A broker takes the first message of its queue."""
+        broker = self.brokers[name]
+        if not broker.queue:
+            return False
+        source, message, _ = broker.queue.popleft()
+        if not broker.queue:
+            del self.busy[name]
+        if self.trace is not None:
+            self.trace[-1] += f": <- {source or 'client'} {describe(message)}"
+        for effect in broker.core.handle(source, message, self.clock.now):
+            self._see(broker, effect)
+        return True
+
+    def _see(self, broker: EmulatedBroker, effect: Any) -> None:
+        if self.trace is not None and not isinstance(effect, Published):
+            self.trace.append(f"          {broker.name} => {describe(effect)}")
+        name = type(effect).__name__
+        if type(effect) not in KNOWN_EFFECTS:
+            raise NotImplementedError(f"{broker.name} wants {name}: tell the any-order overlay what that means")
+        if name in FAULT_EFFECTS and not self.may_drop:
+            raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
+        if isinstance(effect, Published):
+            self.stamped_epochs.add(effect.notification.epoch)
+        self._carry_out(broker, effect)
+
+    def do_wait(self, pause_ms: int) -> None:
+        """Time passes."""
+        self._advance_clock(pause_ms)
+
+    # --- publishers --------------------------------------------------------------------------------------------
+
+    def do_advertise(self, name: str, home: str, what: str) -> bool:
+        """A publisher comes, perhaps again under its name, unless it is connected."""
+        if self.publishers.home_of(name) is not None:
+            return False
+        self.account.begin_stay(name)
+        self.ending.discard(name)
+        self.advertise(name, home, self.filter_of(what))
+        if not SEQUENCES_CONTINUE:
+            self.publishers._publishers[name].sequence_next = self.account.sequence_next(name)
+        return True
+
+    def do_unadvertise(self, name: str) -> bool:
+        """A publisher ends, wherever it is."""
+        if self.publishers.home_of(name) is None or name in self.ending:
+            return False
+        self.ending.add(name)
+        self.unadvertise(name)
+        return True
+
+    def do_publish(self, name: str, number: int) -> bool:
+        """A publisher publishes, if it may."""
+        if self.publishers.home_of(name) is None or name in self.ending:
+            return False
+        self.publish(name, self.content_of(self.publisher_filters[name], number), 100)
+        return True
+
+    def is_between_homes(self, name: str) -> bool:
+        """Tell whether a publisher has left one home and is not taken by the next."""
+        client = self.publishers._publishers.get(name)
+        return client is not None and client.goes_to is not None
+
+    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+        """Remember where publishers are."""
+        if role is not Role.PUBLISHER:
+            return
+        self.publisher_homes[client] = home
+        if filter_ is None:
+            self.allowed.discard(client)
+        else:
+            self.publisher_filters[client] = filter_
+
+    def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
+        """Nothing: users are asked themselves."""
+
+    def on_may_publish(self, publisher: str) -> None:
+        """Remember that a publisher may publish."""
+        self.allowed.add(publisher)
 
     # --- the controller ----------------------------------------------------------------------------------------
 
-    def plan_changes(self, swap_count: int, move_count: int) -> None:
-        """Start a plan of random swaps and moves of publishers, if none is under way."""
-        if any(plan.phase not in (PlanPhase.VERIFYING, PlanPhase.ABORTED) for plan in self.plans.values()):
-            return
-        if self.controller is not None or self.effects:
-            return
-        target = self.configuration
-        epoch = self.epoch_max + 1
-        for _ in range(swap_count):
-            target = random_swap(target, epoch, self.rng)
-        removed, added = difference(self.configuration, target)
-        moves = self._random_moves(move_count)
-        if not added and not moves:
-            return
-        self.epoch_max = epoch
-        plan = Plan(
-            f"plan-{epoch}", self.configuration.epoch, epoch, 0, (), removed, added, target.links, 0.0, 0.0,
-            PlanPhase.PREPARING, (), moves=moves,
-        )  # fmt: skip
-        self.controller = Transition(plan, self.brokers, self.limits)
-        self.effects.extend(self.controller.start(self.now_ms))
+    def _take_command(self, command: Command) -> None:
+        key = command.plan, str(command.phase), command.broker
+        self.sent_commands[key] = command
+        self.commands[key] = self.commands.get(key, 0) + 1
 
-    def _random_moves(self, move_count: int) -> tuple[ClientMove, ...]:
-        """Choose publishers and where they go; now and then the controller is mistaken about where one is."""
-        names = sorted(self.publishers)
-        chosen = self.rng.sample(names, min(move_count, len(names)))
-        moves = []
-        for name in sorted(chosen):
-            home = self.publishers[name].home if self.rng.random() < 0.95 else self.rng.choice(self.brokers)
-            others = [broker for broker in self.brokers if broker != home]
-            moves.append(ClientMove(name, home, self.rng.choice(others)))
-        return tuple(moves)
+    def on_result(self, result: CommandResult) -> None:
+        """A broker has answered: it takes its time until the controller hears of it."""
+        key = result.plan, str(result.phase), result.broker, str(result.outcome)
+        self.given_results[key] = result
+        self.results[key] = self.results.get(key, 0) + 1
 
-    def withdraw(self) -> None:
-        """A random publisher ends; what it has published is still owed."""
-        names = [name for name, one in self.publishers.items() if one.may_publish and one.goes_to is None]
-        if len(names) > 2:
-            name = self.rng.choice(names)
-            self.inboxes[self.publishers.pop(name).home].append((None, UnadvertiseRequest(name)))
-
-    def kill_controller(self) -> None:
-        """The controller dies; effects that were not carried out are lost, answers to nobody too."""
-        if self.controller is not None:
-            self.kills += 1
-        self.controller = None
-        self.effects.clear()
-
-    def restart_controller(self) -> None:
-        """A new controller resumes the unfinished plan from what was persisted."""
-        if self.controller is not None:
-            return
-        for plan in self.plans.values():
-            if plan.phase not in (PlanPhase.VERIFYING, PlanPhase.ABORTED):
-                self.controller = Transition(plan, self.brokers, self.limits)
-                self.effects.extend(self.controller.resume(self.now_ms))
-
-    def carry_out_effect(self) -> None:
-        """Carry out one effect of the controller."""
-        if not self.effects:
-            return
-        match self.effects.popleft():
-            case PersistPlan(plan):
-                self.plans[plan.plan] = plan
-                if plan.phase is PlanPhase.VERIFYING:
-                    self.configuration = Configuration.of(plan.epoch_to, self.brokers, plan.links_target)
-            case SendCommand(command):
-                self.commands.append(command)
-                if self.rng.random() < 0.2:
-                    self.commands.append(command)
-        if not self.effects and self.controller is not None and self.controller.is_done:
-            self.controller = None
-
-    def deafen(self, broker: str) -> None:
-        """One broker stops hearing commands."""
-        self.deaf = {broker}
-
-    def undeafen(self) -> None:
-        """All brokers hear commands again."""
-        self.deaf = set()
-
-    # --- the schedule ------------------------------------------------------------------------------------------
-
-    def move(self) -> bool:
-        """Do one thing that is possible, chosen at random; tell whether there was any."""
-        self.now_ms += 1
-        choices: list[Callable[[], None]] = []
-        filled = [pair for pair, queue in self.links.items() if queue]
-        busy = [broker for broker, queue in self.inboxes.items() if queue]
-        if filled:
-            choices += [lambda: self._cross(self.rng.choice(filled))] * 3
-        if busy:
-            choices += [lambda: self._process(self.rng.choice(busy))] * 4
-        reachable = [command for command in self.commands if command.broker not in self.deaf]
-        if reachable:
-            choices.append(lambda: self._command(self.rng.choice(reachable)))
-        if self.results:
-            choices.append(lambda: self._result(self.rng.randrange(len(self.results))))
-        if self.effects:
-            choices += [self.carry_out_effect] * 2
-        if not choices:
+    def do_command(self, plan: str, phase: str, broker: str, is_kept: int) -> bool:
+        """A command reaches its broker; when it is kept it will come again."""
+        key = plan, phase, broker
+        if not _take_out(self.commands, key, is_kept):
             return False
-        self.rng.choice(choices)()
+        self._enqueue(self.brokers[broker], None, self.sent_commands[key])
         return True
 
-    def tick(self) -> None:
-        """Let the controller look at the clock; it does so only when it has carried out what it decided before."""
-        if self.controller is not None and not self.effects:
-            self.effects.extend(self.controller.on_tick(self.now_ms))
+    def do_late_command(self, plan: str, phase: str, broker: str) -> bool:
+        """A command that was sent at some time comes once more."""
+        command = self.sent_commands.get((plan, phase, broker))
+        if command is not None:
+            self._enqueue(self.brokers[broker], None, command)
+        return command is not None
 
-    def run_randomly(self, deeds: dict[Callable[[], None], float], kill_share: float) -> None:
-        """Do these deeds by weight, with a controller that dies and brokers that go deaf in between; then settle."""
-        rng = self.rng
-        weights = deeds | {
-            self.kill_controller: kill_share,
-            self.restart_controller: 1,
-            self.tick: 1,
-            lambda: self.deafen(rng.choice(self.brokers)): 0.15,
-            self.undeafen: 0.3,
-        }
-        for _ in range(1500):
-            if rng.random() < 0.25:
-                rng.choices(list(weights), list(weights.values()))[0]()
-            else:
-                self.move()
-        self.undeafen()
-        self.run_quiet()
-
-    def run_quiet(self, moves_max: int = 200_000) -> None:
-        """Stop all clients, keep a controller alive and run until nothing is under way."""
-        for _ in range(moves_max):
-            self.restart_controller()
-            if not self.move():
-                if self.controller is None:
-                    return
-                self.now_ms += self.limits.resend_ms
-                self.tick()
-        raise AssertionError(f"not quiet after {moves_max} moves: {self.plans}")
-
-    def _cross(self, pair: tuple[str, str]) -> None:
-        self.inboxes[pair[1]].append((pair[0], self.links[pair].popleft()))
-
-    def _command(self, command: Command) -> None:
-        # Delivered in any order, and perhaps again: it stays in the pool now and then.
-        if self.rng.random() < 0.85:
-            self.commands.remove(command)
-        self.inboxes[command.broker].append((None, command))
-
-    def _result(self, position: int) -> None:
-        result = self.results[position]
-        if self.rng.random() < 0.85:
-            self.results.pop(position)
-        if self.controller is not None:
-            # A controller takes answers only between steps; one that died never sees this answer.
-            while self.effects:
-                self.carry_out_effect()
-            if self.controller is not None:
-                self.effects.extend(self.controller.on_result(result, self.now_ms))
-
-    def _process(self, broker: str) -> None:
-        source, message = self.inboxes[broker].popleft()
-        for effect in self.cores[broker].handle(source, message, self.now_ms):
-            self._carry_out(broker, effect)
-
-    def _carry_out(self, broker: str, effect: Any) -> None:
-        match effect:
-            case Send(peer, message):
-                self.links.setdefault((broker, peer), deque()).append(message)
-            case Published(notification):
-                self.stamped_epochs.add(notification.epoch)
-            case Deliver(notification, subscriptions):
-                for name in set(subscriptions).intersection(self.subscriptions):  # Else ended before it was confirmed.
-                    self.subscriptions[name].got.append((notification.publisher, notification.sequence))
-            case Answer(result):
-                self.results.append(result)
-            case Confirmed(name):
-                self.subscriptions[name].confirmed_ms = self.now_ms
-            case Cancelled(name) if name in self.subscriptions:
-                self.subscriptions[name].is_gone = True
-            case AdvertiseConfirmed(name):
-                self.publishers[name].may_publish = True
-            case PublisherLeaves(name, home_to) if name in self.publishers:
-                self.inboxes[broker].append((None, LeaveRequest(name)))
-                self.publishers[name].goes_to = home_to
-                self.publishers[name].arrive()
-            case PublisherTaken(name) if name in self.publishers:
-                self.publishers[name].taken_by = broker
-                self.publishers[name].arrive()
-
-    # --- the account -------------------------------------------------------------------------------------------
-
-    def _is_concurrent(self, subscription: Subscription, key: tuple[str, int]) -> bool:
-        """Return True if this was published while the confirmation or the end was on its way, and is no fault."""
-        notification, confirmed_ms = self.published[key], subscription.confirmed_ms
-        if confirmed_ms is None or not matches(subscription.filter_, notification.content):
+    def do_result(self, plan: str, phase: str, broker: str, outcome: str, is_kept: int) -> bool:
+        """An answer reaches the controller; when it is kept it will come again."""
+        key = plan, phase, broker, outcome
+        if not _take_out(self.results, key, is_kept):
             return False
-        return notification.publish_ms <= confirmed_ms or not _is_owed(subscription, notification)
+        self.controller.take_result(self.given_results[key])
+        return True
 
-    def account(self) -> dict[str, int]:
-        """Count owed, delivered, lost, repeated, unexpected and out-of-order hand-overs over the whole run."""
-        counts = dict.fromkeys(("owed", "delivered", "lost", "repeated", "unexpected", "out_of_order"), 0)
-        for subscription in self.subscriptions.values():
-            owed = {key for key, notification in self.published.items() if _is_owed(subscription, notification)}
-            got = set(subscription.got)
-            counts["owed"] += len(owed)
-            counts["delivered"] += len(subscription.got)
-            counts["lost"] += len(owed - got)
-            counts["repeated"] += len(subscription.got) - len(got)
-            counts["unexpected"] += sum(not self._is_concurrent(subscription, key) for key in got - owed)
-            last: dict[str, int] = {}
-            for publisher, sequence in subscription.got:
-                counts["out_of_order"] += sequence < last.get(publisher, -1)
-                last[publisher] = max(sequence, last.get(publisher, -1))
-        return counts
+    def do_late_result(self, plan: str, phase: str, broker: str, outcome: str) -> bool:
+        """An answer that was given at some time comes once more."""
+        result = self.given_results.get((plan, phase, broker, outcome))
+        if result is not None:
+            self.controller.take_result(result)
+        return result is not None
+
+    def do_advance(self, kill_behind: int) -> bool:
+        """The controller takes a step, and perhaps dies behind an effect of it."""
+        is_alive = self.controller.runner is not None
+        self.controller.advance(self.clock.now, kill_behind)
+        return is_alive
+
+    def do_kill(self) -> bool:
+        """The controller dies."""
+        return self.controller.kill()
+
+    def do_restart(self) -> bool:
+        """A controller starts, unless one is alive."""
+        return self.controller.restart()
+
+    def do_store(self, state: str) -> None:
+        """Plans can be stored, cannot be, or are without anybody being told."""
+        self.controller.store = state
+
+    def do_plan(self, changes: Sequence[Any], moves: Sequence[Sequence[str]]) -> bool:
+        """The controller takes up a plan, if none is under way."""
+        if not self.controller.is_idle:
+            return False
+        plan = self.plan_of(changes, [ClientMove(*move) for move in moves])
+        if plan is None:
+            return False
+        self.controller.begin(plan, self.clock.now)
+        return True
+
+    # --- what differs between a tree and a ring ----------------------------------------------------------------
+
+    @abstractmethod
+    def filter_of(self, what: str) -> Filter:
+        """Return what a publisher of ``what`` advertises."""
+
+    @abstractmethod
+    def content_of(self, filter_: Filter, number: int) -> dict[str, float | str]:
+        """Return what a publisher with this filter publishes."""
+
+    @abstractmethod
+    def plan_of(self, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
+        """Return a plan with these changes as far as they are possible, None when nothing is left to do."""
+
+    @abstractmethod
+    def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
+        """Return changes of the overlay for a plan."""
+
+    @abstractmethod
+    def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
+        """Return clients and where they go; now and then the controller is mistaken about where one is."""
+
+    @abstractmethod
+    def leave_all(self) -> list[Action]:
+        """Return the actions by which everybody leaves."""
+
+    @abstractmethod
+    def check_at_rest(self) -> None:
+        """Raise a BrokenPromiseError when a broker's tables are not what clients and plans say."""
+
+    # --- checks ------------------------------------------------------------------------------------------------
+
+    def check_settled(self) -> None:
+        """Raise a BrokenPromiseError unless all is as it must be once nothing is under way."""
+        self.account.check_nothing_lost()
+        for name, one in self.account.subscriptions.items():
+            if one.is_open and one.confirmed_ms is None:
+                raise BrokenPromiseError("never confirmed", f"{name}: {self.account.story_of(name)}")
+        for name in sorted(self.publisher_homes):
+            if self.publishers.home_of(name) is None:
+                continue
+            if self.is_between_homes(name):
+                raise BrokenPromiseError("for ever between two homes", f"{name}: {self.publishers._publishers[name]}")
+            if name not in self.allowed:
+                which = "in its first stay" if not self.account.stays[name] else "having come again"
+                raise BrokenPromiseError(
+                    f"never allowed to publish {which}", f"{name} at {self.publishers.home_of(name)}"
+                )
+        aborted = {plan.epoch_to for plan in self.plans if plan.phase is PlanPhase.ABORTED}
+        if aborted & self.stamped_epochs:
+            raise BrokenPromiseError("stamped an aborted epoch", f"{sorted(aborted & self.stamped_epochs)}")
+        present = self.controller.log.present
+        for name, core in self.cores.items():
+            held = core.tables.get(core.epoch)
+            if core.transition is not None or core.epoch != present.epoch or sorted(core.tables) != [core.epoch]:
+                raise BrokenPromiseError(
+                    "state", f"{name} has {core.phase}, tables {sorted(core.tables)}, not {present.epoch}"
+                )
+            if held.configuration.digest != present.digest:
+                raise BrokenPromiseError("state", f"{name} holds another overlay than the plans say")
+            check_empty(core, KEPT_EMPTY, name)
+        self.check_at_rest()
+
+    def check_unsubscribed(self) -> None:
+        """Raise a BrokenPromiseError when a broker keeps something of subscriptions, of which there are none."""
+        for name, core in self.cores.items():
+            tables = core.tables[core.epoch]
+            check_empty(core, ("locals",), name)
+            check_empty(tables, ("entries", "index"), name)
+            kept = {topic: one for topic, one in getattr(tables, "topics", {}).items() if one.parent is not None}
+            if kept:
+                raise BrokenPromiseError("leak of topics", f"{name} keeps {str(kept)[:300]}")
+
+    def check_left(self) -> None:
+        """Raise a BrokenPromiseError when a broker keeps something of clients that have all left."""
+        self.check_settled()
+        for name, core in self.cores.items():
+            check_empty(core, ("locals", "advertisements", "publishers", "_known_publishers"), name)
+            kept = {"entries", "index", "topics", "registered", "publishers_over", "flushes", "awaited", "moved"}
+            check_empty(core.tables[core.epoch], sorted(kept), name)
 
 
-def _is_owed(subscription: Subscription, notification: Notification) -> bool:
-    if subscription.confirmed_ms is None or subscription.confirmed_ms >= notification.publish_ms:
-        return False
-    if subscription.cancelled_ms is not None and subscription.cancelled_ms < notification.publish_ms:
-        return False
-    return matches(subscription.filter_, notification.content)
+def _take_out(pool: dict[Any, int], key: Any, is_kept: int) -> bool:
+    """Tell whether the pool has it; take one out unless it is kept."""
+    left = pool.get(key, 0)
+    if left and not is_kept:
+        pool[key] = left - 1
+        if left == 1:
+            del pool[key]
+    return left > 0
 
 
-def random_swap(configuration: Configuration, epoch: int, rng: random.Random) -> Configuration:
-    """Return the tree with one random link exchanged, at ``epoch``."""
-    pairs = [
-        link(a, b)
-        for position, a in enumerate(configuration.brokers)
-        for b in configuration.brokers[position + 1 :]
-        if link(a, b) not in configuration.links
-    ]
-    if not pairs:
-        return Configuration(epoch, configuration.brokers, configuration.links)
-    added = rng.choice(pairs)
-    removed = rng.choice(cycle_links(configuration, added))
-    links = [pair for pair in configuration.links if pair != removed] + [added]
-    return Configuration.of(epoch, configuration.brokers, links)
-
-
-def difference(before: Configuration, after: Configuration) -> tuple[Sequence[Link], Sequence[Link]]:
-    """Return the links removed and added between two configurations, as sorted tuples."""
-    removed = tuple(sorted(set(before.links) - set(after.links)))
-    added = tuple(sorted(set(after.links) - set(before.links)))
-    return removed, added
+def describe(value: Any) -> str:
+    """Return a message or effect on one line, without what says little."""
+    text = re.sub(r"<\w+\.(\w+): '\w+'>", r"\1", str(value))
+    text = re.sub(r"\(Predicate\((.*?)\),?\)", r"<\1>", text)
+    text = re.sub(r"(links_removed|links_added|moves|id_moves)=\(\), |, size_bytes=\d+|digest='\w*'(, )?", "", text)
+    return re.sub(r"(attribute|operator|value|message|notification)=", "", text)

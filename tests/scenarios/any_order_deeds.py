@@ -1,0 +1,238 @@
+"""What clients, operators and faults do in an any-order run: random deeds as lists of actions.
+
+In: an any-order overlay and random numbers. Out: actions, none when a deed is not possible. Features say which deeds a
+run may have, so that the faults that one of them shows do not hide those that another would.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+
+from schemas.plan import PlanPhase
+from tests.scenarios.any_order import Action, AnyOrderOverlay
+from tests.scenarios.any_order_controller import AWAY, UNACKNOWLEDGED, UP
+from tests.scenarios.any_order_ring import AnyOrderRing
+from tests.scenarios.any_order_tree import AnyOrderTree
+
+FEATURES = {
+    "end": "publishers end",
+    "early": "publishers end before they may publish",
+    "between": "publishers end between two homes",
+    "return": "publishers come again under their name",
+    "again": "users come again under their name",
+    "kill": "the controller dies, also behind any effect",
+    "late": "commands and answers are repeated and come late, also those of plans that are over",
+    "store": "plans cannot be stored for a while",
+    "hasty": "prepares are aborted by time-out",
+    "mistaken": "plans name wrong homes of clients",
+    "deaf": "a broker hears no commands for a while",
+}
+SWITCHING = (PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING)
+Deed = Callable[[], list[Action]]
+
+
+class Deeds(ABC):
+    """Random deeds and their weights on any overlay; ``features`` are those that this run has."""
+
+    def __init__(self, overlay: AnyOrderOverlay, rng: random.Random, features: Iterable[str]) -> None:
+        self.overlay = overlay
+        self.rng = rng
+        self.features = frozenset(features)
+        self.kinds = overlay.kinds[: rng.randint(1, len(overlay.kinds))]  # The fewer, the denser.
+        self.publishers_max = rng.randint(2, 8)
+        self.deeds: dict[Deed, float] = {
+            self.publish: 6.0,
+            self.advertise: 0.2,
+            self.end_publisher: 0.3 * ("end" in self.features),
+            self.return_publisher: 0.4 * ("return" in self.features),
+            self.plan: 0.8,
+            self.kill: 0.3 * ("kill" in self.features),
+            self.restart: 1.0,
+            self.send_late: 0.6 * ("late" in self.features),
+            self.change_store: 0.2 * ("store" in self.features),
+        }
+
+    def next_actions(self) -> list[Action]:
+        """Return the actions of a deed chosen by weight; while a plan is under way, some are more frequent."""
+        moving = self.overlay.controller.log.moving
+        if moving is not None and moving.phase in SWITCHING and self.rng.random() < 0.2:
+            return self.want_more() + self.publish()
+        if moving is not None and moving.phase is PlanPhase.PREPARING and self.rng.random() < 0.05:
+            return self.end_publisher() if "end" in self.features else []
+        return self.rng.choices(list(self.deeds), list(self.deeds.values()))[0]()
+
+    def first_actions(self) -> list[Action]:
+        """Return what a run begins with."""
+        return [one for _ in range(3) for one in self.advertise()]
+
+    @abstractmethod
+    def want_more(self) -> list[Action]:
+        """A subscriber or user wants something new."""
+
+    # --- publishers --------------------------------------------------------------------------------------------
+
+    def publish(self) -> list[Action]:
+        """Publishers that may publish do so."""
+        ready = sorted(self.overlay.allowed - self.overlay.ending)
+        count = self.rng.randint(1, 3) if ready else 0
+        return [("publish", self.rng.choice(ready), self.rng.randint(0, 9)) for _ in range(count)]
+
+    def advertise(self) -> list[Action]:
+        """A new publisher comes, now and then one that ends at once."""
+        overlay = self.overlay
+        name = f"p{len(overlay.publisher_homes)}"
+        if len(overlay.publisher_homes) >= self.publishers_max + len(overlay.ending):
+            return []
+        coming: Action = ("advertise", name, self._a_broker(), self.rng.choice(self.kinds))
+        ends_at_once = "early" in self.features and self.rng.random() < 0.1
+        return [coming, ("unadvertise", name)] if ends_at_once else [coming]
+
+    def end_publisher(self) -> list[Action]:
+        """A publisher ends, often one that a plan moves; it may come again at once."""
+        overlay = self.overlay
+        here = [name for name in sorted(overlay.publisher_homes) if overlay.publishers.home_of(name) is not None]
+        moved = self._clients_of_plan().intersection(here)
+        if moved and self.rng.random() < 0.5:
+            here = sorted(moved)
+        names = [name for name in here if name not in overlay.ending and self._may_end(name)]
+        if not names:
+            return []
+        name = self.rng.choice(names)
+        returns = "return" in self.features and self.rng.random() < 0.4
+        return [("unadvertise", name), *(self._coming_again(name) if returns else ())]
+
+    def return_publisher(self) -> list[Action]:
+        """A publisher that has left comes again, perhaps to another home."""
+        gone = [name for name in sorted(self.overlay.ending) if self.overlay.publishers.home_of(name) is None]
+        return self._coming_again(self.rng.choice(gone)) if gone else []
+
+    def _may_end(self, name: str) -> bool:
+        if self.overlay.is_between_homes(name):
+            return "between" in self.features
+        return name in self.overlay.allowed or "early" in self.features
+
+    def _coming_again(self, name: str) -> list[Action]:
+        home = self.overlay.publisher_homes[name] if self.rng.random() < 0.5 else self._a_broker()
+        before = str(self.overlay.publisher_filters[name][0].value)
+        what = before if self.rng.random() < 0.7 else self.rng.choice(self.kinds)
+        return [("advertise", name, home, what)]
+
+    # --- plans, the controller, faults -------------------------------------------------------------------------
+
+    def plan(self) -> list[Action]:
+        """The controller takes up a plan when it has none under way."""
+        overlay, rng = self.overlay, self.rng
+        if not overlay.controller.is_idle:
+            return []
+        mistaken_share = 0.05 if "mistaken" in self.features else 0.0
+        changes = overlay.random_changes(rng.choice((0, 1, 1, 2, 4)), rng)
+        return [("plan", changes, overlay.random_moves(rng.randint(0, 4), mistaken_share, rng))]
+
+    def kill(self) -> list[Action]:
+        """The controller dies."""
+        return [("kill",)]
+
+    def restart(self) -> list[Action]:
+        """A dead controller is started again."""
+        return [("restart",)] if self.overlay.controller.runner is None else []
+
+    def send_late(self) -> list[Action]:
+        """A command or an answer of any time comes once more."""
+        if self.rng.random() < 0.7:
+            sent = list(self.overlay.sent_commands)
+            return [("late_command", *self.rng.choice(sent))] if sent else []
+        given = list(self.overlay.given_results)
+        return [("late_result", *self.rng.choice(given))] if given else []
+
+    def change_store(self) -> list[Action]:
+        """The store of plans goes or comes."""
+        is_up = self.overlay.controller.store == UP
+        return [("store", self.rng.choice((AWAY, UNACKNOWLEDGED)) if is_up or self.rng.random() < 0.2 else UP)]
+
+    def _a_broker(self) -> str:
+        return self.rng.choice(self.overlay.names)
+
+    def _clients_of_plan(self) -> set[str]:
+        moving = self.overlay.controller.log.moving
+        return set() if moving is None else {move.client for move in moving.moves}
+
+
+class TreeDeeds(Deeds):
+    """Deeds on a tree, with subscribers."""
+
+    overlay: AnyOrderTree
+
+    def __init__(self, overlay: AnyOrderTree, rng: random.Random, features: Iterable[str]) -> None:
+        super().__init__(overlay, rng, features)
+        self.deeds |= {self.subscribe: 1.6, self.cancel: 1.0}
+
+    def want_more(self) -> list[Action]:
+        """A subscriber comes."""
+        return self.subscribe()
+
+    def subscribe(self) -> list[Action]:
+        """A subscriber comes."""
+        price_max = self.rng.choice((0, self.rng.randint(1, 9)))
+        name = f"s{len(self.overlay.account.subscriptions)}"
+        return [("subscribe", name, self._a_broker(), self.rng.choice(self.kinds), price_max)]
+
+    def cancel(self) -> list[Action]:
+        """A subscriber leaves."""
+        names = self.overlay.open_names
+        return [("cancel", self.rng.choice(names))] if names else []
+
+
+class RingDeeds(Deeds):
+    """Deeds on a ring, with users."""
+
+    overlay: AnyOrderRing
+
+    def __init__(self, overlay: AnyOrderRing, rng: random.Random, features: Iterable[str]) -> None:
+        super().__init__(overlay, rng, features)
+        self.deeds |= {self.connect: 0.8, self.change: 2.0, self.disconnect: 0.6}
+
+    def first_actions(self) -> list[Action]:
+        """Return what a run begins with."""
+        users = [("connect", f"u{number}", self._a_broker(), self._some_topics()) for number in range(3)]
+        return super().first_actions() + users
+
+    def connect(self) -> list[Action]:
+        """A user comes, perhaps again."""
+        names, gone = self.overlay.user_homes, self._gone()
+        if gone and "again" in self.features and self.rng.random() < 0.6:
+            name = self.rng.choice(gone)
+        else:
+            name = f"u{len(names)}"
+        return [("connect", name, self._a_broker(), self._some_topics())]
+
+    def want_more(self) -> list[Action]:
+        """A user comes or wants other topics."""
+        return self.connect() if self.rng.random() < 0.5 else self.change()
+
+    def change(self) -> list[Action]:
+        """A user wants other topics."""
+        names = self.overlay.connected
+        return [("topics", self.rng.choice(names), self._some_topics())] if names else []
+
+    def disconnect(self) -> list[Action]:
+        """A user leaves, often one that a plan moves; it may come again at once, often to the same home."""
+        here = self.overlay.connected
+        moved = self._clients_of_plan().intersection(here)
+        if moved and self.rng.random() < 0.5:
+            here = sorted(moved)
+        if not here:
+            return []
+        name = self.rng.choice(here)
+        leaving: list[Action] = [("disconnect", name)]
+        if "again" in self.features and self.rng.random() < 0.4:
+            home = self.overlay.user_homes[name] if self.rng.random() < 0.5 else self._a_broker()
+            leaving.append(("connect", name, home, self._some_topics()))
+        return leaving
+
+    def _gone(self) -> list[str]:
+        return [name for name in self.overlay.user_homes if self.overlay.users.home_of(name) is None]
+
+    def _some_topics(self) -> tuple[str, ...]:
+        return tuple(self.rng.sample(self.kinds, self.rng.randint(0, min(3, len(self.kinds)))))

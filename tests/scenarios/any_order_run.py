@@ -1,0 +1,255 @@
+"""One any-order run from a seed: random deeds under a schedule, then rest, one more plan, everybody leaves.
+
+In: a RunSpec, and perhaps the actions of an earlier run to do again. Out: a RunResult with the actions done, what broke
+and when. Equal specs give equal runs; so do equal actions. After the actions comes what is demanded of every run
+(:func:`finish`), which draws from the seed of the spec alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from schemas.plan import PlanPhase
+from tests.scenarios.any_order import HASTY, PATIENT, Action, AnyOrderOverlay
+from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
+from tests.scenarios.any_order_controller import UP
+from tests.scenarios.any_order_deeds import FEATURES, Deeds, RingDeeds, TreeDeeds
+from tests.scenarios.any_order_ring import AnyOrderRing, random_ring_inventory
+from tests.scenarios.any_order_schedules import SCHEDULES, schedule_of
+from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
+
+TREE, RING = "tree", "ring"
+SETTLE_MOVES_MAX = 100_000
+LEAVES_FIRST_SHARE = 0.3
+IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """All that a run follows from: ``features`` are keys of FEATURES, ``finish`` the schedule behind the actions."""
+
+    seed: int
+    overlay: str
+    schedule: str
+    features: tuple[str, ...]
+    broker_count: int
+    step_count: int
+    deed_share: float
+    finish: str
+
+    @staticmethod
+    def of(seed: int, overlay: str, without: Iterable[str] = (), schedule: str | None = None) -> RunSpec:
+        """Draw a spec from its seed: which schedule, which features, how many brokers and steps."""
+        rng = random.Random(f"{seed} {overlay}")
+        chosen = rng.choice(SCHEDULES)
+        share = rng.choice((0.3, 0.6, 1.0))
+        features = [name for name in FEATURES if rng.random() < share]
+        return RunSpec(
+            seed,
+            overlay,
+            schedule or chosen,
+            tuple(name for name in features if name not in set(without)),
+            rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9)),
+            rng.choice((250, 500, 1000)),
+            rng.choice((0.1, 0.25, 0.4)),
+            schedule or chosen,
+        )
+
+
+@dataclass
+class RunResult:
+    """What became of a run. ``position`` is how many actions had been done when it failed."""
+
+    spec: RunSpec
+    actions: list[Action]
+    overlay: AnyOrderOverlay
+    failure: BrokenPromiseError | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Which sort of failure it is, empty for none."""
+        return "" if self.failure is None else self.failure.kind
+
+
+class Driver:
+    """An overlay with its deeds and schedule; keeps the actions that were done."""
+
+    def __init__(self, spec: RunSpec, rules: AccountRules | None = None, *, is_traced: bool = False) -> None:
+        self.spec = spec
+        self.rng = random.Random(f"{spec.seed} {spec.overlay} run")
+        limits = HASTY if "hasty" in spec.features else PATIENT
+        account = Account(rules)
+        self.overlay: Any
+        self.deeds: Deeds
+        if spec.overlay == TREE:
+            self.overlay = AnyOrderTree(tree_inventory(spec.broker_count, self.rng), limits, account)
+            self.deeds = TreeDeeds(self.overlay, self.rng, spec.features)
+        else:
+            self.overlay = AnyOrderRing(random_ring_inventory(spec.broker_count, self.rng), limits, account)
+            self.deeds = RingDeeds(self.overlay, self.rng, spec.features)
+        if is_traced:
+            self.overlay.trace = []
+        self.actions: list[Action] = []
+        self.schedule = self.new_schedule(spec.schedule, self.rng)
+
+    def new_schedule(self, kind: str, rng: random.Random) -> Any:
+        """Return a schedule with the faults that the features allow."""
+        features = self.spec.features
+        return schedule_of(kind, self.overlay, rng, may_repeat="late" in features, may_kill="kill" in features)
+
+    def do(self, actions: Iterable[Action]) -> None:
+        """Do these actions."""
+        for action in actions:
+            self.actions.append(action)
+            if not self.overlay.apply(action):
+                self.actions.pop()
+
+    def move(self) -> bool:
+        """Let one thing happen that is ready; tell whether there was any."""
+        action = self.schedule.next_action()
+        if action is not None:
+            self.do([action])
+        return action is not None
+
+    def run_randomly(self) -> None:
+        """Do the random part of the run."""
+        self.do(self.deeds.first_actions())
+        for _ in range(self.spec.step_count):
+            if self.rng.random() < self.spec.deed_share:
+                self.do(self.deeds.next_actions())
+            elif "deaf" in self.spec.features and self.rng.random() < 0.02:
+                self.schedule.deaf = self.rng.choice(("", *self.overlay.names))
+            else:
+                self.move()
+
+    def settle(self) -> None:
+        """Let things happen until nothing is under way; a controller is alive, nobody is deaf, all can be stored."""
+        overlay, controller, idle_rounds, before = self.overlay, self.overlay.controller, 0, ""
+        self.schedule.deaf = ""
+        self.schedule.may_repeat = self.schedule.may_kill = False
+        self.do([("store", UP)])
+        for _ in range(SETTLE_MOVES_MAX):
+            if controller.runner is None:
+                self.do([("restart",)])
+            if self.move():
+                continue
+            if controller.is_idle:
+                return
+            state = controller.describe()
+            idle_rounds, before = (idle_rounds + 1 if state == before else 0), state
+            if idle_rounds > IDLE_ROUNDS_MAX:
+                break
+            self.do([("wait", controller.limits.resend_ms), ("advance", 0)])
+        else:
+            raise BrokenPromiseError("not quiet", f"after {SETTLE_MOVES_MAX} moves: {controller.describe()}")
+        phase = controller.log.moving.phase if controller.log.moving else None
+        waits = {name: str(getattr(core.transition, "waiting_for", "")) for name, core in overlay.cores.items()}
+        raise BrokenPromiseError(f"stuck {phase}", f"{controller.describe()}; {waits}; {list(controller.events)[-2:]}")
+
+
+def run(
+    spec: RunSpec,
+    actions: Sequence[Action] | None = None,
+    *,
+    rules: AccountRules | None = None,
+    is_traced: bool = False,
+) -> RunResult:
+    """Do a run, or these actions of one, and say what became of it."""
+    driver = Driver(spec, rules, is_traced=is_traced)
+    result = RunResult(spec, driver.actions, driver.overlay)
+    try:
+        if actions is None:
+            driver.run_randomly()
+        else:
+            driver.do(actions)
+        result.actions = list(driver.actions)
+        finish(driver)
+    except BrokenPromiseError as failure:
+        result.failure = failure
+        if len(result.actions) > len(driver.actions):
+            result.actions = list(driver.actions)
+    result.counts = _counts(driver.overlay)
+    return result
+
+
+def finish(driver: Driver) -> None:
+    """Demand what must be so behind every run: rest, one more plan, and nothing left when everybody has gone."""
+    spec, overlay = driver.spec, driver.overlay
+    rng = random.Random(f"{spec.seed} {spec.overlay} finish")
+    driver.schedule = driver.new_schedule(spec.finish, rng)
+    driver.settle()
+    overlay.check_settled()
+    if rng.random() < LEAVES_FIRST_SHARE:  # Before publishers that come could repair what is kept of subscriptions.
+        driver.do(action for action in overlay.leave_all() if action[0] != "unadvertise")
+        driver.settle()
+        overlay.check_settled()
+        overlay.check_unsubscribed()
+    overlay.controller.limits = PATIENT
+    driver.do([("kill",), ("restart",)])
+    coming = [("advertise", f"new{kind}", rng.choice(overlay.names), kind) for kind in overlay.kinds]
+    driver.do(coming)  # Whoever wants something wants it of publishers that come late, too.
+    for _ in range(2):
+        driver.settle()
+        overlay.check_settled()
+        _publish_all(driver)
+    changes, moves = overlay.random_changes(1, rng), overlay.random_moves(2, 0.0, rng)
+    driver.do([("plan", changes, moves)])
+    plans = list(overlay.plans)
+    for _ in range(4 * spec.broker_count):
+        driver.move()
+    _publish_all(driver)
+    driver.settle()
+    overlay.check_settled()
+    if any(plan.phase is PlanPhase.ABORTED for plan in overlay.plans[len(plans) :]):
+        raise BrokenPromiseError("a further plan is aborted", f"{list(overlay.controller.events)[-2:]}")
+    _publish_all(driver)
+    driver.settle()
+    overlay.check_settled()
+    driver.do(overlay.leave_all())
+    driver.settle()
+    overlay.check_left()
+
+
+def _publish_all(driver: Driver) -> None:
+    overlay = driver.overlay
+    driver.do([("publish", name, 1) for name in sorted(overlay.allowed - overlay.ending)])
+
+
+def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
+    phases = [phase for _, phase in overlay.controller.stored_phases]
+    return overlay.account.counts | {
+        "plans": phases.count(PlanPhase.VERIFYING),
+        "aborted": phases.count(PlanPhase.ABORTED),
+        "kills": overlay.controller.kills,
+        "publishers_moved": overlay.publishers.moves.moved,
+        "users_moved": overlay.users.counts.moved,
+        "waited": overlay.publishers.moves.notifications_waited,
+        "held_max": max(core.held_count_max for core in overlay.cores.values()),
+        "stays": sum(overlay.account.stays.values()),
+    }
+
+
+def gentle_spec(seed: int, overlay: str, *, is_hasty: bool = False, kills: bool = False) -> RunSpec:
+    """Return a run of what happens on a good day, under each schedule in turn: to compare brokers without a guard."""
+    rng = random.Random(f"{seed} {overlay} gentle")
+    features = [name for name, is_wanted in (("hasty", is_hasty), ("kill", kills)) if is_wanted]
+    spec = RunSpec.of(seed, overlay, schedule=SCHEDULES[seed % len(SCHEDULES)])
+    return replace(
+        spec, features=("again", *features), broker_count=rng.randint(2, 9), step_count=1000, deed_share=0.25
+    )
+
+
+def count_faults(spec: RunSpec) -> dict[str, int]:
+    """Return the counts of a run that goes on behind faults; "lost" is 0 unless it comes to rest."""
+    driver = Driver(spec, AccountRules(raises=False))
+    lost = 0
+    with contextlib.suppress(BrokenPromiseError):
+        driver.run_randomly()
+        driver.settle()
+        lost = len(driver.overlay.account.lost())
+    return _counts(driver.overlay) | {"lost": lost}

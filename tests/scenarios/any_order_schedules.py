@@ -1,0 +1,130 @@
+"""Which of the things that are ready happens next: uniformly, by weights that are redrawn, or by strict priorities.
+
+In: an any-order overlay and a generator of random numbers. Out: actions. A lane is what keeps its order or what one
+broker waits for: a link, a broker's queue, the commands to a broker, its answers, the controller. Random orders seldom
+let one lane wait for long while all others run on, which is what strict priorities do all the time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from tests.scenarios.any_order import Action, AnyOrderOverlay
+
+Lane = tuple[str, ...]
+UNIFORM, WEIGHTED, PRIORITIES = "uniform", "weighted", "priorities"
+PLAIN = "plain"
+SCHEDULES = (UNIFORM, WEIGHTED, PRIORITIES)
+KIND_WEIGHTS = {"link": 3.0, "broker": 4.0, "commands": 1.0, "results": 1.0, "controller": 2.0}
+REPEATED_SHARE = 0.1  # Of commands and answers: those that come again.
+KILLED_SHARE = 0.02  # Of the controller's steps: those in which it dies.
+STEP_PAUSE_MS = 40  # The controller looks at the clock at least so often, if the schedule lets it.
+
+
+class Schedule:
+    """Chooses the next action; the base is the uniform one.
+
+    ``may_repeat``, ``may_kill``: whether commands and answers are repeated and the controller dies in its steps.
+    ``deaf`` hears no commands.
+    """
+
+    def __init__(self, overlay: AnyOrderOverlay, rng: random.Random, *, may_repeat: bool, may_kill: bool) -> None:
+        self.overlay = overlay
+        self.rng = rng
+        self.may_repeat = may_repeat
+        self.may_kill = may_kill
+        self.deaf = ""
+        self._stepped_ms = 0
+
+    def next_action(self) -> Action | None:
+        """Return what happens next, None when nothing is ready."""
+        lanes = self._ready()
+        return self._action_of(self._choose(lanes)) if lanes else None
+
+    def _choose(self, lanes: list[Lane]) -> Lane:
+        kinds = sorted({lane[0] for lane in lanes})
+        kind = self.rng.choices(kinds, [KIND_WEIGHTS[one] for one in kinds])[0]
+        return self.rng.choice([lane for lane in lanes if lane[0] == kind])
+
+    def _ready(self) -> list[Lane]:
+        overlay = self.overlay
+        lanes: list[Lane] = [("link", *pair) for pair in overlay.on_links]
+        lanes += [("broker", name) for name in overlay.busy]
+        lanes += _unique(("commands", broker) for _, _, broker in overlay.commands if broker != self.deaf)
+        lanes += _unique(("results", broker) for _, _, broker, _ in overlay.results)
+        controller = overlay.controller
+        if controller.has_work or (
+            not controller.is_idle
+            and controller.runner is not None
+            and overlay.now_ms - self._stepped_ms >= STEP_PAUSE_MS
+        ):
+            lanes.append(("controller",))
+        return lanes
+
+    def _action_of(self, lane: Lane) -> Action:
+        rng, overlay = self.rng, self.overlay
+        is_kept = int(self.may_repeat and rng.random() < REPEATED_SHARE)
+        if lane[0] == "link":
+            return ("cross", *lane[1:])
+        if lane[0] == "broker":
+            return ("serve", lane[1])
+        if lane[0] == "commands":
+            command = rng.choice([key for key in overlay.commands if key[2] == lane[1]])
+            return ("command", *command, is_kept)
+        if lane[0] == "results":
+            result = rng.choice([key for key in overlay.results if key[2] == lane[1]])
+            return ("result", *result, is_kept)
+        self._stepped_ms = overlay.now_ms
+        return ("advance", rng.randint(1, 8) if self.may_kill and rng.random() < KILLED_SHARE else 0)
+
+
+class WeightedSchedule(Schedule):
+    """Slow links and starving brokers: every lane has a weight, between 1 and 1000, which is redrawn now and then."""
+
+    weights: dict[Lane, float]
+
+    def _choose(self, lanes: list[Lane]) -> Lane:
+        if not hasattr(self, "weights") or self.rng.random() < 0.005:
+            self.weights = {}
+        for lane in lanes:
+            if lane not in self.weights:
+                self.weights[lane] = 10 ** self.rng.uniform(-3, 0)
+        return self.rng.choices(lanes, [self.weights[lane] for lane in lanes])[0]
+
+
+class PrioritySchedule(Schedule):
+    """A total order of lanes: the highest that is ready goes first. Rarely a lane gets another place in the order."""
+
+    priorities: dict[Lane, float]
+
+    def _choose(self, lanes: list[Lane]) -> Lane:
+        if not hasattr(self, "priorities"):
+            self.priorities = {}
+        for lane in lanes:
+            if lane not in self.priorities:
+                self.priorities[lane] = self.rng.random()
+        highest = max(lanes, key=self.priorities.__getitem__)
+        if self.rng.random() < 0.01:
+            self.priorities[highest] = self.rng.random() * min(self.priorities.values())  # A change point.
+        return highest
+
+
+class PlainSchedule(Schedule):
+    """What is easiest to follow: each thing that was set off runs to its end before the next."""
+
+    def _choose(self, lanes: list[Lane]) -> Lane:
+        kinds = ("broker", "link", "results", "controller", "commands")
+        return min(lanes, key=lambda lane: (kinds.index(lane[0]), lane))
+
+
+def schedule_of(
+    kind: str, overlay: AnyOrderOverlay, rng: random.Random, *, may_repeat: bool, may_kill: bool
+) -> Schedule:
+    """Return the schedule of this kind."""
+    classes = {UNIFORM: Schedule, WEIGHTED: WeightedSchedule, PRIORITIES: PrioritySchedule, PLAIN: PlainSchedule}
+    return classes[kind](overlay, rng, may_repeat=may_repeat, may_kill=may_kill)
+
+
+def _unique(lanes: Iterable[Lane]) -> list[Lane]:
+    return list(dict.fromkeys(lanes))

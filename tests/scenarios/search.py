@@ -1,0 +1,195 @@
+"""Search thousands of seeds for a run that breaks the promise: `python -m tests.scenarios.search --minutes 10`.
+
+In: how long, which overlays, from which seed on. Out: how many runs a second, what they covered, and each sort of
+failure with its seed, overlay, schedule, shortest run and trace; exit code 1 when there is one. `--seed` does one seed
+again. `--record` keeps the shortest failing runs as files that `tests/scenarios/test_recorded_runs.py` does again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.scenarios.any_order_deeds import FEATURES
+from tests.scenarios.any_order_run import RING, TREE, RunResult, RunSpec, run
+from tests.scenarios.any_order_schedules import SCHEDULES
+from tests.scenarios.record_run import record_of, text_of
+from tests.scenarios.shrink_run import RunShrinker, trace_of
+
+PROGRESS_S = 10.0
+TRACE_LINES_MAX = 120
+Job = tuple[int, str, tuple[str, ...], str | None]
+
+
+@dataclass
+class Found:
+    """What a search has found: per sort of failure how often, and the shortest of them as seed and overlay."""
+
+    runs: int = 0
+    seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    shortest: dict[str, tuple[int, Job]] = field(default_factory=dict)
+    first_after: dict[str, int] = field(default_factory=dict)
+
+    def add(self, job: Job, kind: str, action_count: int, counts: dict[str, int]) -> None:
+        """Take in one run."""
+        self.runs += 1
+        self.counts.update(counts)
+        if kind:
+            name = f"{job[1]}: {kind}"
+            self.failures[name] += 1
+            self.first_after.setdefault(name, self.runs)
+            self.shortest[name] = min(self.shortest.get(name, (action_count, job)), (action_count, job))
+
+    def progress(self) -> str:
+        """Say how far it is."""
+        failures = ", ".join(f"{count} x {name}" for name, count in self.failures.most_common()) or "none"
+        return f"{self.runs} runs in {self.seconds:.0f} s, {self.runs_per_s:.1f}/s; failures: {failures}"
+
+    @property
+    def runs_per_s(self) -> float:
+        """How many runs a second."""
+        return self.runs / max(self.seconds, 1e-9)
+
+
+def spec_of(job: Job) -> RunSpec:
+    """Return the spec of a job."""
+    seed, overlay, without, schedule = job
+    return RunSpec.of(seed, overlay, without, schedule)
+
+
+def do_job(job: Job) -> tuple[Job, str, int, dict[str, int]]:
+    """Do one run and return what counts of it."""
+    result = run(spec_of(job))
+    return job, result.kind, len(result.actions), result.counts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search as the command line says; return the exit code."""
+    told = _parser().parse_args(arguments)
+    without = tuple(name for name in told.without.split(",") if name)
+    overlays = (TREE, RING) if told.overlay == "both" else (told.overlay,)
+    jobs: Iterator[Job] = (
+        (seed, overlay, without, told.schedule)
+        for seed in ([told.seed] if told.seed is not None else itertools.count(told.seed_first))
+        for overlay in overlays
+    )
+    found = _search(jobs, told)
+    reports = [_report(name, found, told) for name in sorted(found.shortest)]
+    document = {
+        "runs": found.runs,
+        "runs_per_s": round(found.runs_per_s, 1),
+        "covered": dict(found.counts),
+        "failures": reports,
+    }
+    _say(json.dumps(document) if told.json else f"{found.progress()}\ncovered: {dict(found.counts)}")
+    return 1 if reports else 0
+
+
+def _search(jobs: Iterator[Job], told: argparse.Namespace) -> Found:
+    """Do runs until the time is over or, unless told to go on, one has failed."""
+    found = Found()
+    began_s = told_s = time.monotonic()
+    end_s = began_s + told.minutes * 60
+    pool = multiprocessing.get_context("spawn").Pool(told.processes) if told.processes > 1 else None
+    results = map(do_job, jobs) if pool is None else pool.imap_unordered(do_job, _bounded(jobs, end_s))
+    for job, kind, action_count, counts in results:
+        found.add(job, kind, action_count, counts)
+        now_s = time.monotonic()
+        found.seconds = now_s - began_s
+        if now_s - told_s > PROGRESS_S:
+            told_s = now_s
+            sys.stderr.write(found.progress() + "\n")
+        if now_s > end_s or (found.failures and not told.keep_going):
+            break
+    if pool is not None:
+        pool.terminate()
+    return found
+
+
+def _bounded(jobs: Iterator[Job], end_s: float) -> Iterator[Job]:
+    """Hand out jobs no faster than they can be done: a pool takes all that it is given."""
+    for job in jobs:
+        if time.monotonic() > end_s:
+            return
+        yield job
+        time.sleep(0.01)
+
+
+def _report(name: str, found: Found, told: argparse.Namespace) -> dict[str, Any]:
+    """Shrink the shortest run that failed so, and tell what happened in it."""
+    _, job = found.shortest[name]
+    shrinker = RunShrinker(run(spec_of(job)), told.shrink_seconds)
+    shortest: RunResult = shrinker.shrink()
+    trace = trace_of(shortest)
+    shown = _head_and_tail(trace, told.trace_lines)
+    record = record_of(shortest)
+    if told.record:
+        folder = Path(told.record)
+        folder.mkdir(parents=True, exist_ok=True)
+        words = "_".join("".join(one if one.isalnum() else " " for one in shortest.kind).lower().split()[:6])
+        (folder / f"{job[1]}_{words}_{job[0]}.json").write_text(text_of(record))
+    if not told.json:
+        _say(
+            f"\n=== {name}\nseed {job[0]}, overlay {job[1]}, schedule {shortest.spec.schedule}, "
+            f"{found.failures[name]} of {found.runs} runs, first after {found.first_after[name]}; "
+            f"shrunk to {len(shortest.actions)} actions in {shrinker.tried} tries\n{shortest.failure}\n"
+            + "\n".join(shown)
+        )
+    return {
+        "kind": shortest.kind,
+        "text": str(shortest.failure),
+        "count": found.failures[name],
+        "first_after": found.first_after[name],
+        "run": record,
+        "trace": shown,
+    }
+
+
+def _head_and_tail(lines: list[str], count: int) -> list[str]:
+    """Return at most so many lines: two thirds from the beginning, where clients act, the others from the end."""
+    if len(lines) <= count:
+        return lines
+    head = 2 * count // 3
+    return [*lines[:head], f"      ... {len(lines) - count} lines ...", *lines[len(lines) - count + head :]]
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    features = "; ".join(f"{name}: {text}" for name, text in FEATURES.items())
+    parser = argparse.ArgumentParser(prog="python -m tests.scenarios.search", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long to search")
+    parser.add_argument("--overlay", choices=(TREE, RING, "both"), default="both")
+    parser.add_argument("--seed-first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="do this seed only")
+    parser.add_argument("--schedule", choices=SCHEDULES, help="this schedule instead of the seed's")
+    parser.add_argument("--without", default="", help=f"features that no run has, by comma: {features}")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--shrink-seconds", type=float, default=60.0, help="for each sort of failure")
+    parser.add_argument("--trace-lines", type=int, default=TRACE_LINES_MAX)
+    parser.add_argument("--record", help="folder for the shortest failing runs")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    return parser
+
+
+if __name__ == "__main__":
+    if "PYTHONHASHSEED" not in os.environ:  # A seed is the same run tomorrow, also where brokers walk over sets.
+        again = [sys.executable, "-m", "tests.scenarios.search", *sys.argv[1:]]
+        os.execve(sys.executable, again, os.environ | {"PYTHONHASHSEED": "0"})
+    sys.exit(main())

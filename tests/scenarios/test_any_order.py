@@ -1,0 +1,207 @@
+"""The any-order overlay itself: its account sees what is wrong, its runs can be done again, its faults do happen."""
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from controller.transition import TransitionLimits
+from producers.broker_core import BrokerCore
+from producers.broker_messages import Notification
+from producers.match_content import Filter, Operator, Predicate
+from schemas.plan import PlanPhase
+from tests.scenarios import search
+from tests.scenarios.any_order import PATIENT
+from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
+from tests.scenarios.any_order_controller import AWAY, UNACKNOWLEDGED, UP
+from tests.scenarios.any_order_run import RING, TREE, RunSpec, gentle_spec, run
+from tests.scenarios.any_order_schedules import PRIORITIES, SCHEDULES
+from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
+from tests.scenarios.shrink_run import RunShrinker, trace_of
+
+ALL: Filter = (Predicate("symbol", Operator.EQ, "A"),)
+
+
+def notification(sequence: int, publish_ms: float) -> Notification:
+    return Notification("p", sequence, publish_ms, "b00", 0, {"symbol": "A"}, 1)
+
+
+def open_account(rules: AccountRules | None = None) -> Account:
+    """An account with a subscription that was asked for at 1 and confirmed at 5."""
+    account = Account(rules)
+    account.begin_stay("p")
+    account.now_ms = 1
+    account.ask("s", ALL)
+    account.confirm("s", ALL, 5)
+    return account
+
+
+def small_tree(seed: int = 0, limits: TransitionLimits = PATIENT) -> AnyOrderTree:
+    return AnyOrderTree(tree_inventory(3, random.Random(seed)), limits)
+
+
+def test_what_is_owed_and_does_not_come_is_lost() -> None:
+    account = open_account()
+    account.publish(notification(0, 6))
+    account.publish(notification(1, 7))
+    account.deliver(notification(0, 6), "s", 8)
+    assert account.lost() == [(("p", 1), "s")]
+    with pytest.raises(BrokenPromiseError, match="lost: 1, first p/1"):
+        account.check_nothing_lost()
+
+
+def test_what_may_be_dropped_is_not_lost() -> None:
+    account = open_account(AccountRules(excuses=frozenset({"client_dropped"})))
+    account.publish(notification(0, 6))
+    account.drop(notification(0, 6), "client_dropped")
+    account.check_nothing_lost()
+
+
+@pytest.mark.parametrize(("sequences", "kind"), [((0, 0), "repeated"), ((1, 0), "out_of_order")])
+def test_repeats_and_disorder_end_a_run_at_once(sequences: tuple[int, int], kind: str) -> None:
+    account = open_account()
+    for sequence in (0, 1):
+        account.publish(notification(sequence, 6 + sequence))
+    account.deliver(notification(sequences[0], 6), "s", 9)
+    with pytest.raises(BrokenPromiseError, match=kind):
+        account.deliver(notification(sequences[1], 6), "s", 9)
+
+
+def test_what_is_published_before_the_confirmation_or_after_the_end_may_come_or_not() -> None:
+    """Neither owed nor wrong, but only once, in order, and where it matches."""
+    account = Account()
+    account.publish(notification(0, 1))
+    account.now_ms = 2
+    account.ask("s", ALL)
+    account.publish(notification(1, 3))
+    account.confirm("s", ALL, 4)
+    account.cancel("s", 5)
+    account.publish(notification(2, 6))
+    account.deliver(notification(0, 1), "s", 7)
+    account.deliver(notification(2, 6), "s", 8)
+    account.check_nothing_lost()
+    assert account.counts["concurrent"] == 2
+    with pytest.raises(BrokenPromiseError, match="repeated"):
+        account.deliver(notification(0, 1), "s", 9)
+    with pytest.raises(BrokenPromiseError, match="out_of_order"):
+        account.deliver(notification(1, 3), "s", 9)
+
+
+def test_a_strict_account_takes_that_for_unexpected() -> None:
+    account = Account(AccountRules(tolerates_concurrent=False))
+    account.now_ms = 1
+    account.ask("s", ALL)
+    account.publish(notification(0, 3))
+    account.confirm("s", ALL, 5)
+    with pytest.raises(BrokenPromiseError, match="unexpected"):
+        account.deliver(notification(0, 3), "s", 6)
+
+
+def test_order_over_stays_is_demanded_when_told_so() -> None:
+    """A publisher that ends and comes again elsewhere may be overtaken by itself; within a stay it may not."""
+    for orders_stays in (False, True):
+        account = open_account(AccountRules(orders_stays=orders_stays))
+        account.publish(notification(0, 6))
+        account.begin_stay("p")
+        account.publish(notification(1, 7))
+        account.deliver(notification(1, 7), "s", 8)
+        if orders_stays:
+            with pytest.raises(BrokenPromiseError, match="out_of_order"):
+                account.deliver(notification(0, 6), "s", 9)
+        else:
+            account.deliver(notification(0, 6), "s", 9)
+            assert account.counts["out_of_order_over_stays"] == 1
+
+
+def test_a_sequence_number_is_used_once() -> None:
+    account = open_account()
+    account.publish(notification(0, 6))
+    with pytest.raises(BrokenPromiseError, match="sequence used twice"):
+        account.publish(notification(0, 7))
+
+
+def test_an_effect_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Effects that brokers learn must be told to the overlay, or a run would pass over them."""
+    overlay = small_tree()
+    overlay.apply(("advertise", "p0", "b00", "A"))
+    monkeypatch.setattr(BrokerCore, "handle", lambda *_: [object()])
+    with pytest.raises(NotImplementedError, match="b00 wants object"):
+        overlay.apply(("serve", "b00"))
+
+
+def test_a_controller_killed_behind_any_effect_carries_its_plan_on() -> None:
+    """Killed behind the first, the second ... effect of a plan, a controller that restarts knows what was stored."""
+    phases = set()
+    for kill_behind in range(1, 6):
+        overlay = small_tree()
+        assert overlay.apply(("plan", (), ())) is False
+        assert overlay.apply(("plan", overlay.random_changes(1, random.Random(1)), ()))
+        assert overlay.apply(("advance", kill_behind))
+        assert overlay.controller.runner is None
+        assert len(overlay.sent_commands) == max(kill_behind - 2, 0)  # Behind the record and the event.
+        assert overlay.apply(("restart",))
+        assert overlay.controller.log.moving is not None
+        phases.add(overlay.controller.log.moving.phase)
+    assert phases == {PlanPhase.PREPARING}
+
+
+def test_nothing_is_sent_while_plans_cannot_be_stored() -> None:
+    overlay = small_tree()
+    for state, stored in ((AWAY, 0), (UNACKNOWLEDGED, 1), (UP, 1)):
+        overlay.apply(("store", state))
+        overlay.apply(("plan", overlay.random_changes(1, random.Random(1)), ()))
+        overlay.apply(("advance", 0))
+        assert len(overlay.plans) == stored
+        assert len(overlay.sent_commands) == (3 if state == UP else 0)
+
+
+@pytest.mark.parametrize("overlay", [TREE, RING])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_schedule_carries_out_plans(overlay: str, schedule: str) -> None:
+    runs = [run(RunSpec.of(seed, overlay, ("early", "return"), schedule)) for seed in range(8)]
+    assert sum(one.counts["plans"] for one in runs) >= 8
+    assert sum(one.counts["owed"] for one in runs) >= 100
+
+
+def test_a_failing_run_becomes_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the hold order breaks; few actions are enough to show it, and they show it again."""
+    monkeypatch.setattr(BrokerCore, "_must_hold", lambda *_: False)
+    runs = (run(gentle_spec(seed, TREE)) for seed in range(200))
+    failing = next(one for one in runs if one.kind == "out_of_order")
+    shortest = RunShrinker(failing, 20.0).shrink()
+    assert shortest.kind == "out_of_order"
+    assert len(shortest.actions) <= min(len(failing.actions) / 4, 100)
+    assert trace_of(shortest)[-1].strip().startswith("out_of_order")
+
+
+def test_the_search_tells_what_it_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A clean seed gives exit code 0; a broken guard gives 1, the seed, the schedule and a trace."""
+    told = ["--seed", "1", "--overlay", TREE, "--schedule", PRIORITIES, "--without", "early,return,end"]
+    assert search.main(told) == 0
+    monkeypatch.setattr(BrokerCore, "_drain", lambda *_: [])
+    assert search.main([*told, "--shrink-seconds", "5"]) == 1
+    shown = capsys.readouterr().out
+    assert "seed 1, overlay tree, schedule priorities" in shown
+    assert "stuck" in shown
+
+
+def digest_of_runs() -> str:
+    """Return a digest of all that happens in a few runs."""
+    runs = [run(RunSpec.of(seed, overlay), is_traced=True) for seed in range(12) for overlay in (TREE, RING)]
+    return hashlib.sha256("\n".join(line for one in runs for line in one.overlay.trace or ()).encode()).hexdigest()
+
+
+def test_equal_seeds_are_equal_runs_in_every_process() -> None:
+    """Brokers are deterministic: the order in which a process keeps sets changes nothing of what they do."""
+    ask = "from tests.scenarios.test_any_order import digest_of_runs; print(digest_of_runs())"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", ask], env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.curdir},
+            check=True, capture_output=True, text=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }  # fmt: skip
+    assert len(digests) == 1
