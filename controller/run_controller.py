@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 VIEW_TIMEOUT_S = 0.5  # A server that is slower is as good as away: the loop must not wait for it.
 SILENCE_S_MAX = 30.0  # A step that takes longer is ill: no call in it waits for more than some seconds.
 
+HURRY = 10  # How many times as often the loop looks while a plan moves: at the default of 100 ms, every 10 ms.
+
 
 class ControllerSettingsError(ValueError):
     """The settings cannot be used; the message lists every fault."""
@@ -65,6 +67,7 @@ def _turn(
 ) -> None:
     """Step until ``stop`` is set, then until the transition under way is over or its time is."""
     now_ms, tick_s = settings.clock.now_ms, settings.clock.wall_s(settings.tick_ms)
+    hurried_s = tick_s / HURRY  # Clients that move wait for each answer and each command of their plan.
 
     def step() -> bool:
         began_s = time.perf_counter()
@@ -75,12 +78,12 @@ def _turn(
 
     while not stop.is_set():
         if not step():
-            stop.wait(tick_s)
+            stop.wait(hurried_s if loop.is_transition_running else tick_s)
     loop.wind_down()
     deadline_ms = now_ms() + settings.stop_ms_max
     while loop.is_transition_running and now_ms() < deadline_ms:
         step()
-        time.sleep(tick_s)
+        time.sleep(hurried_s)
     step()
 
 

@@ -26,7 +26,7 @@ from experiments.dynatops.random_streams import random_of
 from infra.measured_figures import Figure
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.inventory import Inventory
-from producers.broker_messages import ClientRequest, Effect, Message, Send
+from producers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
 from producers.chord_core import ChordCore
 from producers.user_clients import topic_filter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
@@ -53,8 +53,11 @@ STEP_OF = {
     "Register": "pubsub",
     "RegisterAck": "pubsub",
     "NotComing": "pubsub",
+    "AskEndPublisher": "drain",
+    "AskEndTopic": "drain",
     "EndPublisher": "drain",
     "EndTopic": "drain",
+    "HandedOver": "drain",
 }
 STEPS = ("commands", "overlay", "pubsub", "drain")
 
@@ -69,7 +72,11 @@ class CountingCore(ChordCore):
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Take one message as any broker does."""
         effects = super().handle(source, message, now_ms)
-        self._sent.update(type(effect.message).__name__ for effect in effects if isinstance(effect, Send))
+        for effect in effects:
+            if isinstance(effect, Send):
+                bundle = effect.message
+                parts = bundle.messages if isinstance(bundle, Bundle) else (bundle,)
+                self._sent.update(type(part).__name__ for part in parts)
         if source is None and not isinstance(message, Command):
             self._sent[f"{type(message).__name__} of a client"] += 1
         return effects
