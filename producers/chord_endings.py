@@ -250,6 +250,14 @@ class ChordEndings(ChordTrees):
             self._waits_at_root(topic, publisher) for topic, known in old.registered.items() for publisher in known
         )
 
+    @property
+    def held_notifications(self) -> list[Notification]:
+        """What this broker holds back, as a subscribing broker and as a rendezvous."""
+        under_way = self.transition
+        waiting = under_way.waiting_at_root.values() if under_way is not None else ()
+        kept = [message for each in waiting for message in each if isinstance(message, Notification)]
+        return super().held_notifications + kept
+
     # --- what waits at a rendezvous ----------------------------------------------------------------------------------
 
     def _waits_at_root(self, topic: str, publisher: str) -> bool:

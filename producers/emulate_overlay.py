@@ -312,8 +312,8 @@ class EmulatedOverlay:
             self._lose(message)
         self._under_way -= len(dead.queue)
         dead.queue.clear()
-        for delivery in dead.core.held:
-            self._lose(delivery.notification)
+        for notification in dead.core.held_notifications:
+            self._lose(notification)
         for subscription in [one for one, (home, _) in self._subscriptions.items() if home == name]:
             self.cancel(subscription)
         self.publishers.lose_home(name)
@@ -340,7 +340,7 @@ class EmulatedOverlay:
     @property
     def is_quiet(self) -> bool:
         """Tell whether no message is in a queue or on a link, no delivery is held back and no publisher is homeless."""
-        is_held = any(broker.core.held for broker in self.brokers.values() if not broker.is_dead)
+        is_held = any(broker.core.held_notifications for broker in self.brokers.values() if not broker.is_dead)
         return not self._under_way and not is_held and not self.publishers.is_any_moving
 
     @property

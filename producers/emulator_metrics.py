@@ -15,7 +15,17 @@ from producers.match_content import Filter
 from schemas.client import Role
 from schemas.command import CommandResult
 
-LEDGER_COUNTS = ("published", "expected", "delivered", "lost", "repeated", "out_of_order", "unexpected", "outstanding")
+LEDGER_COUNTS = (
+    "published",
+    "expected",
+    "delivered",
+    "lost",
+    "repeated",
+    "out_of_order",
+    "unexpected",
+    "outstanding",
+    "concurrent",
+)
 # Gauges whose name and meaning are those of a number in the status document.
 STATUS_GAUGES = {
     "behind_ms": "By how much the model's clock is behind the run's: the machine is too slow for the traffic.",

@@ -224,7 +224,7 @@ class WallClockEmulator:
             "regime_changed_ms": self._workload.regime_changed_ms,
             "ledger": dataclasses.asdict(account),
             "brokers_by_epoch": {str(epoch): count for epoch, count in sorted(epochs.items())},
-            "held_deliveries": sum(len(core.held) for core in cores),
+            "held_deliveries": sum(len(core.held_notifications) for core in cores),
             "held_deliveries_max": max(core.held_count_max for core in cores),
             "queue_overflows": self.overlay.overflow_count,
             "publishers_moved": self.overlay.publishers.moves.moved,

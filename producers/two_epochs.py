@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from overlay.chord_configuration import AnyConfiguration
-from producers.broker_messages import Answer, Deliver, Dropped, Effect, Message, Send
+from producers.broker_messages import Answer, Deliver, Dropped, Effect, Message, Notification, Send
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import ClientMove
 
@@ -137,6 +137,11 @@ class TwoEpochBroker(ABC, Generic[Tables]):
     @abstractmethod
     def _take(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
         """Take a message that was kept because it came before its epoch."""
+
+    @property
+    def held_notifications(self) -> list[Notification]:
+        """What this broker holds back for the plan under way."""
+        return [delivery.notification for delivery in self.held]
 
     # --- phases ------------------------------------------------------------------------------------------------------
 

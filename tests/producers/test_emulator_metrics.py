@@ -45,7 +45,7 @@ def test_epochs_that_are_over_leave_no_series_behind() -> None:
     """Else there would be one more series with every plan."""
     metrics = EmulatorMetrics()
     document = {"ledger": dict.fromkeys(("published", "expected", "delivered", "lost", "repeated"), 0)}
-    document["ledger"] |= dict.fromkeys(("out_of_order", "unexpected", "outstanding"), 0)
+    document["ledger"] |= dict.fromkeys(("out_of_order", "unexpected", "outstanding", "concurrent"), 0)
     numbers = ("behind_ms", "held_deliveries", "held_deliveries_max", "queue_overflows")
     numbers += ("publisher_wait_ms_max", "notification_hops", "control_hops")
     for epochs in ({"3": 8}, {"3": 2, "4": 6}, {"4": 8}):
