@@ -26,6 +26,7 @@ from schemas.state import StateRow, WindowClosed
 
 CLOSING_MS = 1_000  # From the end of a window's grace until its marker is read, where nobody recorded when that was.
 END_MS_MAX = 60_000  # How long after the last input a transition under way may take.
+COST_DECIMALS = 6
 QUIET_STATUS_MS = 1 << 40  # Nobody looks at the status.
 KINDS = ("interest", "delivery", "queue", "rtt", "churn")
 
@@ -101,8 +102,20 @@ def decide_again(
 
 
 def plans_json(plans: Iterable[Plan]) -> bytes:
-    """Return plans as JSON that is the same for the same plans: keys in order, two spaces, one line end."""
-    return msgspec.json.format(msgspec.json.encode(list(plans), order="sorted"), indent=2) + b"\n"
+    """Return plans as JSON that is the same for the same plans: keys in order, two spaces, one line end.
+
+    Costs have COST_DECIMALS decimals: the last bits of a sum depend on the processor that adds it up.
+    """
+    told = _rounded(msgspec.to_builtins(list(plans)))
+    return msgspec.json.format(msgspec.json.encode(told, order="sorted"), indent=2) + b"\n"
+
+
+def _rounded(told: Any) -> Any:
+    if isinstance(told, float):
+        return round(told, COST_DECIMALS) + 0.0  # No zero is negative.
+    if isinstance(told, dict):
+        return {name: _rounded(each) for name, each in told.items()}
+    return [_rounded(each) for each in told] if isinstance(told, list | tuple) else told
 
 
 def is_same_decision(plan: Plan, other: Plan) -> bool:
