@@ -5,11 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from overlay.chord_ring import ChordRing, RingError, chord_ring, hashed_ids, ring_key
 from overlay.configuration import Configuration, Link, link
 from schemas.plan import IdMove
+
+TARGETS_KEPT_MAX = 4
+SAME_ROUTES_KEPT_MAX = 4  # One for each pair of rings that a plan leads from and to; a thousand brokers take a MB.
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,11 @@ class ChordConfiguration:
         return dict(zip(self.brokers, self.ids, strict=True))
 
     @cached_property
+    def place_of(self) -> dict[str, int]:
+        """The place of each broker among the sorted names."""
+        return {broker: place for place, broker in enumerate(self.brokers)}
+
+    @cached_property
     def broker_at(self) -> tuple[str, ...]:
         """The broker at each position of the ring."""
         return tuple(broker for _, broker in sorted(zip(self.ids, self.brokers, strict=True)))
@@ -119,6 +130,20 @@ class ChordConfiguration:
         """The largest number of neighbours of a broker."""
         return max((len(peers) for peers in self.neighbours.values()), default=0)
 
+    def same_routes_since(self, before: ChordConfiguration) -> NDArray[np.bool_]:
+        """Return whether the way from one broker to another is as it was before, broker by broker, shape (from, to).
+
+        Both are of the same brokers, in whose order the rows and columns are. Cost O(brokers^2 log brokers), once.
+        """
+        found = self._same_routes_since.get(before.ids)
+        if found is None:
+            found = self._same_routes_since[before.ids] = _same_routes(self.bits, before.ids, self.ids)
+        return found
+
+    @cached_property
+    def _same_routes_since(self) -> dict[tuple[int, ...], NDArray[np.bool_]]:
+        return {}
+
     def replaced(
         self, epoch: int, id_moves: Iterable[IdMove], homes: Mapping[str, str] | None = None
     ) -> ChordConfiguration:
@@ -135,7 +160,9 @@ class ChordConfiguration:
                 known = id_of.get(move.broker, "none")
                 raise ValueError(f"{move.broker} is to give up ring ID {move.id_from}, but has {known}")
             id_of[move.broker] = move.id_to
-        return ChordConfiguration.of(epoch, self.bits, id_of, self.home_of | dict(homes or {}))
+        placed = tuple(sorted((self.home_of | dict(homes or {})).items()))
+        brokers = tuple(sorted(id_of))
+        return _shared(epoch, self.bits, brokers, tuple(id_of[broker] for broker in brokers), placed)
 
     @cached_property
     def digest(self) -> str:
@@ -145,7 +172,37 @@ class ChordConfiguration:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@lru_cache(maxsize=TARGETS_KEPT_MAX)
+def _shared(
+    epoch: int, bits: int, brokers: tuple[str, ...], ids: tuple[int, ...], homes: tuple[tuple[str, str], ...]
+) -> ChordConfiguration:
+    """Return one value for all brokers of a process that a plan leads there, with what it has worked out."""
+    return ChordConfiguration(epoch, bits, brokers, ids, homes)
+
+
 AnyConfiguration = Configuration | ChordConfiguration
+
+
+@lru_cache(maxsize=SAME_ROUTES_KEPT_MAX)
+def _same_routes(bits: int, ids_before: tuple[int, ...], ids_after: tuple[int, ...]) -> NDArray[np.bool_]:
+    before, after = (_parents_by_broker(bits, ids) for ids in (ids_before, ids_after))
+    same_parent = before == after
+    same = same_parent
+    np.fill_diagonal(after, np.arange(len(after)))  # The way to itself begins and ends there.
+    while True:  # A way is the same if its last step is, and the way to where that begins.
+        further = same_parent & np.take_along_axis(same, after, axis=1)
+        if np.array_equal(further, same):
+            return np.asarray(same, dtype=np.bool_)
+        same = further
+
+
+def _parents_by_broker(bits: int, ids: tuple[int, ...]) -> NDArray[np.intp]:
+    """Return the last broker before another on the way from a third, shape (from, to), in the order of ``ids``."""
+    at_position = np.argsort(ids)
+    position = np.empty_like(at_position)
+    position[at_position] = np.arange(len(ids))
+    parents = chord_ring(bits, tuple(sorted(ids))).parents[np.ix_(position, position)]
+    return np.asarray(np.where(parents < 0, -1, at_position[parents]))
 
 
 def id_moves_between(before: ChordConfiguration, after: ChordConfiguration) -> tuple[IdMove, ...]:

@@ -6,8 +6,8 @@ a transition does otherwise belongs to :mod:`producers.chord_transition`.
 Notifications of both epochs keep their order where they take the same way: links do that. So END is sent only where a
 way changes. Each end of a way knows that by itself, from the two rings:
 
-- *The rendezvous of a topic changes*: every way does. All homes of its publishers send EndPublisher to the old one,
-  which tells the whole tree when it has them all.
+- *The rendezvous of a topic changes*, or its ways to most brokers do: all homes of its publishers send EndPublisher to
+  the old one, which tells the whole tree when it has them all.
 - *The way from a publisher to the rendezvous changes*: its home sends EndPublisher; until that has come, what the
   publisher has published in the new epoch waits at the rendezvous.
 - *The way from the rendezvous to a subscribing broker changes, or one of its users is to move*: the broker asks for
@@ -82,6 +82,13 @@ class ChordEndings(ChordTrees):
         old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
         return old.rendezvous(topic) != new.rendezvous(topic)
 
+    def _ends_unasked(self, under_way: ChordTransition, topic: str) -> bool:
+        """Return True if END of a topic goes to all of its tree: most need it, and asking would cost as much again."""
+        if under_way.is_ring_kept:
+            return False
+        old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
+        return self._turns(under_way, topic) or new.changes_most(old, old.rendezvous(topic))
+
     def _is_rerouted(self, under_way: ChordTransition, topic: str) -> bool:
         """Return True if the topic's notifications come to this broker another way in the new epoch."""
         old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
@@ -95,11 +102,11 @@ class ChordEndings(ChordTrees):
     # --- asking for END ----------------------------------------------------------------------------------------------
 
     def _want_end(self, topic: str) -> list[Effect]:
-        """Ask for END of a topic; where its rendezvous changes nobody needs to."""
+        """Ask for END of a topic, unless it goes to everybody anyway."""
         under_way = self.transition
         assert under_way is not None
         entry = self.tables[under_way.epoch_from].topics.get(topic)
-        if entry is None or topic in under_way.ends_wanted or self._turns(under_way, topic):
+        if entry is None or topic in under_way.ends_wanted or self._ends_unasked(under_way, topic):
             return []
         under_way.ends_wanted.add(topic)
         if entry.parent is not None:
@@ -165,8 +172,8 @@ class ChordEndings(ChordTrees):
         under_way.has_ended_publishing = True
         effects: list[Effect] = []
         for publisher, local in sorted(self.publishers.items()):
-            is_asked = publisher in under_way.ends_asked
-            if is_asked or self._is_publisher_rerouted(under_way, local.topic, self.broker):
+            is_wanted = publisher in under_way.ends_asked or self._ends_unasked(under_way, local.topic)
+            if is_wanted or self._is_publisher_rerouted(under_way, local.topic, self.broker):
                 effects += self._end_publisher(under_way, publisher)
         return effects
 
@@ -219,14 +226,14 @@ class ChordEndings(ChordTrees):
 
     def _ends(self, under_way: ChordTransition, topic: str) -> bool:
         """Return True if this broker waits for END of a topic."""
-        return topic in under_way.ends_wanted or self._turns(under_way, topic)
+        return topic in under_way.ends_wanted or self._ends_unasked(under_way, topic)
 
     def _passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
         """Return True if a child is told END of a topic."""
         under_way = self.transition
         if under_way is None or tables.epoch != under_way.epoch_from or entry.parent in self.lost_peers:
             return True
-        return self._turns(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
+        return self._ends_unasked(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
 
     def _end_topic(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
         """Nothing of a topic follows in this epoch: tell the children and the users that have moved away."""

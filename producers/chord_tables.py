@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from overlay.chord_configuration import ChordConfiguration
 from producers.chord_messages import Register
 
@@ -86,9 +88,6 @@ class ChordTables:
             names[root]: names[at] if at >= 0 else None for root, at in enumerate(above)
         }
         self._rendezvous: dict[str, str] = {}
-        self._same_routes: dict[
-            tuple[str, str], bool
-        ] = {}  # Against the epoch before; no two older ones are asked for.
 
     def rendezvous(self, topic: str) -> str:
         """Return the root of a topic's tree."""
@@ -115,9 +114,10 @@ class ChordTables:
 
     def same_route(self, older: ChordTables, start: str, target: str) -> bool:
         """Return True if the way between two brokers is that of an older epoch, broker by broker."""
-        found = self._same_routes.get((start, target))
-        if found is None:
-            ours, theirs = self.configuration, older.configuration
-            found = ours.ids == theirs.ids or ours.route(start, target) == theirs.route(start, target)
-            self._same_routes[start, target] = found
-        return found
+        place = self.configuration.place_of
+        return bool(self.configuration.same_routes_since(older.configuration)[place[start], place[target]])
+
+    def changes_most(self, older: ChordTables, root: str) -> bool:
+        """Return True if the ways from a broker to most of the others are not those of an older epoch."""
+        same = self.configuration.same_routes_since(older.configuration)[self.configuration.place_of[root]]
+        return bool(np.mean(same) < 0.5)

@@ -1,0 +1,25 @@
+"""Which ways a reassignment of ring IDs keeps, all at once: the same as way by way."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from overlay.chord_configuration import ChordConfiguration
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_matrix_says_of_each_way_what_the_two_ways_say(seed: int) -> None:
+    """From every broker to every other one, on rings of 1 to 24 brokers with some IDs exchanged."""
+    rng = random.Random(seed)
+    names = [f"b{number:02d}" for number in range(rng.randint(1, 24))]
+    ids = rng.sample(range(1 << 8), len(names))
+    before = ChordConfiguration.of(0, 8, dict(zip(names, ids, strict=True)))
+    moved = rng.sample(names, rng.randint(0, len(names)))
+    given = rng.sample([before.id_of[name] for name in moved], len(moved))
+    after = ChordConfiguration.of(1, 8, before.id_of | dict(zip(moved, given, strict=True)))
+    same = after.same_routes_since(before)
+    for a in names:
+        for b in names:
+            assert same[before.place_of[a], before.place_of[b]] == (before.route(a, b) == after.route(a, b))
