@@ -159,6 +159,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         if entry is None or entry.leaving:
             return []
         entry.leaving = True
+        entry.unconfirmed -= entry.unreleased  # They will not get it again.
         return self._release(tables, entry, entry.forwarded)
 
     def _release(self, tables: RoutingTables, entry: Entry, peers: Iterable[str]) -> list[Effect]:
@@ -213,11 +214,16 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         self.advertisements[message.publisher] = known
         self._unconfirmed_advertisements[message.publisher] = known
         effects: list[Effect] = [Send(peer, message) for peer in peers]
-        for tables in self._epochs():
-            for entry in tables.entries.values():
-                if intersects(message.filter_, entry.filter_):
-                    entry.meets.add(message.publisher)
-                    effects += self._forward(tables, entry)
+        met = [
+            (tables, entry)
+            for tables in self._epochs()
+            for entry in tables.entries.values()
+            if intersects(message.filter_, entry.filter_)
+        ]
+        for _, entry in met:
+            entry.meets.add(message.publisher)
+        for tables, entry in met:
+            effects += self._forward(tables, entry)
         known.unsettled = {
             name
             for tables in self._epochs()
@@ -266,7 +272,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
 
     def _settle_subscription(self, name: str, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
-        for tables in self._epochs():
+        for tables in reversed(self._epochs()):  # What a later epoch has let go of no longer unsettles an older one.
             entry = tables.entries.get(name)
             if entry is None:
                 continue
