@@ -88,7 +88,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         self.locals[name] = LocalSubscription(name, set(self.tables))
         effects: list[Effect] = []
         for tables in self._epochs():
-            meets = self._meets(request.filter_)
+            meets = self._meets(tables, request.filter_)
             entry = Entry(name, self.broker, request.filter_, LOCAL, meets, max(self.tables))
             tables.install(entry)
             effects += self._forward(tables, entry)
@@ -116,7 +116,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             entry.again = message  # It had been withdrawn, and comes again before all beyond us have let go of it.
             return []
         if entry is None:
-            meets = self._meets(message.filter_)
+            meets = self._meets(tables, message.filter_)
             issued_max = message.epoch_issued_max
             entry = Entry(message.subscription, message.home, message.filter_, source, meets, issued_max)
             tables.install(entry)
@@ -191,8 +191,16 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
 
     # --- advertisements ----------------------------------------------------------------------------------------------
 
-    def _meets(self, filter_: Filter) -> set[str]:
-        return {name for name, known in self.advertisements.items() if intersects(known.filter_, filter_)}
+    def _meets(self, tables: RoutingTables, filter_: Filter, epoch_min: int = -1) -> set[str]:
+        """Return the publishers of an epoch that a filter meets; one that was advertised later publishes later.
+
+        With ``epoch_min`` only those that were advertised in that epoch or later.
+        """
+        return {
+            name
+            for name, known in self.advertisements.items()
+            if epoch_min <= known.epoch <= tables.epoch and intersects(known.filter_, filter_)
+        }
 
     def _learn_advertisement(self, source: str, message: Advertise) -> list[Effect]:
         """Take note of a publisher, flood that on, and send the subscriptions that it attracts.
@@ -217,6 +225,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         met = [
             (tables, entry)
             for tables in self._epochs()
+            if tables.epoch >= message.epoch  # It publishes in no older one, which neighbours may have retired.
             for entry in tables.entries.values()
             if intersects(message.filter_, entry.filter_)
         ]
@@ -344,7 +353,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
                     entry.home,
                     entry.filter_,
                     entry.towards,
-                    set(entry.meets),
+                    entry.meets | self._meets(tables, entry.filter_, tables.epoch),
                     entry.epoch_issued_max,
                 )
                 tables.install(derived)
