@@ -9,7 +9,7 @@ LOCKS := pyproject.toml requirements.lock requirements-java.lock infra/jars.lock
 STAMP := .venv/set-up-$(shell cat $(LOCKS) | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo doctor clean
+.PHONY: help setup test lint mutate demo doctor clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,6 +34,9 @@ lint: setup ## Check style, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+mutate: setup ## Take each safeguard out of the protocol and see that a test notices
+	$(BIN)/python -m tests.mutations
 
 demo: setup ## Run the whole loop on real input; results come to out/demo/
 	$(BIN)/regraft demo

@@ -1,0 +1,55 @@
+"""The list of mutations: each takes one safeguard out of the protocol by replacing one text in one file.
+
+In: the TOML files of this folder. Out: mutations, and what is wrong with one. A list rots when the code moves on: so
+the old text must occur exactly once in its file. ``equivalent`` says why no run can tell the mutation from the code.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+TREE, RING, BOTH = "tree", "ring", "both"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One replacement: ``removes`` is the safeguard that is missing with it, ``overlay`` where it counts."""
+
+    name: str
+    file: str
+    overlay: str
+    removes: str
+    old: str
+    new: str
+    equivalent: str = ""
+
+    def fault(self, root: Path) -> str:
+        """Say why it cannot be applied to a copy of the code, empty when it can."""
+        path = root / self.file
+        text = path.read_text() if path.exists() else ""
+        if (count := text.count(self.old)) != 1:
+            return f"{self.name}: the old text occurs {count} times in {self.file}, not once: adapt it to the code"
+        if self.old == self.new:
+            return f"{self.name}: the new text is the old one"
+        try:
+            compile(self.applied(text), self.file, "exec")
+        except SyntaxError as error:
+            return f"{self.name}: not valid when applied to {self.file}: {error}"
+        return ""
+
+    def applied(self, text: str) -> str:
+        """Return the text of its file with the mutation."""
+        return text.replace(self.old, self.new)
+
+
+def known_mutations() -> tuple[Mutation, ...]:
+    """Return all mutations, file by file; ``overlay`` and ``file`` of a list are those of its entries without them."""
+    found: list[Mutation] = []
+    for path in sorted(FOLDER.glob("*.toml")):
+        document = tomllib.loads(path.read_text())
+        common = {key: document[key] for key in ("overlay", "file")}
+        found += [Mutation(**(common | entry)) for entry in document["mutation"]]
+    return tuple(found)

@@ -1,0 +1,150 @@
+"""Run what should fail on a mutated copy, from quick to slow, until something does: `python -m ...run_killers tree`.
+
+In: which overlay and part, how long the random search may take. Out: one JSON line on standard output for each stage as
+it begins, and one at the end, which says what has failed. It runs inside the copy, in one process, because starting a
+process takes longer than most tests. Copying and judging belong to :mod:`tests.mutations.kill_mutation`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+TEST_SECONDS_MAX = 20  # For one test: each takes less than one second on correct code.
+SCENARIO_SECONDS_MAX = 60.0
+TESTS = {
+    "tree": (
+        "tests/scenarios/test_rare_orders_tree.py",
+        "tests/producers/test_broker_core.py",
+        "tests/producers/test_publisher_clients.py",
+        "tests/producers/test_emulate_overlay.py",
+        "tests/producers/test_bundles.py",
+        "tests/scenarios/test_recorded_runs.py",
+    ),
+    "ring": (
+        "tests/scenarios/test_rare_orders_ring.py",
+        "tests/producers/test_chord_core.py",
+        "tests/producers/test_user_clients.py",
+        "tests/producers/test_emulate_overlay.py",
+        "tests/producers/test_bundles.py",
+        "tests/scenarios/test_recorded_runs.py",
+    ),
+    "controller": ("tests/controller/test_transition.py",),
+}
+DEATHS = "tests/scenarios/test_deaths_during_plans.py"
+# Scenarios that take more than three seconds on correct code come behind the random search.
+SLOW = frozenset(
+    (
+        "ring_turn_abort",
+        "tree_quiet_plan",
+        "tree_abort_end",
+        "tree_swap_two",
+        "tree_swap_abort_subscribe",
+        "tree_swap_subscribe",
+        "tree_swap_back",
+    )
+)
+
+
+class FirstFailure:
+    """A pytest plugin that keeps what failed first, and whether that was at import."""
+
+    def __init__(self) -> None:
+        self.test = ""
+        self.text = ""
+        self.is_import = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take note of a test that failed."""
+        if report.failed and not self.test:
+            self.test, self.text = report.nodeid, report.longreprtext
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Take note of a file that cannot be imported."""
+        if report.failed and not self.test:
+            self.test, self.text, self.is_import = report.nodeid, report.longreprtext, True
+
+
+def killers(part: str, overlay: str, search_seconds: float, *, is_thorough: bool) -> Iterator[tuple[str, Any]]:
+    """Return the stages for a part of the protocol: a name, and a function that says what failed."""
+    overlays = ("tree", "ring") if overlay == "both" else (overlay,)
+    files = TESTS["controller"] if part == "controller" else ()
+    files += tuple(dict.fromkeys(file for one in overlays for file in TESTS[one]))
+    yield "tests", lambda: _failed_test(files)
+    if part == "brokers":
+        yield "model", lambda: _failed_scenario(overlays, is_slow=False)
+    yield "deaths", lambda: _failed_test((DEATHS,), *(() if overlay == "both" else ("-k", overlay)))
+    yield "search", lambda: _failed_seed(overlays, search_seconds)
+    if part == "brokers" and is_thorough:
+        yield "slow model", lambda: _failed_scenario(overlays, is_slow=True)
+
+
+def _failed_test(files: tuple[str, ...], *more: str) -> dict[str, Any]:
+    first = FirstFailure()
+    options = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={TEST_SECONDS_MAX}", *more]
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([*options, *files], plugins=[first])
+    return {"killer": first.test.removeprefix("tests/"), "text": first.text, "is_import": first.is_import}
+
+
+def _failed_scenario(overlays: tuple[str, ...], *, is_slow: bool) -> dict[str, Any]:
+    from tests.scenarios.model.ring_scenarios import RINGS
+    from tests.scenarios.model.search_states import Bounds, Search
+    from tests.scenarios.model.tree_scenarios import TREES
+
+    for scenario in (*(TREES if "tree" in overlays else ()), *(RINGS if "ring" in overlays else ())):
+        if scenario.is_large or (scenario.name in SLOW) != is_slow:
+            continue
+        killer = f"model: {scenario.name}"
+        try:
+            model, first = scenario.model()
+            result = Search(scenario.name, model, first, Bounds(seconds_max=SCENARIO_SECONDS_MAX)).run()
+        except Exception as error:
+            return {"killer": killer, "text": f"{type(error).__name__}: {error}"}
+        if result.fault:
+            return {"killer": killer, "text": result.fault}
+    return {"killer": ""}
+
+
+def _failed_seed(overlays: tuple[str, ...], seconds: float) -> dict[str, Any]:
+    from tests.scenarios.any_order_run import RunSpec, run
+
+    end_s = time.monotonic() + seconds
+    for seed in itertools.count():
+        for overlay in overlays:
+            if time.monotonic() > end_s:
+                return {"killer": ""}
+            result = run(RunSpec.of(seed, overlay))
+            if result.kind:
+                return {"killer": f"search: {overlay} seed {seed}", "text": str(result.failure)}
+    raise AssertionError("seeds do not end")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the stages that the command line asks for; stop behind the first in which something fails."""
+    part, overlay, seconds, thoroughness = arguments
+    for stage, failed in killers(part, overlay, float(seconds), is_thorough=thoroughness == "thorough"):
+        _say({"stage": stage})
+        found = failed()
+        if found["killer"]:
+            _say(found)
+            return 0
+    _say({"killer": ""})
+    return 0
+
+
+def _say(record: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
