@@ -106,6 +106,17 @@ def test_a_refused_prepare_is_aborted_at_once() -> None:
     assert "holds epoch 7" in transition.plan.history[-1].reason
 
 
+def test_a_plan_can_be_cancelled_until_it_is_activated() -> None:
+    """Behind the point of no return nothing is sent any more that would undo it."""
+    transition = run_to(PlanPhase.PREPARING)
+    transition.cancel("not wanted any more", 20)
+    assert transition.plan.phase is PlanPhase.ABORTING
+    for phase in (PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING, PlanPhase.VERIFYING):
+        transition = run_to(phase)
+        assert transition.cancel("not wanted any more", 20) == []
+        assert transition.plan.phase is phase
+
+
 def test_after_activation_a_stall_is_told_once_and_never_aborted() -> None:
     """A drain that hangs raises one event and goes on asking."""
     transition = run_to(PlanPhase.DRAINING)
@@ -144,7 +155,8 @@ def test_late_repeated_and_foreign_answers_change_nothing() -> None:
     """Only the present plan's awaited answers move it."""
     transition = run_to(PlanPhase.DRAINING)
     assert transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED), 20) == []
-    assert transition.on_result(answer("a", CommandPhase.ACTIVATE, Outcome.DRAINED, plan="plan-0"), 20) == []
+    for broker in BROKERS:
+        assert transition.on_result(answer(broker, CommandPhase.ACTIVATE, Outcome.DRAINED, plan="plan-0"), 20) == []
     assert transition.on_result(answer("zz", CommandPhase.ACTIVATE, Outcome.DRAINED), 20) == []
     assert transition.plan.phase is PlanPhase.DRAINING
 

@@ -23,6 +23,9 @@ from tests.scenarios.step_by_step import StepByStep
 
 PAIR = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 40})
 THREE = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
+# The way from b2 to b1 leads over b0, and is direct when these two have exchanged their IDs.
+NEAR = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 12, "b2": 20})
+DETOUR = ChordConfiguration.of(1, 6, {"b0": 20, "b1": 12, "b2": 3})
 
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
@@ -174,3 +177,25 @@ def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
     sent = sum(core.control_messages_sent for core in overlay.cores.values()) - sent_before
     assert overlay.told_of(UserDrained) == [UserDrained("u-t7-b1", "t7-b1", "b0")]
     assert sent <= 3  # END of its publisher, END of the topic, and that the old home has handed over all.
+
+
+def test_the_end_of_a_publisher_does_not_overtake_what_of_it_waits_at_the_rendezvous() -> None:
+    """END of the old epoch takes the longer way; a user that ends meanwhile is owed what took the shorter one."""
+    overlay = StepByStep(NEAR)
+    topic = topic_at(NEAR, "b1")
+    overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.carry_out(DETOUR, id_moves=id_moves_between(NEAR, DETOUR), phases=(PREPARE,))
+    slow = ("b2", "b0")
+    for broker in overlay.brokers:
+        overlay.command(broker, ACTIVATE, DETOUR)
+    overlay.publish("b2", "p", topic=topic)
+    overlay.feed("b2", None, UnadvertiseRequest("p"))
+    overlay.run(held=[slow])
+    overlay.feed("b1", None, CancelRequest("s"))
+    overlay.run(held=[slow])
+    assert overlay.got == []
+    overlay.run()
+    assert overlay.got == [("s", "p", 0)]
+    assert not overlay.cores["b1"].tables[1].registered

@@ -13,6 +13,9 @@ AT_2 = topic_at(TRIO, "b2")
 TURN = plan(ids={"b0": 40, "b1": 3})
 SHIFT = plan(ids={"b0": 20, "b1": 40, "b2": 3})
 MOVE = plan(moves=(("u", "b0", "b1"),))
+NEAR = ring(b0=3, b1=12, b2=20)
+IN_NEAR = topic_at(NEAR, "b1")
+DETOUR = plan(ids={"b0": 20, "b1": 12, "b2": 3})  # The way from b2 to b1 led over b0, and is direct then.
 
 # Each of these has shown a fault of the protocol once.
 FAULTS = (
@@ -199,6 +202,28 @@ TURNS = (
     ),
 )
 
+DETOURS = (
+    Scenario(
+        "ring_detour", "a publisher's way becomes shorter", NEAR, {"p": "@b2 | * *", "u": "@b1 |"}, (DETOUR,), IN_NEAR
+    ),
+    Scenario(
+        "ring_detour_leave",
+        "a publisher's way becomes shorter, a user leaves",
+        NEAR,
+        {"p": "@b2 | *", "u": "@b1 | -"},
+        (DETOUR,),
+        IN_NEAR,
+    ),
+    Scenario(
+        "ring_detour_end",
+        "a publisher's way becomes shorter, publisher and user end",
+        NEAR,
+        {"p": "@b2 | -", "u": "@b1 | -"},
+        (DETOUR,),
+        IN_NEAR,
+    ),
+)
+
 LARGE = (
     Scenario(
         "ring_repeat_two_plans",
@@ -275,12 +300,44 @@ MORE = (
         AT_1,
     ),
     Scenario(
+        "ring_move_more",
+        "a user asks for one more topic and is to move",
+        PAIR,
+        {"p": "@b1 | *", "u": f"@b0:{AT_0} | ={AT_0},{AT_1}"},
+        (MOVE,),
+        AT_1,
+    ),
+    Scenario(
         "ring_move_exchange",
         "two users exchange their homes",
         PAIR,
         {"p": "@b1 | *", "u": "@b0 |", "v": "@b1 | -"},
         (plan(moves=(("u", "b0", "b1"), ("v", "b1", "b0"))),),
         AT_1,
+    ),
+    Scenario(
+        "ring_move_rejoin_topic",
+        "a user that moves ends its topic, and another one asks for it",
+        PAIR,
+        {"u": "@b0 | =", "v": "@b0"},
+        (MOVE,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_move_two_publishers",
+        "a user of two publishers moves",
+        PAIR,
+        {"p": "@b0 | * *", "q": "@b1 |", "u": "@b0 |"},
+        (MOVE,),
+        AT_1,
+    ),
+    Scenario(
+        "ring_move_advertise_far",
+        "a user moves to the rendezvous, a publisher comes elsewhere",
+        TRIO,
+        {"p": "@b0", "u": "@b1 |"},
+        (plan(moves=(("u", "b1", "b2"),)),),
+        AT_2,
     ),
     Scenario(
         "ring_turn_reconnect",
@@ -313,4 +370,4 @@ REPEATS = (
     ),
 )
 
-RINGS = FAULTS + DRAWN + MOVES + TURNS + MORE + REPEATS + LARGE
+RINGS = FAULTS + DRAWN + MOVES + TURNS + DETOURS + MORE + REPEATS + LARGE
