@@ -14,8 +14,9 @@ TURN = plan(ids={"b0": 40, "b1": 3})
 SHIFT = plan(ids={"b0": 20, "b1": 40, "b2": 3})
 MOVE = plan(moves=(("u", "b0", "b1"),))
 NEAR = ring(b0=3, b1=12, b2=20)
-IN_NEAR = topic_at(NEAR, "b1")
+IN_NEAR, FROM_NEAR = topic_at(NEAR, "b1"), topic_at(NEAR, "b2")
 DETOUR = plan(ids={"b0": 20, "b1": 12, "b2": 3})  # The way from b2 to b1 led over b0, and is direct then.
+BYPASS = plan(ids={"b0": 12, "b1": 3, "b2": 20})  # The same, and b2 stays where it is.
 
 # Each of these has shown a fault of the protocol once.
 FAULTS = (
@@ -221,6 +222,17 @@ DETOURS = (
         {"p": "@b2 | -", "u": "@b1 | -"},
         (DETOUR,),
         IN_NEAR,
+    ),
+    Scenario(
+        "ring_bypass", "a user's way becomes shorter", NEAR, {"p": "@b2 | * *", "u": "@b1 |"}, (BYPASS,), FROM_NEAR
+    ),
+    Scenario(
+        "ring_bypass_two",
+        "a user's way becomes shorter, another's longer, one leaves",
+        NEAR,
+        {"p": "@b2 | *", "u": "@b1 |", "v": "@b0 | -"},
+        (BYPASS,),
+        FROM_NEAR,
     ),
 )
 

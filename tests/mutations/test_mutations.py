@@ -1,0 +1,79 @@
+"""The list of mutations fits the code, and the tests notice samples of it; `make mutate` tries them all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutations.kill_mutation import INVALID, KILLED, MutatedCopy, Options
+from tests.mutations.known_mutations import Mutation, known_mutations
+from tests.mutations.run_killers import DEATHS, SLOW, TESTS
+from tests.scenarios.model.ring_scenarios import RINGS
+from tests.scenarios.model.tree_scenarios import TREES
+
+ROOT = Path(__file__).parents[2]
+KNOWN = {mutation.name: mutation for mutation in known_mutations()}
+QUICK = Options(search_seconds=0.0, is_thorough=False)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> MutatedCopy:
+    """A copy of the code that may be mutated."""
+    return MutatedCopy(ROOT, tmp_path_factory.mktemp("mutated") / "copy")
+
+
+def test_every_mutation_fits_the_code_as_it_is() -> None:
+    """Its old text occurs exactly once and the new one compiles."""
+    faults = [fault for mutation in KNOWN.values() if (fault := mutation.fault(ROOT))]
+    assert not faults, "\n".join(faults)
+
+
+def test_mutations_have_names_of_their_own_and_say_what_they_remove() -> None:
+    """There are at least 80, on both overlays, and no two are the same change."""
+    mutations = known_mutations()
+    assert len(mutations) >= 80
+    assert not [name for name, count in Counter(one.name for one in mutations).items() if count > 1]
+    assert len({(one.file, one.old, one.new) for one in mutations}) == len(mutations)
+    assert {one.overlay for one in mutations} == {"tree", "ring", "both"}
+    assert all(one.removes for one in mutations)
+
+
+def test_killers_name_tests_and_scenarios_that_exist() -> None:
+    """What has been renamed would kill nothing any more."""
+    assert all((ROOT / file).exists() for files in (*TESTS.values(), (DEATHS,)) for file in files)
+    assert {scenario.name for scenario in TREES + RINGS} >= SLOW
+
+
+@pytest.mark.parametrize(
+    ("name", "killer"),
+    [
+        ("tree_hold_nothing", "producers/test_broker_core.py"),
+        ("ring_prepared_before_users_came", "scenarios/test_rare_orders_ring.py"),
+        ("controller_refusal_ignored", "controller/test_transition.py"),
+    ],
+)
+def test_a_missing_safeguard_is_noticed(copy: MutatedCopy, name: str, killer: str) -> None:
+    """And the copy is as it was before."""
+    verdict = copy.judge(KNOWN[name], QUICK)
+    assert verdict.outcome == KILLED
+    assert verdict.killer.startswith(killer)
+    assert (copy.folder / KNOWN[name].file).read_text() == (ROOT / KNOWN[name].file).read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("nothing that is there", "", "occurs 0 times"),
+        ("return", "pass", "times in controller/transition.py, not once"),
+        ("class SendCommand:", "class:", "not valid"),
+        ("import msgspec", "import msgspec_is_not_there", "msgspec_is_not_there"),
+    ],
+)
+def test_a_mutation_that_cannot_run_is_not_taken_as_noticed(copy: MutatedCopy, old: str, new: str, text: str) -> None:
+    """Whoever reads the table would believe that a test had found it."""
+    mutation = Mutation("broken", "controller/transition.py", "both", "nothing", old, new)
+    verdict = copy.judge(mutation, QUICK)
+    assert verdict.outcome == INVALID
+    assert text in verdict.text
