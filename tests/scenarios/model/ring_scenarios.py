@@ -382,4 +382,14 @@ REPEATS = (
     ),
 )
 
+# Shows a fault that is still there: the end of a publisher in the old epoch overtakes what it has published in the new.
+OPEN = Scenario(
+    "ring_detour_end_behind",
+    "a publisher's way becomes shorter, it publishes and ends, and so does a user",
+    NEAR,
+    {"p": "@b2 | * -", "u": "@b1 | -"},
+    (DETOUR,),
+    IN_NEAR,
+)
+
 RINGS = FAULTS + DRAWN + MOVES + TURNS + DETOURS + MORE + REPEATS + LARGE
