@@ -155,6 +155,63 @@ def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> 
     assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
 
 
+def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics() -> None:
+    """Its time to say that it is drained begins when it has been told all, not with the first of its topics."""
+    overlay = StepByStep(PAIR)
+    quick, slow = topic_at(PAIR, "b0"), topic_at(PAIR, "b1")
+    overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(slow)))
+    overlay.feed("b0", None, SubscribeRequest("s-quick", "u", topic_filter(quick)))
+    overlay.feed("b0", None, SubscribeRequest("s-slow", "u", topic_filter(slow)))
+    overlay.run()
+    target = PAIR.replaced(1, [])
+    overlay.carry_out(target, (ClientMove("u", "b0", "b1"),), phases=(PREPARE,))
+    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    brought = (MovedSubscription("s-quick", quick), MovedSubscription("s-slow", slow))
+    overlay.feed("b1", None, AttachRequest(1, "u", 0, brought))
+    overlay.run()
+    for broker in overlay.brokers:
+        overlay.command(broker, ACTIVATE, target)
+    overlay.run(held=[("b1", "b0")])
+    assert overlay.told_of(UserDrained) == [UserDrained("u", "s-quick", "b1")]
+    overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
+    overlay.command("b1", ACTIVATE, target)
+    overlay.run()
+    assert overlay.told_of(ClientDropped) == []
+    assert overlay.told_of(UserDrained)[1:] == [UserDrained("u", "s-slow", "b1")]
+
+
+def test_a_user_whose_stay_its_home_has_ended_is_attached_no_more() -> None:
+    """Its coming was under way when its old home told the next one not to wait."""
+    overlay = StepByStep(PAIR)
+    topic = topic_at(PAIR, "b1")
+    target, moves = moving_user(overlay, topic)
+    overlay.carry_out(target, moves, phases=(PREPARE,))
+    overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
+    overlay.carry_out(target, moves, phases=(PREPARE,))
+    assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
+    overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
+    assert not overlay.cores["b1"].locals
+
+
+def test_nothing_is_waited_for_from_publishers_whose_home_is_dead() -> None:
+    """The rendezvous says END of their topics without them, so a user's old home can hand over and the plan goes on."""
+    overlay = StepByStep(THREE)
+    topic = topic_at(THREE, "b2")
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    target = THREE.replaced(1, [])
+    overlay.carry_out(target, (ClientMove("u", "b1", "b2"),), phases=(PREPARE,))
+    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
+    overlay.run()
+    for broker in ("b1", "b2"):
+        overlay.lose_peer(broker, "b0")
+        overlay.command(broker, ACTIVATE, target)
+    overlay.run()
+    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b2")]
+
+
 def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
     """A plan that moves one user says END of that user's topic, not of the other ones."""
     overlay = StepByStep(PAIR)

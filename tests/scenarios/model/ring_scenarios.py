@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.scenarios.model.plain_controller import plan
+from tests.scenarios.model.ring_detours import DETOURS
 from tests.scenarios.model.scripted_scenario import Scenario, ring, topic_at
 
 PAIR = ring(b0=3, b1=40)
@@ -13,10 +14,6 @@ AT_2 = topic_at(TRIO, "b2")
 TURN = plan(ids={"b0": 40, "b1": 3})
 SHIFT = plan(ids={"b0": 20, "b1": 40, "b2": 3})
 MOVE = plan(moves=(("u", "b0", "b1"),))
-NEAR = ring(b0=3, b1=12, b2=20)
-IN_NEAR, FROM_NEAR = topic_at(NEAR, "b1"), topic_at(NEAR, "b2")
-DETOUR = plan(ids={"b0": 20, "b1": 12, "b2": 3})  # The way from b2 to b1 led over b0, and is direct then.
-BYPASS = plan(ids={"b0": 12, "b1": 3, "b2": 20})  # The same, and b2 stays where it is.
 
 # Each of these has shown a fault of the protocol once.
 FAULTS = (
@@ -203,39 +200,6 @@ TURNS = (
     ),
 )
 
-DETOURS = (
-    Scenario(
-        "ring_detour", "a publisher's way becomes shorter", NEAR, {"p": "@b2 | * *", "u": "@b1 |"}, (DETOUR,), IN_NEAR
-    ),
-    Scenario(
-        "ring_detour_leave",
-        "a publisher's way becomes shorter, a user leaves",
-        NEAR,
-        {"p": "@b2 | *", "u": "@b1 | -"},
-        (DETOUR,),
-        IN_NEAR,
-    ),
-    Scenario(
-        "ring_detour_end",
-        "a publisher's way becomes shorter, publisher and user end",
-        NEAR,
-        {"p": "@b2 | -", "u": "@b1 | -"},
-        (DETOUR,),
-        IN_NEAR,
-    ),
-    Scenario(
-        "ring_bypass", "a user's way becomes shorter", NEAR, {"p": "@b2 | * *", "u": "@b1 |"}, (BYPASS,), FROM_NEAR
-    ),
-    Scenario(
-        "ring_bypass_two",
-        "a user's way becomes shorter, another's longer, one leaves",
-        NEAR,
-        {"p": "@b2 | *", "u": "@b1 |", "v": "@b0 | -"},
-        (BYPASS,),
-        FROM_NEAR,
-    ),
-)
-
 LARGE = (
     Scenario(
         "ring_repeat_two_plans",
@@ -344,6 +308,14 @@ MORE = (
         AT_1,
     ),
     Scenario(
+        "ring_move_beside",
+        "a user moves beside another one of its topic",
+        TRIO,
+        {"p": "@b2 | *", "u": "@b0 |", "v": "@b1 |"},
+        (MOVE,),
+        AT_2,
+    ),
+    Scenario(
         "ring_move_advertise_far",
         "a user moves to the rendezvous, a publisher comes elsewhere",
         TRIO,
@@ -380,16 +352,6 @@ REPEATS = (
         AT_1,
         is_repeating=True,
     ),
-)
-
-# Shows a fault that is still there: the end of a publisher in the old epoch overtakes what it has published in the new.
-OPEN = Scenario(
-    "ring_detour_end_behind",
-    "a publisher's way becomes shorter, it publishes and ends, and so does a user",
-    NEAR,
-    {"p": "@b2 | * -", "u": "@b1 | -"},
-    (DETOUR,),
-    IN_NEAR,
 )
 
 RINGS = FAULTS + DRAWN + MOVES + TURNS + DETOURS + MORE + REPEATS + LARGE

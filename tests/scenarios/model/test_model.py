@@ -6,7 +6,8 @@ import pytest
 
 from producers.broker_core import BrokerCore
 from producers.chord_core import ChordCore
-from tests.scenarios.model.ring_scenarios import OPEN, RINGS
+from tests.scenarios.model.ring_detours import OPEN
+from tests.scenarios.model.ring_scenarios import RINGS
 from tests.scenarios.model.search_states import Bounds, Search
 from tests.scenarios.model.tell_traces import trace_lines
 from tests.scenarios.model.tree_scenarios import TREES

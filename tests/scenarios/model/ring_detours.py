@@ -1,0 +1,54 @@
+"""Scenarios of a ring on which a way becomes shorter or longer while the rendezvous stays where it is."""
+
+from __future__ import annotations
+
+from tests.scenarios.model.plain_controller import plan
+from tests.scenarios.model.scripted_scenario import Scenario, ring, topic_at
+
+NEAR = ring(b0=3, b1=12, b2=20)
+IN_NEAR, FROM_NEAR = topic_at(NEAR, "b1"), topic_at(NEAR, "b2")
+DETOUR = plan(ids={"b0": 20, "b1": 12, "b2": 3})  # The way from b2 to b1 led over b0, and is direct then.
+BYPASS = plan(ids={"b0": 12, "b1": 3, "b2": 20})  # The same, and b2 stays where it is.
+
+DETOURS = (
+    Scenario(
+        "ring_detour", "a publisher's way becomes shorter", NEAR, {"p": "@b2 | * *", "u": "@b1 |"}, (DETOUR,), IN_NEAR
+    ),
+    Scenario(
+        "ring_detour_leave",
+        "a publisher's way becomes shorter, a user leaves",
+        NEAR,
+        {"p": "@b2 | *", "u": "@b1 | -"},
+        (DETOUR,),
+        IN_NEAR,
+    ),
+    Scenario(
+        "ring_detour_end",
+        "a publisher's way becomes shorter, publisher and user end",
+        NEAR,
+        {"p": "@b2 | -", "u": "@b1 | -"},
+        (DETOUR,),
+        IN_NEAR,
+    ),
+    Scenario(
+        "ring_bypass", "a user's way becomes shorter", NEAR, {"p": "@b2 | * *", "u": "@b1 |"}, (BYPASS,), FROM_NEAR
+    ),
+    Scenario(
+        "ring_bypass_two",
+        "a user's way becomes shorter, another's longer, one leaves",
+        NEAR,
+        {"p": "@b2 | *", "u": "@b1 |", "v": "@b0 | -"},
+        (BYPASS,),
+        FROM_NEAR,
+    ),
+)
+
+# Shows a fault that is still there: the end of a publisher in the old epoch overtakes what it has published in the new.
+OPEN = Scenario(
+    "ring_detour_end_behind",
+    "a publisher's way becomes shorter, it publishes and ends, and so does a user",
+    NEAR,
+    {"p": "@b2 | * -", "u": "@b1 | -"},
+    (DETOUR,),
+    IN_NEAR,
+)
