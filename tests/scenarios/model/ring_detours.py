@@ -1,4 +1,4 @@
-"""Scenarios of a ring on which a way becomes shorter or longer while the rendezvous stays where it is."""
+"""Scenarios of a ring on which a way leads over another broker, or becomes shorter or longer."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ DETOURS = (
         {"p": "@b2 | -", "u": "@b1 | -"},
         (DETOUR,),
         IN_NEAR,
+    ),
+    Scenario(
+        "ring_move_from_between",
+        "a user moves away from between the rendezvous and another one that comes",
+        NEAR,
+        {"p": "@b2 | *", "u": "@b0 |", "v": "@b1"},
+        (plan(moves=(("u", "b0", "b2"),)),),
+        FROM_NEAR,
     ),
     Scenario(
         "ring_bypass", "a user's way becomes shorter", NEAR, {"p": "@b2 | * *", "u": "@b1 |"}, (BYPASS,), FROM_NEAR
