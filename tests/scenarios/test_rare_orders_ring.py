@@ -71,6 +71,17 @@ def test_a_stay_that_ends_before_its_turn_came_leaves_no_trace() -> None:
     assert overlay.got == []
 
 
+def test_the_end_of_another_stay_changes_nothing_at_the_home() -> None:
+    """Numbers tell stays apart, whatever comes in whichever order."""
+    overlay = StepByStep(PAIR)
+    topic = topic_at(PAIR, "b1")
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 1))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.run()
+    assert overlay.cores["b1"].tables[0].registered[topic]["p"].connection == 1
+
+
 def test_a_topic_given_up_and_asked_for_again_while_one_broker_is_prepared_is_served_in_the_next_epoch() -> None:
     """In the old epoch b0 leaves the tree and comes back; in the new one it never left, and b1 must know that."""
     overlay = StepByStep(PAIR)

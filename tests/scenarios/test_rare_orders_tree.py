@@ -158,6 +158,16 @@ def test_a_publisher_that_comes_again_under_its_name_may_publish_and_is_heard(ho
     assert overlay.got == [("s", "p", 0)]
 
 
+def test_the_end_of_another_stay_changes_nothing() -> None:
+    """Numbers tell stays apart, whatever comes in whichever order."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.run()
+    assert all("p" in core.advertisements for core in overlay.cores.values())
+
+
 def test_a_publisher_that_comes_again_during_a_transition_is_advertised_once_after_it() -> None:
     """Its end and its coming wait in their order; a stay that began and ended meanwhile leaves no trace."""
     overlay = StepByStep(PAIR)

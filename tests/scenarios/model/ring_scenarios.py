@@ -260,6 +260,8 @@ MORE = (
         (),
         AT_2,
     ),
+    Scenario("ring_flush_twice", "two users end", TRIO, {"p": "@b0 | * *", "u": "@b1 | -", "v": "@b1 | -"}, (), AT_2),
+    Scenario("ring_reconnect_twice", "a publisher comes again twice", TRIO, {"p": "@b0 | - @b1 - @b2"}, (), AT_2),
     Scenario("ring_change", "a user changes what it wants", TRIO, {"p": "@b0 | * *", "u": "@b1 = =+"}, (), AT_2),
     Scenario(
         "ring_move_end", "a user moves, the publisher ends", PAIR, {"p": "@b1 | * -", "u": "@b0 |"}, (MOVE,), AT_1

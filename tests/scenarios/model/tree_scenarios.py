@@ -208,6 +208,7 @@ LARGE = (
 MORE = (
     Scenario("tree_plain", "publishers and subscriptions come and go", LINE, {"p": "@b0 * -", "s": "@b2 -"}),
     Scenario("tree_plain_two", "two publishers come and go", LINE, {"p": "@b0 | * -", "q": "@b2 * -", "s": "@b1 |"}),
+    Scenario("tree_reconnect_twice", "a publisher comes again twice", LINE, {"p": "@b0 | - @b1 - @b2"}),
     Scenario("tree_quiet_plan", "a plan that changes nothing", LINE, {"p": "@b0 | * -", "s": "@b2 -"}, (plan(),)),
     Scenario(
         "tree_abort_end",
