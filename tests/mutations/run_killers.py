@@ -43,10 +43,13 @@ DEATHS = "tests/scenarios/test_deaths_during_plans.py"
 # Scenarios that take more than one second on correct code come behind the random search.
 SLOW = frozenset(
     (
+        "ring_bypass_again",
+        "ring_bypass_two",
         "ring_detour_leave",
         "ring_flush_two",
         "ring_move_change",
         "ring_move_elsewhere",
+        "ring_move_from_between",
         "ring_move_rejoin",
         "ring_quiet_plan",
         "ring_turn_abort",

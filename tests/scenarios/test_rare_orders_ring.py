@@ -240,6 +240,17 @@ def test_nothing_more_of_a_topic_is_waited_for_behind_a_dead_parent() -> None:
     assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b2")]
 
 
+def test_a_subscription_behind_a_dead_parent_blocks_no_plan() -> None:
+    """Nothing can come to it, so nothing is waited for before it is confirmed."""
+    overlay = StepByStep(NEAR)
+    for broker in ("b1", "b2"):
+        overlay.lose_peer(broker, "b0")
+    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic_at(NEAR, "b2"))))
+    assert overlay.told_of(Confirmed) == [Confirmed("s")]
+    overlay.command("b1", PREPARE, NEAR.replaced(1, []))
+    assert overlay.said(Outcome.PREPARED) == {"b1"}
+
+
 def test_a_broker_leaves_a_tree_in_which_its_last_child_has_died() -> None:
     """Nobody below it wants the topic any more."""
     overlay = StepByStep(NEAR)

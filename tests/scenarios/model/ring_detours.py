@@ -39,6 +39,14 @@ DETOURS = (
         FROM_NEAR,
     ),
     Scenario(
+        "ring_bypass_again",
+        "a user ends its topic, another one asks for it when the way is shorter",
+        NEAR,
+        {"p": "@b2 | * *>plan1", "u": "@b1 | -", "v": "@b1>plan1"},
+        (BYPASS,),
+        FROM_NEAR,
+    ),
+    Scenario(
         "ring_bypass", "a user's way becomes shorter", NEAR, {"p": "@b2 | * *", "u": "@b1 |"}, (BYPASS,), FROM_NEAR
     ),
     Scenario(

@@ -302,6 +302,14 @@ MORE = (
         AT_1,
     ),
     Scenario(
+        "ring_move_rejoin_late",
+        "the same, and what is published behind the plan is owed to the other one",
+        PAIR,
+        {"p": "@b1 | *>plan1", "u": "@b0 | =", "v": "@b0"},
+        (MOVE,),
+        AT_1,
+    ),
+    Scenario(
         "ring_move_two_publishers",
         "a user of two publishers moves",
         PAIR,
