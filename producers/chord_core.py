@@ -235,9 +235,9 @@ class ChordCore(ChordTransitions):
         """
         oldest = self.tables[min(self.tables)]
         match message:
-            case Leave():
-                return self._accept_leave(oldest, source, message) if oldest.epoch > message.issued_max else []
-            case Unregister():
+            case Leave() if oldest.epoch > message.issued_max:
+                return self._accept_leave(oldest, source, message)
+            case Unregister() if oldest.epoch > message.issued_max:
                 return self._route_on(oldest, message)
         return []
 

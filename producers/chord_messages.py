@@ -71,13 +71,18 @@ class RegisterAck:
 
 @dataclass(frozen=True, slots=True)
 class Unregister:
-    """To the rendezvous, behind the publisher's last notification: it has left."""
+    """To the rendezvous, behind the publisher's last notification of this epoch: it has left.
+
+    ``issued_max`` is the newest epoch that its home knew: up to it the home says so in each, behind what was published
+    there; a later one takes it from here.
+    """
 
     epoch: int
     target: str
     topic: str
     publisher: str
     connection: int
+    issued_max: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -425,7 +425,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         effects: list[Effect] = []
         for tables in self._epochs():
             root = tables.rendezvous(local.topic)
-            message = Unregister(tables.epoch, root, local.topic, request.publisher, local.connection)
+            newest = max(self.tables)
+            message = Unregister(tables.epoch, root, local.topic, request.publisher, local.connection, newest)
             effects += self._route_on(tables, message)
         return effects
 
@@ -439,6 +440,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         for other in self._from(tables, topic):
             publishers = other.registered.get(topic, {})
             known = publishers.get(publisher)
+            if other is not tables and other.epoch <= message.issued_max:
+                continue
             if known is None or known.connection != message.connection:
                 continue
             del publishers[publisher]

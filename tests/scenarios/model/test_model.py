@@ -27,7 +27,6 @@ def test_no_order_breaks_the_promise(name: str) -> None:
     assert result.endings
 
 
-@pytest.mark.xfail(strict=True, reason="Unregister of the old epoch counts in the new one, where it may come too early")
 def test_no_order_loses_what_a_publisher_has_published_before_its_end() -> None:
     """Nothing that is published before a user ends is lost, also when the publisher ends, too."""
     model, first = OPEN.model()
