@@ -76,6 +76,7 @@ class ChordTables:
         self.topics: dict[str, TopicEntry] = {}
         self.registered: dict[str, dict[str, Registration]] = {}
         self.successors: dict[tuple[str, str], Register] = {}
+        self.ended: dict[tuple[str, str], int] = {}  # Stays by topic and publisher, while the epoch before lives.
         self.flushes: dict[tuple[str, str], set[str]] = {}  # (topic, asker) -> publishers not heard from yet.
         self.awaited: set[str] = set()
         ring, position = configuration.ring, configuration.position_of[broker]

@@ -352,6 +352,7 @@ class ChordTransitions(ChordEndings):
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _finish_moves(self, under_way: Transition) -> None:
+        self.tables[under_way.epoch_to].ended.clear()
         for local in self.locals.values():
             local.has_come = False
 

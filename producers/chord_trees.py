@@ -397,6 +397,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         if earlier is None:
             registration = Registration(message.connection, message.home)
             for other in self._from(tables, message.topic):
+                if other.ended.get((message.topic, message.publisher), -1) >= message.connection:
+                    continue  # In the later epoch, where it came another way, its end was here first.
                 other.registered.setdefault(message.topic, {})[message.publisher] = registration
                 self._entered(other, message.topic, effects)
             effects += self._registered(tables, message)
@@ -437,6 +439,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
             del tables.successors[topic, publisher]  # It has ended before its turn came.
             return []
         effects: list[Effect] = []
+        if tables.epoch > min(self.tables):
+            tables.ended[topic, publisher] = message.connection
         for other in self._from(tables, topic):
             publishers = other.registered.get(topic, {})
             known = publishers.get(publisher)
