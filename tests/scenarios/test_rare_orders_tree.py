@@ -206,3 +206,26 @@ def test_a_publisher_that_does_not_leave_its_old_home_ends_and_blocks_no_plan() 
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
     overlay.run()
     assert overlay.told_of(AdvertiseConfirmed)[-1] == AdvertiseConfirmed("p", 1)
+
+
+def test_a_late_command_of_an_earlier_plan_retires_nothing() -> None:
+    """A repeated retire comes when the next plan is drained: other brokers may still need the epoch before that."""
+    overlay = StepByStep(PAIR)
+    first = PAIR.replaced(1, [], [])
+    second = first.replaced(2, [], [])
+    overlay.carry_out(first)
+    overlay.carry_out(second, phases=(PREPARE, ACTIVATE))
+    overlay.command("b0", RETIRE, first)
+    assert set(overlay.cores["b0"].tables) == {1, 2}
+
+
+def test_a_broker_that_still_prepares_is_not_activated() -> None:
+    """Its publisher is not known everywhere yet; it says so, and goes on preparing."""
+    overlay = StepByStep(PAIR)
+    target = PAIR.replaced(1, [], [])
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.command("b0", PREPARE, target)
+    overlay.command("b0", ACTIVATE, target)
+    assert overlay.answers == [("b0", Outcome.REFUSED)]
+    overlay.run()
+    assert overlay.said(Outcome.PREPARED) == {"b0"}
