@@ -229,3 +229,21 @@ def test_a_broker_that_still_prepares_is_not_activated() -> None:
     assert overlay.answers == [("b0", Outcome.REFUSED)]
     overlay.run()
     assert overlay.said(Outcome.PREPARED) == {"b0"}
+
+
+def test_what_a_moved_publisher_publishes_waits_at_its_old_home_until_that_has_switched() -> None:
+    """It is quicker at the next home than its word that it has left is at the old one."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b0", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    target = PAIR.replaced(1, [], [])
+    overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE,))
+    for broker in ("b1", "b0"):
+        overlay.command(broker, ACTIVATE, target)
+    overlay.run()
+    overlay.publish("b1", "p", symbol="A")
+    overlay.run()
+    assert overlay.got == []
+    overlay.feed("b0", None, LeaveRequest("p"))
+    assert overlay.got == [("s", "p", 0)]
