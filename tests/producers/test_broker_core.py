@@ -116,6 +116,25 @@ def test_the_next_stay_of_a_publisher_waits_for_the_end_of_the_one_before() -> N
     assert core.advertisements["IBM"].connection == 1
 
 
+def test_of_two_stays_that_wait_the_newer_is_the_next_one() -> None:
+    """Its client has come again since, so nothing follows from the older of the two."""
+    core = subscribed_middle()
+    core.handle("a", Advertise(0, "IBM", 2, "a", IBM), 5)
+    core.handle("a", Advertise(0, "IBM", 1, "a", IBM), 6)
+    core.handle("c", Unadvertise(0, "IBM", 0), 7)
+    assert core.advertisements["IBM"].connection == 2
+
+
+def test_a_stay_that_ends_while_it_waits_never_begins() -> None:
+    """Its end comes before that of the stay that it waits for."""
+    core = subscribed_middle()
+    core.handle("a", Advertise(0, "IBM", 1, "a", IBM), 5)
+    core.handle("a", Unadvertise(0, "IBM", 1), 6)
+    assert core.advertisements["IBM"].connection == 0
+    core.handle("c", Unadvertise(0, "IBM", 0), 7)
+    assert not core.advertisements
+
+
 def test_notifications_follow_subscriptions_only() -> None:
     """A notification goes towards the homes that want it and not back where it came from."""
     core = subscribed_middle()
