@@ -49,7 +49,7 @@ def test_killers_name_tests_and_scenarios_that_exist() -> None:
 @pytest.mark.parametrize(
     ("name", "killer"),
     [
-        ("tree_hold_nothing", "producers/test_broker_core.py"),
+        ("tree_hold_nothing", "scenarios/test_rare_orders_tree.py"),
         ("ring_prepared_before_users_came", "scenarios/test_rare_orders_ring.py"),
         ("controller_refusal_ignored", "controller/test_transition.py"),
     ],
