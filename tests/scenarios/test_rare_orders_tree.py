@@ -166,6 +166,12 @@ def test_the_end_of_another_stay_changes_nothing() -> None:
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.run()
     assert all("p" in core.advertisements for core in overlay.cores.values())
+    target = PAIR.replaced(1, [], [])
+    overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE, ACTIVATE))
+    overlay.feed("b0", None, LeaveRequest("p", 0))
+    assert overlay.said(Outcome.ACTIVATED) == {"b1"}
+    overlay.feed("b0", None, LeaveRequest("p", 1))
+    assert overlay.said(Outcome.ACTIVATED) == {"b0", "b1"}
 
 
 def test_a_publisher_that_comes_again_during_a_transition_is_advertised_once_after_it() -> None:
@@ -247,3 +253,38 @@ def test_what_a_moved_publisher_publishes_waits_at_its_old_home_until_that_has_s
     assert overlay.got == []
     overlay.feed("b0", None, LeaveRequest("p"))
     assert overlay.got == [("s", "p", 0)]
+
+
+def test_a_home_switches_when_the_last_of_its_publishers_that_move_has_left() -> None:
+    """What the last one hands over until then is of the old epoch: END must follow it."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b0", None, AdvertiseRequest("q", ALL))
+    overlay.feed("b1", None, SubscribeRequest("s", "s", ALL))
+    overlay.run()
+    target, moves = PAIR.replaced(1, [], []), (ClientMove("p", "b0", "b1"), ClientMove("q", "b0", "b1"))
+    overlay.carry_out(target, moves, phases=(PREPARE, ACTIVATE))
+    overlay.feed("b0", None, LeaveRequest("p"))
+    assert overlay.said(Outcome.ACTIVATED) == {"b1"}
+    overlay.publish("b0", "q", symbol="A")
+    overlay.feed("b0", None, LeaveRequest("q"))
+    assert overlay.said(Outcome.ACTIVATED) == {"b0", "b1"}
+    overlay.publish("b1", "q", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "q", 0), ("s", "q", 1)]
+
+
+def test_a_publisher_that_ends_at_its_next_home_is_known_until_its_old_one_has_switched() -> None:
+    """Its end there is quicker than its word at the old home that it has left."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = PAIR.replaced(1, [], [])
+    overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE, ACTIVATE))
+    overlay.feed("b1", None, UnadvertiseRequest("p"))
+    overlay.run()
+    overlay.feed("b0", None, LeaveRequest("p"))
+    overlay.run()
+    overlay.carry_out(target, phases=(RETIRE,))
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    assert not any(core.advertisements for core in overlay.cores.values())

@@ -209,6 +209,7 @@ MORE = (
     Scenario("tree_plain", "publishers and subscriptions come and go", LINE, {"p": "@b0 * -", "s": "@b2 -"}),
     Scenario("tree_plain_two", "two publishers come and go", LINE, {"p": "@b0 | * -", "q": "@b2 * -", "s": "@b1 |"}),
     Scenario("tree_reconnect_twice", "a publisher comes again twice", LINE, {"p": "@b0 | - @b1 - @b2"}),
+    Scenario("tree_reconnect_home", "a publisher comes again at once", TWO, {"p": "@b0 - @b0 *", "s": "@b1"}),
     Scenario("tree_quiet_plan", "a plan that changes nothing", LINE, {"p": "@b0 | * -", "s": "@b2 -"}, (plan(),)),
     Scenario(
         "tree_abort_end",
@@ -237,6 +238,20 @@ MORE = (
         TWO,
         {"p": "@b0 | * *", "s": "@b1 |"},
         (plan(moves=(("p", "b1", "b0"),)), plan(moves=(("p", "b0", "b1"),))),
+    ),
+    Scenario(
+        "tree_move_wrong_far",
+        "the controller is mistaken about where a publisher is that is to move elsewhere",
+        LINE,
+        {"p": "@b0 | * *", "s": "@b1 |"},
+        (plan(moves=(("p", "b1", "b2"),)),),
+    ),
+    Scenario(
+        "tree_move_two",
+        "two publishers of one home move",
+        TWO,
+        {"p": "@b0 | *", "q": "@b0 | * *", "s": "@b1 |"},
+        (plan(moves=(("p", "b0", "b1"), ("q", "b0", "b1"))),),
     ),
     Scenario(
         "tree_move_middle",
