@@ -80,7 +80,9 @@ class ChordCore(ChordTransitions):
         """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
         self._now_ms = now_ms
         if isinstance(message, Notification):
-            return self._route(source, message)
+            effects = self._route(source, message)
+            self._count_control(effects)
+            return effects
         if isinstance(message, Command):
             effects = self._obey(message, now_ms)
         else:
@@ -146,11 +148,7 @@ class ChordCore(ChordTransitions):
         effects: list[Effect] = [Send(peer, notification) for peer in entry.children]
         if entry.subscriptions:
             self._hand_over(notification, tuple(entry.subscriptions), effects)
-        if entry.ended_here:
-            flush = self._ask_flush(tables, entry)
-            self._count_control(flush)
-            effects += flush
-        return effects
+        return effects + self._ask_flush(tables, entry) if entry.ended_here else effects
 
     def _hand_over(self, notification: Notification, names: tuple[str, ...], effects: list[Effect]) -> None:
         known = self.locals

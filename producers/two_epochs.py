@@ -342,7 +342,11 @@ class TwoEpochBroker(ABC, Generic[Tables]):
 
     def _count_control(self, effects: list[Effect]) -> None:
         """Count what was sent to peers but notifications, and of that what the plan under way caused."""
-        sent = [effect.message for effect in effects if isinstance(effect, Send)]
+        sent = [
+            effect.message
+            for effect in effects
+            if isinstance(effect, Send) and not isinstance(effect.message, Notification)
+        ]
         self.control_messages_sent += len(sent)
         if self.transition is not None:
             self.transition.control_messages += sum(self._is_of_plan(message, self.transition) for message in sent)

@@ -8,7 +8,7 @@ from typing import Any
 
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from producers.broker_core import BrokerCore
-from producers.broker_messages import UNSTAMPED_EPOCH, Answer, Deliver, Notification, Send
+from producers.broker_messages import UNSTAMPED_EPOCH, Answer, Deliver, Notification, Send, control_messages_in
 from producers.chord_core import ChordCore
 from producers.match_content import Operator, Predicate
 from schemas.command import Command, CommandPhase, Outcome
@@ -26,6 +26,7 @@ class StepByStep:
         self.cores: dict[str, Any] = {broker: kind(broker, configuration, 0) for broker in self.brokers}
         self.links: dict[tuple[str, str], deque[Any]] = defaultdict(deque)
         self.now_ms = 0
+        self.control_count = 0  # Control messages that brokers have sent to each other.
         self.got: list[tuple[str, str, int]] = []  # Subscription, publisher, sequence.
         self.answers: list[tuple[str, Outcome]] = []
         self.told: list[tuple[str, Any]] = []  # Broker, effect for a client.
@@ -104,6 +105,7 @@ class StepByStep:
         match effect:
             case Send(peer, message):
                 self.links[broker, peer].append(message)
+                self.control_count += 0 if isinstance(message, Notification) else control_messages_in(message)
             case Deliver(notification, subscriptions):
                 self.got += [(name, notification.publisher, notification.sequence) for name in subscriptions]
             case Answer(result):

@@ -308,3 +308,41 @@ def test_the_end_of_a_publisher_does_not_overtake_what_of_it_waits_at_the_rendez
     overlay.run()
     assert overlay.got == [("s", "p", 0)]
     assert not overlay.cores["b1"].tables[1].registered
+
+
+def test_the_end_of_a_publisher_that_overtakes_its_coming_leaves_no_trace() -> None:
+    """It comes over the longer way of the old epoch and ends over the shorter one of the new, where it was derived."""
+    overlay = StepByStep(NEAR)
+    topic = topic_at(NEAR, "b1")
+    slow = ("b2", "b0")
+    overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.run(held=[slow])
+    ids = id_moves_between(NEAR, DETOUR)
+    for broker in overlay.brokers:
+        overlay.command(broker, PREPARE, DETOUR, id_moves=ids)
+    overlay.feed("b2", None, UnadvertiseRequest("p"))
+    overlay.run(held=[slow])
+    assert overlay.links[slow]
+    overlay.run()
+    assert not any(tables.registered for tables in overlay.cores["b1"].tables.values())
+    overlay.carry_out(DETOUR, phases=(ACTIVATE, RETIRE))
+    assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
+
+
+def test_a_flush_asked_for_when_a_rendezvous_lets_go_is_counted_once() -> None:
+    """What waited at a rendezvous asks for a flush on its way down; that is one control message like any other."""
+    overlay = StepByStep(NEAR)
+    topic = topic_at(NEAR, "b1")
+    overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("stays", "v", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("ends", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.carry_out(DETOUR, id_moves=id_moves_between(NEAR, DETOUR), phases=(PREPARE,))
+    for broker in overlay.brokers:
+        overlay.command(broker, ACTIVATE, DETOUR)
+    overlay.publish("b2", "p", topic=topic)
+    overlay.run(held=[("b2", "b0")])
+    overlay.feed("b1", None, CancelRequest("ends"))
+    overlay.run()
+    assert overlay.got == [("stays", "p", 0), ("ends", "p", 0)]
+    assert sum(core.control_messages_sent for core in overlay.cores.values()) == overlay.control_count
