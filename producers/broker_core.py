@@ -46,7 +46,7 @@ from producers.routing_tables import LOCAL
 from producers.two_epochs import EPOCH_UNKNOWN, ProtocolError
 from schemas.command import Command
 
-CUT_OFF = "publisher_cut_off"
+NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
 
 
 class BrokerCore(BrokerTransition):
@@ -76,8 +76,8 @@ class BrokerCore(BrokerTransition):
     def _route(self, source: str | None, notification: Notification) -> list[Effect]:
         effects: list[Effect] = []
         if source is None:
-            if notification.publisher in self._cut_off:
-                return [Dropped(notification, CUT_OFF)]
+            if not self._is_advertised_here(notification.publisher):
+                return [Dropped(notification, NOT_ADVERTISED)]
             notification = replace(notification, epoch=self.epoch)
             effects.append(Published(notification))
         tables = self.tables.get(notification.epoch)
@@ -115,7 +115,6 @@ class BrokerCore(BrokerTransition):
 
         Whoever learns of a publisher must still hold the tables it derived the next ones from.
         """
-        self._cut_off.pop(request.publisher, None)
         if self.transition is not None or request.publisher in self.advertisements:
             self._postponed.append(request)
             return []

@@ -71,7 +71,6 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         self.locals: dict[str, LocalSubscription] = {}
         self.advertisements: dict[str, Advertisement] = {}
         self.covered_forwards = 0
-        self._cut_off: dict[str, int] = {}  # Publishers that were silent too long, with their stay, until the next.
         self._unconfirmed_advertisements: dict[str, Advertisement] = {}
 
     @property
@@ -388,6 +387,12 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry meets."""
         return {self._home_in(tables, name) for name in entry.meets}
+
+    def _is_advertised_here(self, publisher: str) -> bool:
+        """Return True if this broker is a publisher's home in a live epoch; from others it takes no notification."""
+        if publisher not in self.advertisements:
+            return False
+        return any(self._home_in(tables, publisher) == self.broker for tables in self.tables.values())
 
     def _home_in(self, tables: RoutingTables, publisher: str) -> str:
         """Return a publisher's home in an epoch; a stay that was advertised in it has been moved by no plan to it."""

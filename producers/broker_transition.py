@@ -178,7 +178,6 @@ class BrokerTransition(BrokerRouting):
         effects: list[Effect] = []
         for publisher in self._late(dict(under_way.leaving), now_ms):
             connection = self.advertisements[publisher].connection
-            self._cut_off[publisher] = connection
             effects.append(ClientDropped(publisher, connection))
             effects += self._unadvertise(UnadvertiseRequest(publisher, connection), now_ms)
         return effects

@@ -276,6 +276,8 @@ def test_new_epoch_notifications_wait_for_the_end_of_the_old_way() -> None:
 def test_publications_are_stamped_with_the_epoch_of_their_home() -> None:
     """The stamp decides which tables route a notification to its end."""
     core = BrokerCore("c", CHAIN, 0)
+    core.handle(None, AdvertiseRequest("IBM", IBM), 0)
+    core.handle("b", AdvertiseAck(0, "IBM", 0), 0)
     assert core.handle(None, quote(0), 1) == [Published(quote(0, epoch=0))]
     core.handle(None, command(CommandPhase.PREPARE, "c"), 2)
     assert core.handle(None, quote(1), 3) == [Published(quote(1, epoch=0))]

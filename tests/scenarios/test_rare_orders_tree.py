@@ -208,10 +208,23 @@ def test_a_publisher_that_does_not_leave_its_old_home_ends_and_blocks_no_plan() 
     assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
     assert not any(core.advertisements for core in overlay.cores.values())
     overlay.publish("b0", "p", symbol="A")
-    assert [effect.reason for effect in overlay.told_of(Dropped)] == ["publisher_cut_off"]
+    assert [effect.reason for effect in overlay.told_of(Dropped)] == ["publisher_not_advertised"]
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
     overlay.run()
     assert overlay.told_of(AdvertiseConfirmed)[-1] == AdvertiseConfirmed("p", 1)
+
+
+def test_a_broker_takes_notifications_of_its_own_publishers_only() -> None:
+    """A client that publishes where it is not at home would reach some of its subscribers, and out of order."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b1", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b0", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    overlay.publish("b0", "p", symbol="A")
+    overlay.publish("b1", "p", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "p", 1)]
+    assert [effect.reason for effect in overlay.told_of(Dropped)] == ["publisher_not_advertised"]
 
 
 def test_a_late_command_of_an_earlier_plan_retires_nothing() -> None:
