@@ -27,7 +27,8 @@ $(STAMP):
 	@rm -f .venv/set-up-* && touch $@
 
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not spark and not stack" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "spark or stack"
 
 lint: setup ## Check style, types and import contracts
 	$(BIN)/ruff check .
