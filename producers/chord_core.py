@@ -11,6 +11,7 @@ topic's tree.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -74,7 +75,7 @@ class ChordCore(ChordTransitions):
         self._postponed: deque[AdvertiseRequest] = deque()
         self._now_ms = 0.0
         self._retired: deque[ChordConfiguration] = deque(maxlen=RETIRED_KEPT_MAX)
-        self._as_ever: dict[tuple[int, str], bool] = {}  # By epoch and topic, since the last retirement.
+        self._as_ever: dict[tuple[int, str, str], bool] = {}  # By epoch, topic and broker, since the last retirement.
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
@@ -107,7 +108,7 @@ class ChordCore(ChordTransitions):
         if (
             notification.from_rendezvous
             and notification.epoch < oldest
-            and not self._comes_as_ever(notification, topic)
+            and not self._comes_as_ever(notification.epoch, topic, self.broker)
         ):
             return []  # From a parent that had not heard yet that we had left the tree: nobody here wants it.
         if not notification.from_rendezvous:
@@ -119,17 +120,17 @@ class ChordCore(ChordTransitions):
                 return effects + self._keep_at_root(topic, notification)
         return effects + self._pass_down(tables, notification)
 
-    def _comes_as_ever(self, notification: Notification, topic: str) -> bool:
-        """Return True if the topic's way to this broker is what it was in an epoch that is retired, and always since.
+    def _comes_as_ever(self, epoch: int, topic: str, broker: str) -> bool:
+        """Return True if the topic's way to a broker is what it was in an epoch that is retired here, and always since.
 
         What is still under way then belongs to the tables of now.
         """
-        key = (notification.epoch, topic)
+        key = (epoch, topic, broker)
         if key not in self._as_ever:
-            since = [one for one in self._retired if one.epoch >= notification.epoch]
-            is_known = bool(since) and since[0].epoch == notification.epoch
+            since = [one for one in self._retired if one.epoch >= epoch]
+            is_known = bool(since) and since[0].epoch == epoch
             now = self.tables[min(self.tables)].configuration
-            ways = {one.route(one.rendezvous(topic), self.broker) for one in (*since, now)} if is_known else ()
+            ways = {one.route(one.rendezvous(topic), broker) for one in (*since, now)} if is_known else ()
             self._as_ever[key] = len(ways) == 1
         return self._as_ever[key]
 
@@ -145,7 +146,11 @@ class ChordCore(ChordTransitions):
             return []
         if not notification.from_rendezvous:
             notification = replace(notification, from_rendezvous=True)
-        effects: list[Effect] = [Send(peer, notification) for peer in entry.children]
+        children: Iterable[str] = entry.children
+        if notification.epoch < min(self.tables):  # A child with another way since then has got it over its old one.
+            epoch, topic = notification.epoch, entry.topic
+            children = [peer for peer in children if self._comes_as_ever(epoch, topic, peer)]
+        effects: list[Effect] = [Send(peer, notification) for peer in children]
         if entry.subscriptions:
             self._hand_over(notification, tuple(entry.subscriptions), effects)
         return effects + self._ask_flush(tables, entry) if entry.ended_here else effects

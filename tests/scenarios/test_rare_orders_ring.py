@@ -26,7 +26,9 @@ THREE = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 20, "b2": 40})
 # The way from b2 to b1 leads over b0, and is direct when these two have exchanged their IDs.
 NEAR = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 12, "b2": 20})
 DETOUR = ChordConfiguration.of(1, 6, {"b0": 20, "b1": 12, "b2": 3})
-
+# From b0 the way to b2 stays, the one to b1 leads over b2 when b1 and b3 have exchanged their IDs.
+BEFORE = ChordConfiguration.of(0, 6, {"b0": 12, "b1": 24, "b2": 29, "b3": 30})
+AFTER = ChordConfiguration.of(1, 6, {"b0": 12, "b1": 30, "b2": 29, "b3": 24})
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
 
@@ -346,3 +348,26 @@ def test_a_flush_asked_for_when_a_rendezvous_lets_go_is_counted_once() -> None:
     overlay.run()
     assert overlay.got == [("stays", "p", 0), ("ends", "p", 0)]
     assert sum(core.control_messages_sent for core in overlay.cores.values()) == overlay.control_count
+
+
+def test_what_comes_late_goes_on_only_where_its_way_is_the_old_one() -> None:
+    """b1 has got it over its old way; it comes to b2, whose way stays, when that has retired the old epoch, b1 not."""
+    overlay = StepByStep(BEFORE)
+    topic = topic_at(BEFORE, "b0")
+    assert AFTER.rendezvous(topic) == "b0"
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
+    for broker in ("b1", "b2"):
+        overlay.feed(broker, None, SubscribeRequest(f"s-{broker}", f"u-{broker}", topic_filter(topic)))
+    overlay.run()
+    overlay.publish("b0", "p", topic=topic)
+    ids, slow = id_moves_between(BEFORE, AFTER), ("b0", "b2")
+    for phase in (PREPARE, ACTIVATE):
+        for broker in overlay.brokers:
+            overlay.command(broker, phase, AFTER, id_moves=ids)
+        overlay.run(held=[slow])
+    assert overlay.said(Outcome.DRAINED) == set(overlay.brokers)
+    overlay.command("b2", RETIRE, AFTER)
+    assert overlay.got == [("s-b1", "p", 0)]
+    overlay.run()
+    overlay.carry_out(AFTER, phases=(RETIRE,))
+    assert overlay.got == [("s-b1", "p", 0), ("s-b2", "p", 0)]
