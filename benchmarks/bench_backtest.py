@@ -19,7 +19,7 @@ from pathlib import Path
 
 from infra.measured_figures import Figure, run_facts, write_figures
 from infra.show_progress import show_progress
-from producers.read_recording import open_recording
+from producers.recordings.read_recording import open_recording
 from regraft.place_demo import ensure_inventory
 from regraft.record_virtual import record_virtual
 from regraft.settings import load_settings

@@ -36,7 +36,7 @@ from infra.measured_figures import Figure, run_facts, write_figures
 from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
 from overlay.inventory import Inventory
-from producers.place_overlay import place_overlay, place_ring
+from producers.emulator.place_overlay import place_overlay, place_ring
 
 BROKERS = 1000
 COST_POINTS = 2000

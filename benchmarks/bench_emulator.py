@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from infra.measured_figures import Figure, run_facts, write_figures
-from producers.emulator_ports import MemoryTelemetry
-from producers.emulator_settings import WorkloadSettings
-from producers.place_overlay import place_overlay
+from producers.emulator.emulator_ports import MemoryTelemetry
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 
 LIMIT_PER_S = 20_000

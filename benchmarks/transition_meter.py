@@ -21,7 +21,7 @@ import msgspec
 
 from controller.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionLimits
 from overlay.chord_ring import DEFAULT_BITS
-from producers.broker_messages import Bundle, Deliver, Notification, Send
+from producers.brokers.broker_messages import Bundle, Deliver, Notification, Send
 from producers.virtual_overlay import VirtualOverlay
 from schemas.client import Role
 from schemas.codec import encode

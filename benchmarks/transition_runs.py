@@ -18,10 +18,10 @@ from overlay.chord_ring import DEFAULT_BITS
 from overlay.configuration import Configuration, link
 from overlay.inventory import Inventory
 from overlay.tree import cycle_links, random_tree
-from producers.ledger import LedgerSnapshot
-from producers.stock_workload import SubscriptionMaker, advertisement, load_stock_data
-from producers.user_clients import topic_filter
+from producers.emulator.ledger import LedgerSnapshot
+from producers.emulator.user_clients import topic_filter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data
 from schemas.plan import ClientMove, Plan, PlanPhase, RingId
 
 Draw = Callable[[random.Random], tuple[AnyConfiguration, list[ClientMove]]]

@@ -1,7 +1,8 @@
 """Run the emulated overlay on the wall clock, with Kafka on its other side; the emulator's entry point.
 
 In: EmulatorSettings and an event that says stop. Out: telemetry, results and the register of clients in Kafka, a status
-file each second, and the final account of the ledger. What is emulated belongs to :mod:`producers.emulate_overlay`.
+file each second, and the final account of the ledger. What is emulated belongs to
+:mod:`producers.emulator.emulate_overlay`.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from simpy.rt import RealtimeEnvironment
 from infra.serve_metrics import serve_metrics
 from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
-from producers.checkin_workload import CheckinWorkload
-from producers.chord_core import ChordCore
-from producers.emit_telemetry import ReportForwarder, TelemetryEmitter
-from producers.emulate_overlay import EmulatedOverlay, inventory_timing
-from producers.emulator_metrics import EmulatorHealth, EmulatorMetrics
-from producers.emulator_ports import ClientSink, CommandSource, ResultSink, TelemetrySink
-from producers.emulator_settings import EmulatorSettings
-from producers.kafka_ports import KafkaPorts
-from producers.ledger import Ledger, LedgerSnapshot
-from producers.log_transitions import TransitionLog
-from producers.stock_workload import StockWorkload
+from producers.brokers.chord_core import ChordCore
+from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
+from producers.emulator.emulate_overlay import EmulatedOverlay, inventory_timing
+from producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
+from producers.emulator.emulator_ports import ClientSink, CommandSource, ResultSink, TelemetrySink
+from producers.emulator.emulator_settings import EmulatorSettings
+from producers.emulator.kafka_ports import KafkaPorts
+from producers.emulator.ledger import Ledger, LedgerSnapshot
+from producers.emulator.log_transitions import TransitionLog
+from producers.workloads.checkin_workload import CheckinWorkload
+from producers.workloads.stock_workload import StockWorkload
 from schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 import simpy
 
 from overlay.inventory import Inventory
-from producers.broker_core import BrokerCore
-from producers.checkin_settings import CheckinSettings
-from producers.checkin_workload import CheckinWorkload
-from producers.chord_core import ChordCore
-from producers.emit_telemetry import ReportForwarder, TelemetryEmitter
-from producers.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
-from producers.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink
-from producers.emulator_settings import WorkloadSettings
-from producers.ledger import Ledger, LedgerSnapshot
-from producers.stock_workload import StockWorkload
+from producers.brokers.broker_core import BrokerCore
+from producers.brokers.chord_core import ChordCore
+from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
+from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
+from producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.ledger import Ledger, LedgerSnapshot
+from producers.workloads.checkin_settings import CheckinSettings
+from producers.workloads.checkin_workload import CheckinWorkload
+from producers.workloads.stock_workload import StockWorkload
 from schemas.command import Command
 
 SECOND_MS = 1_000.0

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from experiments.run_tasks import TellDone
-from producers.read_recording import Recording
+from producers.recordings.read_recording import Recording
 from regraft.aggregate_span import (
     RecordedPlan,
     RecordedWindow,

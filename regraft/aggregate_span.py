@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from experiments.run_tasks import TellWork
-from producers.read_recording import Recording, RecordingBlock, open_recording
-from producers.recording_format import NULL_BRANCH, FormError
+from producers.recordings.read_recording import Recording, RecordingBlock, open_recording
+from producers.recordings.recording_format import NULL_BRANCH, FormError
 from regraft.find_telemetry import BlockRecords, find_telemetry
 from regraft.replay_register import ClientChange
 from schemas.client import Client

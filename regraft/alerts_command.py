@@ -129,7 +129,7 @@ def try_rules(
     """
     from alerts.read_rules import load_rules
     from infra.show_progress import show_progress
-    from producers.read_recording import open_recording
+    from producers.recordings.read_recording import open_recording
     from regraft.expect_alerts import differences, expected_text, read_expected
     from regraft.rehearse_rules import rehearse_rules
 

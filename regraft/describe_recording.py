@@ -13,8 +13,8 @@ from typing import Any
 from rich.table import Table
 
 from infra.show_progress import show_progress
-from producers.read_recording import Recording, open_recording
-from producers.recording_format import read_varint
+from producers.recordings.read_recording import Recording, open_recording
+from producers.recordings.recording_format import read_varint
 from schemas.codec import CONFLUENT_HEADER_BYTES, header
 from schemas.topics import TELEMETRY
 

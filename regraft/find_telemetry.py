@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from producers.recording_format import FormError, RawRecord, raw_records
+from producers.recordings.recording_format import FormError, RawRecord, raw_records
 from schemas.topics import TELEMETRY
 from streaming.decode_columns import ColumnWalk
 from streaming.merge_parts import Longs

@@ -20,7 +20,7 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
     from alerts.alert_metrics import AlertMetrics
     from controller.loop_metrics import LoopMetrics
     from dashboard.dashboard_metrics import DashboardMetrics
-    from producers.emulator_metrics import EmulatorMetrics
+    from producers.emulator.emulator_metrics import EmulatorMetrics
     from streaming.job_metrics import JobMetrics
 
     stages = {

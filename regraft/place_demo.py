@@ -25,7 +25,7 @@ def ensure_inventory(settings: Settings) -> Inventory:
     file = settings.controller.inventory_path
     if file.exists():
         return Inventory.load(file)
-    from producers.place_overlay import place_overlay, place_ring
+    from producers.emulator.place_overlay import place_overlay, place_ring
 
     rng = random.Random(settings.run.seed)
     if scenario_of(settings.demo.scenario).is_ring:

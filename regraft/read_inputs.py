@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from infra.stack_error import StackError
-from producers.read_recording import RecordedMessage, Recording
+from producers.recordings.read_recording import RecordedMessage, Recording
 from regraft.replay_decisions import DecisionInputs
 from regraft.settings import Flags, Settings, load_settings, section_models
 from regraft.settings_model import SettingsModel

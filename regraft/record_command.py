@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from producers.recording_format import COMPRESS_LEVEL
+from producers.recordings.recording_format import COMPRESS_LEVEL
 from regraft.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 
 EXIT_FAILED = 1
@@ -52,7 +52,7 @@ def record(
     Examples: `regraft record --out out/rec.avro --set run.directory=out/run`;
     `regraft record --out rec.avro --all --from-start --duration 600 --bootstrap kafka:9092`.
     """
-    from producers.write_recording import RecordingLimits
+    from producers.recordings.write_recording import RecordingLimits
     from regraft.record_run import RecordOptions, record_run
     from regraft.run_stage import configure_logs
     from regraft.settings import SettingsError

@@ -21,8 +21,8 @@ import regraft
 from infra.check_disk import DiskFullError
 from infra.stack_error import StackError
 from overlay.inventory import Inventory, InventoryError
-from producers.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
-from producers.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
+from producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
+from producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
 from regraft.describe_run import find_commit
 from regraft.run_stage import SETTINGS_FILE
 from regraft.settings import Settings

@@ -16,11 +16,11 @@ from typing import Any
 import regraft
 from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
-from producers.checkin_settings import CheckinSettings
-from producers.emulate_overlay import inventory_timing
-from producers.emulator_settings import EmulatorSettings, WorkloadSettings
+from producers.emulator.emulate_overlay import inventory_timing
+from producers.emulator.emulator_settings import EmulatorSettings, WorkloadSettings
+from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from producers.virtual_overlay import VirtualSettings
-from producers.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from producers.workloads.checkin_settings import CheckinSettings
 from regraft.settings import Settings
 from regraft.virtual_loop import STEP_MS, VirtualLoop
 from schemas.client import Client

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from overlay.inventory import Inventory
-from producers.read_recording import RecordingInfo
+from producers.recordings.read_recording import RecordingInfo
 from regraft.place_demo import ensure_inventory
 from regraft.settings import Flags, Settings, SettingsError, load_settings, section_models
 

@@ -16,7 +16,7 @@ from alerts.alert_desk import AlertDesk
 from alerts.alert_engine import AlertEngine
 from alerts.read_rules import RuleBook
 from alerts.tell_alerts import Silencer
-from producers.read_recording import RecordedMessage, Recording
+from producers.recordings.read_recording import RecordedMessage, Recording
 from schemas.alert import Alert
 from schemas.codec import UndecodableRecordError, decode
 from schemas.dead_letter import DeadLetter

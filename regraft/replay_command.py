@@ -64,7 +64,7 @@ def replay(
     Examples: `regraft replay out/rec.avro --speed 10`; `regraft replay out/rec.avro --from 60 --to 180`;
     `regraft replay out/rec.avro --run --set controller.planner=swap_links_lmst`.
     """
-    from producers.read_recording import open_recording
+    from producers.recordings.read_recording import open_recording
     from regraft.parse_assignments import parse_assignments
     from regraft.replay_run import ReplayOptions, replay_run, require_span
     from regraft.run_stage import configure_logs

@@ -22,9 +22,9 @@ from infra.hold_lock import hold_lock
 from infra.show_progress import show_progress
 from infra.stack_error import StackError
 from infra.supervise import Supervisor
-from producers.read_recording import Recording, open_recording
-from producers.record_topics import RECORD_TYPES
-from producers.replay_recording import (
+from producers.recordings.read_recording import Recording, open_recording
+from producers.recordings.record_topics import RECORD_TYPES
+from producers.recordings.replay_recording import (
     INPUTS,
     RecordingReplayer,
     ReplayProgress,

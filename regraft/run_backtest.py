@@ -22,7 +22,7 @@ from rich.console import Console
 from controller.controller_settings import ControllerSettings
 from infra.show_progress import show_progress
 from overlay.chord_configuration import ChordConfiguration
-from producers.read_recording import Recording, RecordingError, open_recording
+from producers.recordings.read_recording import Recording, RecordingError, open_recording
 from regraft.aggregate_recording import AggregatedRecording, aggregate_recording, work_count
 from regraft.backtest_outcome import BOOTSTRAP, RECORDED, CostPoint, Outcome
 from regraft.divide_work import divide_work

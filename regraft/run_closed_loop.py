@@ -12,8 +12,8 @@ from controller.controller_settings import ControllerSettings
 from controller.plan_log import PASSED_PHASES
 from controller.show_status import COST_POINTS_MAX
 from experiments.run_tasks import TellWork
-from producers.emulator_settings import EmulatorSettings
-from producers.ledger import LedgerSnapshot
+from producers.emulator.emulator_settings import EmulatorSettings
+from producers.emulator.ledger import LedgerSnapshot
 from regraft.aggregate_span import opened_recording
 from regraft.backtest_outcome import CostPoint, DecisionTime, Deliveries, Mode, Outcome
 from regraft.record_virtual import virtual_settings, workload_of

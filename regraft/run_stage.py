@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 def emulate(settings: Settings, stop: threading.Event) -> int:
     """Run the emulated brokers and clients."""
-    from producers.kafka_ports import KafkaUnreachableError
+    from producers.emulator.kafka_ports import KafkaUnreachableError
     from producers.run_emulator import run_emulator
 
     ensure_inventory(settings)

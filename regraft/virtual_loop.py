@@ -14,10 +14,10 @@ from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings
 from controller.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
-from producers.checkin_settings import CheckinSettings
-from producers.emulator_settings import WorkloadSettings
-from producers.stock_workload import StockWorkload
+from producers.emulator.emulator_settings import WorkloadSettings
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.checkin_settings import CheckinSettings
+from producers.workloads.stock_workload import StockWorkload
 from schemas.client import Client
 from schemas.plan import Plan, PlanPhase
 from schemas.telemetry import TelemetryBatch

@@ -15,7 +15,7 @@ from typing import Any
 from infra.show_progress import Advance
 from infra.stack_error import StackError
 from infra.supervise import Supervisor
-from producers.read_recording import Recording
+from producers.recordings.read_recording import Recording
 from regraft.loop_services import STREAMING
 from schemas.topics import TELEMETRY
 from streaming.streaming_settings import StreamingSettings

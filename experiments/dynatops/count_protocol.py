@@ -26,9 +26,9 @@ from experiments.dynatops.random_streams import random_of
 from infra.measured_figures import Figure
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.inventory import Inventory
-from producers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
-from producers.chord_core import ChordCore
-from producers.user_clients import topic_filter
+from producers.brokers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
+from producers.brokers.chord_core import ChordCore
+from producers.emulator.user_clients import topic_filter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.command import Command, CommandPhase, Outcome
 from schemas.plan import ClientMove

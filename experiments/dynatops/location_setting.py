@@ -33,7 +33,7 @@ from experiments.dynatops.random_streams import random_of
 from experiments.dynatops.user_model import UserHomes, place_by_utility
 from overlay.chord_configuration import ChordConfiguration
 from overlay.user_clusters import UserClusters
-from producers.checkin_data import DAY_MINUTES, Checkins, checkins_of
+from producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of
 
 CHANGES_PER_UPDATE = 20.0  # 450,000 visits, each told to 5, in 92 days at 1,200 brokers (paper 002, section 6.1.1).
 DAY_H = 24.0

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from experiments.dynatops.location_grid import LocationGrid
 from experiments.dynatops.user_changes import Floats, Ints, UserChanges, changes_of_tables, differing
-from producers.checkin_data import DAY_MINUTES, Checkins, checkins_of, load_checkins
+from producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of, load_checkins
 
 FRIENDS = 4
 DAY_H, WEEK_H = 24.0, 168.0

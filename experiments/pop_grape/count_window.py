@@ -14,8 +14,8 @@ from controller.closed_window import ClosedWindow
 from experiments.pop_grape.quote_workload import QuotePublisher, QuoteWorkload
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
-from producers.match_content import Filter, matches
-from producers.stock_workload import Quote
+from producers.brokers.match_content import Filter, matches
+from producers.workloads.stock_workload import Quote
 from schemas.state import QueueState
 from schemas.telemetry import BLOCK_SIZE
 

@@ -1,8 +1,8 @@
 """A broker's core with POP or GRAPE in it: notifications get trace headers, trace messages are answered.
 
-In: what :class:`producers.broker_core.BrokerCore` gets, and trace messages. Out: its effects, and trace messages for
-neighbours. They travel as all messages do: over the emulated links, in order, and through the brokers' queues, as "both
-use purely publish/subscribe messaging for internal communications" (paper 001, section 1).
+In: what :class:`producers.brokers.broker_core.BrokerCore` gets, and trace messages. Out: its effects, and trace
+messages for neighbours. They travel as all messages do: over the emulated links, in order, and through the brokers'
+queues, as "both use purely publish/subscribe messaging for internal communications" (paper 001, section 1).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from experiments.pop_grape.distributed_traces import (
     TracingBroker,
 )
 from overlay.configuration import Configuration
-from producers.broker_core import BrokerCore
-from producers.broker_messages import ClientRequest, Deliver, Effect, Message, Notification, Send
+from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_messages import ClientRequest, Deliver, Effect, Message, Notification, Send
 from schemas.command import Command
 
 

@@ -29,7 +29,7 @@ from experiments.pop_grape.distributed_traces import (
     marked,
     vector_bytes,
 )
-from producers.broker_messages import Notification
+from producers.brokers.broker_messages import Notification
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from experiments.pop_grape.distributed_traces import (
     TracingBroker,
     marked,
 )
-from producers.broker_messages import Notification
-from producers.routing_tables import LOCAL
+from producers.brokers.broker_messages import Notification
+from producers.brokers.routing_tables import LOCAL
 
 SECOND_MS = 1_000.0
 

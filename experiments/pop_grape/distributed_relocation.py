@@ -32,9 +32,9 @@ from experiments.pop_grape.distributed_traces import (
 )
 from experiments.psoop.distributed_exchanges import command_delay, message_cost
 from overlay.inventory import Inventory
-from producers.emulate_overlay import OverlayTiming, inventory_timing
-from producers.emulator_ports import TelemetrySink
-from producers.match_content import Filter
+from producers.brokers.match_content import Filter
+from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
+from producers.emulator.emulator_ports import TelemetrySink
 from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
 from schemas.client import Role
 from schemas.command import CommandResult

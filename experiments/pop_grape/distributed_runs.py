@@ -23,8 +23,8 @@ from experiments.pop_grape.quote_workload import Distribution, QuoteSettings, Qu
 from experiments.pop_grape.testbeds import TESTBEDS
 from experiments.psoop.distributed_messages import MessageKind as TransitionKind
 from overlay.inventory import Inventory
-from producers.ledger import LedgerSnapshot
-from producers.publisher_clients import MoveCounts
+from producers.emulator.ledger import LedgerSnapshot
+from producers.emulator.publisher_clients import MoveCounts
 
 SECOND_MS = 1_000.0
 SET_UP_MS = 10_000.0  # Until all brokers know all clients.

@@ -16,7 +16,7 @@ from controller.closed_window import ClosedWindow
 from experiments.pop_grape.placement_measures import Measures, measured
 from experiments.pop_grape.quote_workload import QuoteTraffic, QuoteWorkload
 from overlay.inventory import Inventory
-from producers.emulate_overlay import inventory_timing
+from producers.emulator.emulate_overlay import inventory_timing
 from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
 from streaming.reference_aggregator import ReferenceAggregator
 

@@ -18,9 +18,9 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from producers.emulate_overlay import EmulatedOverlay
-from producers.match_content import Content, Filter, Operator, Predicate, matches
-from producers.stock_workload import Quote, advertisement, load_stock_data
+from producers.brokers.match_content import Content, Filter, Operator, Predicate, matches
+from producers.emulator.emulate_overlay import EmulatedOverlay
+from producers.workloads.stock_workload import Quote, advertisement, load_stock_data
 from schemas.client import Role
 from schemas.command import CommandResult
 

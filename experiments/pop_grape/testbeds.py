@@ -14,7 +14,7 @@ import numpy as np
 
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from producers.place_overlay import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
+from producers.emulator.place_overlay import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
 
 FAN_OUT = 2
 DEGREE_MAX = FAN_OUT + 1  # An inner broker has its children and its parent.
@@ -34,8 +34,8 @@ CLUSTER_SAME_MACHINE_MS = 0.05
 def planetlab_testbed(rng: random.Random, broker_count: int = PLANETLAB_BROKERS) -> Inventory:
     """Return brokers each on a PlanetLab host of its own; a link costs half of the measured RTT of its hosts.
 
-    Service times are drawn as those of :func:`producers.place_overlay.place_overlay`. Raises ValueError for more
-    brokers than hosts.
+    Service times are drawn as those of :func:`producers.emulator.place_overlay.place_overlay`. Raises ValueError for
+    more brokers than hosts.
     """
     rtt_ms = measured_rtt_ms()
     if not 2 <= broker_count <= len(rtt_ms):

@@ -21,7 +21,7 @@ from experiments.psoop.distributed_settings import CommonInterest
 from overlay.configuration import Configuration, Link
 from overlay.horizon_paths import paths_within
 from overlay.inventory import Inventory
-from producers.two_epochs import BrokerPhase
+from producers.brokers.two_epochs import BrokerPhase
 from schemas.plan import Proposal
 
 NO_LIMIT = 1_000_000

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overlay.delivery_sets import DeliverySets
-from producers.broker_messages import Notification
-from producers.delivery_cells import DeliveryCells
+from producers.brokers.broker_messages import Notification
+from producers.emulator.delivery_cells import DeliveryCells
 from schemas.telemetry import BLOCK_SIZE
 
 Ids = NDArray[np.uint64]

@@ -16,9 +16,9 @@ from experiments.psoop.distributed_messages import HEADER_BYTES, MessageKind
 from experiments.psoop.distributed_overlay import FINISH_MS_MAX, FINISH_STEP_MS, CachedOverlay
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from producers.emulate_overlay import OverlayTiming
-from producers.emulator_settings import WorkloadSettings
-from producers.ledger import LedgerSnapshot
+from producers.emulator.emulate_overlay import OverlayTiming
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.ledger import LedgerSnapshot
 from schemas.plan import Proposal
 from schemas.telemetry import BLOCK_SIZE
 

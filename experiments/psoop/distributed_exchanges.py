@@ -21,7 +21,7 @@ from experiments.psoop.distributed_messages import HEADER_BYTES, Exchange, Messa
 from experiments.psoop.distributed_settings import DistributedSettings
 from overlay.configuration import Configuration, Link, link
 from overlay.inventory import Inventory
-from producers.match_content import Filter
+from producers.brokers.match_content import Filter
 from producers.virtual_overlay import VirtualOverlay
 from schemas.client import Role
 from schemas.command import Command, CommandResult

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from overlay.bloom_filters import BloomFilter
 from overlay.configuration import Link, link
-from producers.emulate_overlay import CONTROL_BYTES
+from producers.emulator.emulate_overlay import CONTROL_BYTES
 
 HEADER_BYTES = CONTROL_BYTES  # What the emulator takes any control message to weigh.
 NUMBER_BYTES = 4  # A broker's id or one cost.

@@ -34,10 +34,10 @@ from experiments.psoop.distributed_messages import (
 from experiments.psoop.distributed_settings import DistributedSettings
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from producers.emulate_overlay import OverlayTiming, inventory_timing
-from producers.emulator_settings import WorkloadSettings
-from producers.ledger import LedgerSnapshot
-from producers.two_epochs import BrokerPhase
+from producers.brokers.two_epochs import BrokerPhase
+from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.ledger import LedgerSnapshot
 from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
 
 FINISH_STEP_MS = 100.0

@@ -27,10 +27,10 @@ from experiments.psoop.topologies import transit_stub_costs
 from overlay.cost import overlay_cost
 from overlay.inventory import Inventory
 from overlay.tree import random_tree
-from producers.broker_messages import Notification
-from producers.emulate_overlay import OverlayTiming, Served
-from producers.emulator_settings import SYMBOLS_SHIPPED, WorkloadSettings
-from producers.ledger import LedgerSnapshot
+from producers.brokers.broker_messages import Notification
+from producers.emulator.emulate_overlay import OverlayTiming, Served
+from producers.emulator.emulator_settings import SYMBOLS_SHIPPED, WorkloadSettings
+from producers.emulator.ledger import LedgerSnapshot
 
 PROCESSING_COST_MAX = 10.0  # p_max of the paper, section 5.
 LINK_MS_PER_COST = 5.0  # So the dearest link takes 50 ms.

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from overlay.inventory import Inventory
-from producers.record_topics import RECORD_TYPES
-from producers.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from producers.recordings.record_topics import RECORD_TYPES
+from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from schemas.codec import encode
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.order import Order, OrderKind

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from dashboard.place_brokers import MAP_HEIGHT, MAP_WIDTH, place_brokers
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from producers.place_overlay import place_overlay
+from producers.emulator.place_overlay import place_overlay
 
 
 def test_brokers_near_in_delay_are_near_on_the_map() -> None:

@@ -14,8 +14,8 @@ import redis
 
 from controller.live_view import LiveView
 from overlay.inventory import Inventory
-from producers.emulator_settings import WorkloadSettings
-from producers.place_overlay import place_overlay
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.place_overlay import place_overlay
 from tests.scenarios.closed_loop import ClosedLoop
 
 BROKERS = 12

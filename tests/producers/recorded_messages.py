@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from producers.place_overlay import place_overlay
-from producers.record_topics import RECORD_TYPES
-from producers.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from producers.emulator.place_overlay import place_overlay
+from producers.recordings.record_topics import RECORD_TYPES
+from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from schemas.codec import encode
 from schemas.telemetry import Delivery, QueueSample, TelemetryBatch
 

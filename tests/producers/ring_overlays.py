@@ -9,7 +9,7 @@ import numpy as np
 
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.inventory import Inventory
-from producers.user_clients import topic_filter
+from producers.emulator.user_clients import topic_filter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.command import Command, CommandPhase, Outcome
 from schemas.plan import ClientMove

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from producers.checkin_settings import CheckinSettings
-from producers.emulator_ports import MemoryClients, MemoryCommands, MemoryResults, MemoryTelemetry
-from producers.emulator_settings import EmulatorSettings, WorkloadSettings
-from producers.place_overlay import place_overlay, place_ring
+from producers.emulator.emulator_ports import MemoryClients, MemoryCommands, MemoryResults, MemoryTelemetry
+from producers.emulator.emulator_settings import EmulatorSettings, WorkloadSettings
+from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.run_emulator import WallClockEmulator, run_emulator
+from producers.workloads.checkin_settings import CheckinSettings
 from schemas.client import Role
 from schemas.command import Command, CommandPhase, Outcome
 

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from overlay.inventory import Inventory
-from producers.broker_core import BrokerCore
-from producers.emulate_overlay import OverlayTiming, inventory_timing
-from producers.emulator_settings import WorkloadSettings
-from producers.place_overlay import place_overlay
+from producers.brokers.broker_core import BrokerCore
+from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.command import Command, CommandPhase
 from tests.producers.drive_plan import drive_plan, random_swaps

@@ -20,12 +20,12 @@ import msgspec
 from controller.control_loop import ControlLoop
 from controller.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
-from producers.emulator_settings import WorkloadSettings
-from producers.place_overlay import place_overlay
-from producers.read_recording import Recording, open_recording
-from producers.record_topics import RECORD_TYPES
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.place_overlay import place_overlay
+from producers.recordings.read_recording import Recording, open_recording
+from producers.recordings.record_topics import RECORD_TYPES
+from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from regraft.read_inputs import read_inputs, recorded_settings
 from regraft.replay_decisions import Decided, decide_again, plans_json
 from regraft.settings import Settings, load_settings

@@ -17,9 +17,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from overlay.inventory import Inventory
-from producers import recording_format
-from producers.place_overlay import place_overlay
-from producers.read_recording import open_recording
+from producers.emulator.place_overlay import place_overlay
+from producers.recordings import recording_format
+from producers.recordings.read_recording import open_recording
 from regraft import aggregate_recording as aggregating
 from regraft.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
 from regraft.backtest_outcome import BOOTSTRAP, RECORDED, Mode, Outcome

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from producers.recording_format import BlockBuilder, FormError, RawRecord, decompress_block, raw_records, read_varint
+from producers.recordings.recording_format import (
+    BlockBuilder,
+    FormError,
+    RawRecord,
+    decompress_block,
+    raw_records,
+    read_varint,
+)
 from regraft.find_telemetry import find_telemetry
 
 BRANCH = 2

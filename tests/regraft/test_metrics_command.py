@@ -11,7 +11,7 @@ from alerts.alert_metrics import AlertMetrics
 from controller.loop_metrics import LoopMetrics
 from dashboard.dashboard_metrics import DashboardMetrics
 from infra.stage_metrics import StageMetrics
-from producers.emulator_metrics import EmulatorMetrics
+from producers.emulator.emulator_metrics import EmulatorMetrics
 from regraft.cli import app
 from regraft.metrics_command import described_metrics
 from streaming.job_metrics import JobMetrics

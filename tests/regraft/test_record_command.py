@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 import regraft.replay_run
 from infra.stack_error import StackError
-from producers.read_recording import RecordingError, open_recording
+from producers.recordings.read_recording import RecordingError, open_recording
 from regraft.cli import app
 from regraft.record_run import recorded_run
 from regraft.replay_command import speed_of, time_of

@@ -11,7 +11,7 @@ import pytest
 
 from controller.controller_settings import ControllerSettings
 from infra.stack_error import StackError
-from producers.read_recording import Recording, open_recording
+from producers.recordings.read_recording import Recording, open_recording
 from regraft.read_inputs import read_inputs, recorded_settings
 from regraft.replay_decisions import (
     DecisionInputs,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.kafka_server import RunningKafka, start_kafka
-from producers.read_recording import open_recording
+from producers.recordings.read_recording import open_recording
 from regraft.read_inputs import recorded_settings
 from regraft.read_topics import read_whole
 from schemas.codec import encode

@@ -9,7 +9,7 @@ import pytest
 
 import regraft.watch_replay
 from infra.stack_error import StackError
-from producers.read_recording import open_recording
+from producers.recordings.read_recording import open_recording
 from regraft.read_inputs import recorded_settings
 from regraft.watch_replay import StreamedReplay, last_closable_ms
 from schemas.state import WindowClosed

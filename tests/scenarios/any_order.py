@@ -20,10 +20,10 @@ from typing import Any
 
 from controller.transition import TransitionLimits
 from overlay.inventory import Inventory
-from producers.broker_messages import AdvertiseRequest, Effect, Published, SubscribeRequest
-from producers.emulate_overlay import EmulatedBroker, EmulatedOverlay
-from producers.match_content import Filter
-from producers.publisher_clients import ClientError
+from producers.brokers.broker_messages import AdvertiseRequest, Effect, Published, SubscribeRequest
+from producers.brokers.match_content import Filter
+from producers.emulator.emulate_overlay import EmulatedBroker, EmulatedOverlay
+from producers.emulator.publisher_clients import ClientError
 from schemas.client import Role
 from schemas.command import Command, CommandResult
 from schemas.plan import ClientMove, Plan, PlanPhase

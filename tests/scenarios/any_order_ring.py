@@ -13,8 +13,8 @@ from controller.plan_log import PlanLog
 from controller.transition import TransitionLimits
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.inventory import Inventory
-from producers.match_content import Filter
-from producers.user_clients import topic_filter
+from producers.brokers.match_content import Filter
+from producers.emulator.user_clients import topic_filter
 from schemas.plan import ClientMove, Plan, RingId
 from tests.scenarios.any_order import Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import Account, BrokenPromiseError

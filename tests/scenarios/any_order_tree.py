@@ -13,7 +13,7 @@ from controller.plan_log import PlanLog
 from overlay.configuration import Configuration, NotATreeError, link
 from overlay.inventory import Inventory
 from overlay.tree import cycle_links, random_tree
-from producers.match_content import Filter, Operator, Predicate
+from producers.brokers.match_content import Filter, Operator, Predicate
 from schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order import Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import BrokenPromiseError

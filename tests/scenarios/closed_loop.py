@@ -8,9 +8,9 @@ from pathlib import Path
 
 from controller.controller_settings import ControllerSettings
 from overlay.inventory import Inventory
-from producers.checkin_settings import CheckinSettings
-from producers.emulator_settings import WorkloadSettings
+from producers.emulator.emulator_settings import WorkloadSettings
 from producers.virtual_overlay import VirtualSettings
+from producers.workloads.checkin_settings import CheckinSettings
 from regraft.virtual_loop import GRACE_MS, WINDOW_MS, VirtualLoop
 from schemas.command import Command
 

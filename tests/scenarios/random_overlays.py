@@ -14,10 +14,10 @@ import numpy as np
 from controller.transition import TransitionLimits
 from overlay.inventory import Inventory
 from overlay.tree import random_tree
-from producers.emulate_overlay import OverlayTiming
-from producers.ledger import LedgerSnapshot
-from producers.match_content import Filter, Operator, Predicate
-from producers.user_clients import topic_filter
+from producers.brokers.match_content import Filter, Operator, Predicate
+from producers.emulator.emulate_overlay import OverlayTiming
+from producers.emulator.ledger import LedgerSnapshot
+from producers.emulator.user_clients import topic_filter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.client import Role
 from schemas.command import Command, CommandResult

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
-from producers.broker_core import BrokerCore
-from producers.broker_messages import UNSTAMPED_EPOCH, Answer, Deliver, Notification, Send, control_messages_in
-from producers.chord_core import ChordCore
-from producers.match_content import Operator, Predicate
+from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_messages import UNSTAMPED_EPOCH, Answer, Deliver, Notification, Send, control_messages_in
+from producers.brokers.chord_core import ChordCore
+from producers.brokers.match_content import Operator, Predicate
 from schemas.command import Command, CommandPhase, Outcome
 from schemas.plan import ClientMove, IdMove
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from controller.transition import TransitionLimits
-from producers.broker_core import BrokerCore
-from producers.broker_messages import Notification
-from producers.match_content import Filter, Operator, Predicate
+from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_messages import Notification
+from producers.brokers.match_content import Filter, Operator, Predicate
 from schemas.plan import PlanPhase
 from tests.scenarios import search
 from tests.scenarios.any_order import PATIENT

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from controller.controller_settings import ControllerSettings
-from producers.checkin_settings import CheckinSettings
-from producers.place_overlay import place_ring
+from producers.emulator.place_overlay import place_ring
+from producers.workloads.checkin_settings import CheckinSettings
 from schemas.plan import Plan, PlanPhase
 from tests.scenarios.closed_loop import ClosedLoop
 

@@ -12,10 +12,10 @@ import pytest
 from controller.assemble_state import AssemblyLimits, WindowAssembler
 from controller.closed_window import ClosedWindow
 from overlay.delivery_sets import DeliverySets
-from producers.broker_messages import Notification
-from producers.emulator_settings import WorkloadSettings
-from producers.match_content import Filter
-from producers.place_overlay import place_overlay
+from producers.brokers.broker_messages import Notification
+from producers.brokers.match_content import Filter
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.client import Role
 from schemas.command import CommandResult

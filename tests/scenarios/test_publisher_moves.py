@@ -7,12 +7,12 @@ import pytest
 
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from producers.broker_messages import Notification
-from producers.emulate_overlay import BROKER_DIED, OverlayTiming
-from producers.emulator_settings import WorkloadSettings
-from producers.ledger import LedgerSnapshot
-from producers.match_content import Filter, Operator, Predicate
-from producers.place_overlay import place_overlay
+from producers.brokers.broker_messages import Notification
+from producers.brokers.match_content import Filter, Operator, Predicate
+from producers.emulator.emulate_overlay import BROKER_DIED, OverlayTiming
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.ledger import LedgerSnapshot
+from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.command import CommandPhase, Outcome
 from schemas.plan import ClientMove

@@ -17,8 +17,8 @@ from controller.planner_table import PLANNERS
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.inventory import Inventory
-from producers.emulator_settings import WorkloadSettings
-from producers.place_overlay import place_overlay
+from producers.emulator.emulator_settings import WorkloadSettings
+from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.collect_run import assemble_windows, configurations_of
 from schemas.plan import Verdict

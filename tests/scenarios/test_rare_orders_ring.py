@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from producers.broker_messages import (
+from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
     CancelRequest,
@@ -14,9 +14,9 @@ from producers.broker_messages import (
     UserDrained,
     UserMoves,
 )
-from producers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
-from producers.two_epochs import CLIENT_WAIT_MS_MAX
-from producers.user_clients import topic_filter
+from producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
+from producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
+from producers.emulator.user_clients import topic_filter
 from schemas.command import CommandPhase, Outcome
 from schemas.plan import ClientMove
 from tests.scenarios.step_by_step import StepByStep

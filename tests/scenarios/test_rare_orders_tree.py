@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overlay.configuration import Configuration
-from producers.broker_messages import (
+from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
     CancelRequest,
@@ -15,7 +15,7 @@ from producers.broker_messages import (
     SubscribeRequest,
     UnadvertiseRequest,
 )
-from producers.two_epochs import CLIENT_WAIT_MS_MAX
+from producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
 from schemas.command import CommandPhase, Outcome
 from schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep

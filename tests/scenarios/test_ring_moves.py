@@ -7,7 +7,7 @@ import math
 import pytest
 
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from producers.emulate_overlay import BROKER_DIED
+from producers.emulator.emulate_overlay import BROKER_DIED
 from tests.producers.ring_overlays import RingRun
 
 

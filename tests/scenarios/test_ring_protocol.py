@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from producers.broker_messages import Effect
-from producers.chord_core import ChordCore
-from producers.chord_messages import GrantFlush
-from producers.chord_tables import ChordTables, TopicEntry
+from producers.brokers.broker_messages import Effect
+from producers.brokers.chord_core import ChordCore
+from producers.brokers.chord_messages import GrantFlush
+from producers.brokers.chord_tables import ChordTables, TopicEntry
 from tests.scenarios.any_order_deeds import RingDeeds
 from tests.scenarios.any_order_run import RING, Driver, RunSpec, count_faults, finish, gentle_spec, run
 from tests.scenarios.any_order_schedules import SCHEDULES

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from producers.broker_core import BrokerCore
-from producers.broker_messages import Effect, Notification
-from producers.routing_tables import RoutingTables
+from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_messages import Effect, Notification
+from producers.brokers.routing_tables import RoutingTables
 from schemas.command import Command
 from tests.scenarios.any_order_deeds import TreeDeeds
 from tests.scenarios.any_order_run import TREE, Driver, RunSpec, count_faults, finish, gentle_spec, run

@@ -16,7 +16,7 @@ from experiments.dynatops.location_workload import (
     read_checkins,
     visit_statistics,
 )
-from producers.checkin_data import Checkins, checkins_of, load_checkins
+from producers.workloads.checkin_data import Checkins, checkins_of, load_checkins
 
 SEED = 5
 LINE = LocationGrid(0.0, 1.0, 0.0, 4.0, rows=1, columns=4)

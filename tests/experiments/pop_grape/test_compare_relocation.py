@@ -13,7 +13,7 @@ from experiments.pop_grape.distributed_runs import TRIGGERS, VARIANTS, Scene, Un
 from experiments.pop_grape.distributed_selection import GrapeSettings
 from experiments.pop_grape.distributed_telemetry import CELL_BYTES, TelemetryTally
 from experiments.pop_grape.quote_workload import QuoteSettings
-from producers.ledger import LedgerSnapshot
+from producers.emulator.ledger import LedgerSnapshot
 from producers.virtual_overlay import CELLS_KEPT_S, VirtualOverlay
 from schemas.codec import encode
 from schemas.telemetry import Delivery, TelemetryBatch

@@ -21,7 +21,7 @@ from experiments.pop_grape.distributed_traces import (
     TraceRequest,
     marked,
 )
-from producers.broker_messages import Notification
+from producers.brokers.broker_messages import Notification
 from tests.experiments.pop_grape.traced_overlays import PUBLISHER, Traced, Wish, fig_1, random_traced, state_of, traced
 from tests.overlay.small_overlays import inventory_of, line_of
 

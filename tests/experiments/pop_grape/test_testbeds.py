@@ -14,7 +14,7 @@ from experiments.pop_grape.testbeds import (
     hops_between,
     planetlab_testbed,
 )
-from producers.place_overlay import measured_rtt_ms
+from producers.emulator.place_overlay import measured_rtt_ms
 
 
 @pytest.mark.parametrize(("testbed", "brokers", "leaves"), [("planetlab", 63, 32), ("cluster", 127, 64)])

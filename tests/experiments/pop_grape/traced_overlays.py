@@ -14,9 +14,9 @@ from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
 from overlay.tree import random_tree
-from producers.emulate_overlay import inventory_timing
-from producers.ledger import LedgerSnapshot
-from producers.match_content import Filter, Operator, Predicate
+from producers.brokers.match_content import Filter, Operator, Predicate
+from producers.emulator.emulate_overlay import inventory_timing
+from producers.emulator.ledger import LedgerSnapshot
 from schemas.state import QueueState
 from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from experiments.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
 from overlay.delivery_sets import DeliverySets
-from producers.broker_messages import Notification
+from producers.brokers.broker_messages import Notification
 
 
 def published(publisher: str, sequence: int, publish_ms: float = 0.0) -> Notification:

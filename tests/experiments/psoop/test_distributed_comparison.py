@@ -10,7 +10,7 @@ from experiments.psoop import compare_distributed
 from experiments.psoop.compare_distributed import UncleanRunError, distributed_figures
 from experiments.psoop.distributed_overlay import CachedOverlay
 from experiments.psoop.distributed_variants import VARIANTS, Scene, run_variant
-from producers.ledger import LedgerSnapshot
+from producers.emulator.ledger import LedgerSnapshot
 
 
 def test_figures_of_a_small_comparison() -> None:

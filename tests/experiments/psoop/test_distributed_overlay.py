@@ -23,7 +23,7 @@ from overlay.cost import overlay_cost
 from overlay.horizon_paths import paths_within
 from overlay.inventory import Inventory
 from overlay.tree import random_tree
-from producers.broker_messages import Notification
+from producers.brokers.broker_messages import Notification
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 
 EXACT = DistributedSettings(filter_bits=4_000_000)  # So wide that no test meets a false positive.

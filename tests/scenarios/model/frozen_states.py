@@ -19,9 +19,9 @@ import msgspec
 
 from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
-from producers.match_content import MatchIndex
-from producers.publisher_clients import MoveCounts
-from producers.user_clients import BrokerTopics, UserCounts
+from producers.brokers.match_content import MatchIndex
+from producers.emulator.publisher_clients import MoveCounts
+from producers.emulator.user_clients import BrokerTopics, UserCounts
 
 # Counters, caches, and what follows from the configuration: nothing of it decides what happens next.
 IGNORED_FIELDS = {

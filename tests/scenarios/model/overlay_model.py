@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
-from producers.broker_core import BrokerCore
-from producers.broker_messages import AdvertiseRequest, Answer, Deliver, Notification, Send, SubscribeRequest
-from producers.chord_core import ChordCore
+from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_messages import AdvertiseRequest, Answer, Deliver, Notification, Send, SubscribeRequest
+from producers.brokers.chord_core import ChordCore
 from schemas.command import Command, CommandPhase
 from tests.scenarios.model.channel_contents import Contents
 from tests.scenarios.model.forget_times import ranks_of_messages, ranks_of_parts

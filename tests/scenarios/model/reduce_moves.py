@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from producers.broker_messages import Answer, Deliver
+from producers.brokers.broker_messages import Answer, Deliver
 from schemas.command import CommandPhase, Outcome
 from tests.scenarios.model.overlay_model import CONTROL, DELIVER, Move, OverlayModel, Reaction, State
 from tests.scenarios.model.scripted_clients import PublisherScript, ScriptedClient

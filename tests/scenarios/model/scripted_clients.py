@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from producers.broker_messages import CancelRequest, SubscribeRequest
-from producers.publisher_clients import PublisherClients
-from producers.user_clients import UserClients, topic_filter
+from producers.brokers.broker_messages import CancelRequest, SubscribeRequest
+from producers.emulator.publisher_clients import PublisherClients
+from producers.emulator.user_clients import UserClients, topic_filter
 from tests.scenarios.model.frozen_states import SURROUNDINGS
 
 

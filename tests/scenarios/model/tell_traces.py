@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from producers.broker_messages import Answer, Deliver, Notification
-from producers.match_content import Predicate
+from producers.brokers.broker_messages import Answer, Deliver, Notification
+from producers.brokers.match_content import Predicate
 from schemas.command import Command
 from tests.scenarios.model.kept_account import Violation
 from tests.scenarios.model.overlay_model import CLIENTS, DELIVER, STEP, Move, OverlayModel, State

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from producers.broker_core import BrokerCore
-from producers.chord_core import ChordCore
+from producers.brokers.broker_core import BrokerCore
+from producers.brokers.chord_core import ChordCore
 from tests.scenarios.model.ring_detours import OPEN
 from tests.scenarios.model.ring_scenarios import RINGS
 from tests.scenarios.model.search_states import Bounds, Search

@@ -1,0 +1,1 @@
+"""The protocol core of a broker, pure: messages in, effects out. Every real node embeds it, too."""

@@ -1,0 +1,332 @@
+"""What brokers send each other, what clients ask of their home, and what a broker's core wants done.
+
+Plain frozen values; nothing here travels over Kafka. Control messages carry the epoch whose tables they build.
+Advertisements are known in all epochs; theirs says over which tree they are flooded.
+
+``connection`` numbers the stays of a client: it may leave and come again under its name, at any broker, and each stay
+has a higher number than those before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from producers.brokers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, MoveHeardRequest, RingMessage
+from producers.brokers.match_content import Filter
+from schemas.command import CommandResult
+
+UNSTAMPED_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH).
+
+    On a ring ``from_rendezvous`` tells a copy on its way down the topic's tree from one on its way to the root.
+    """
+
+    publisher: str
+    sequence: int
+    publish_ms: float
+    home: str
+    epoch: int
+    content: Mapping[str, float | str]
+    size_bytes: int
+    from_rendezvous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Install a subscription in the tables of ``epoch``, with the sender as the way to its home.
+
+    ``epoch_issued_max`` is the newest epoch in which its home issued it; tables of later epochs are derived from this
+    one, those up to it are built by messages of their own.
+    """
+
+    epoch: int
+    subscription: str
+    home: str
+    filter_: Filter
+    epoch_issued_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeAck:
+    """The subscription has reached every advertisement it meets beyond the sender."""
+
+    epoch: int
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Stop forwarding to this subscription, in the tables of ``epoch``."""
+
+    epoch: int
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeAck:
+    """Nothing more will come for the subscription from beyond the sender."""
+
+    epoch: int
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advertise:
+    """A publisher at ``home`` will publish what the filter describes; flooded over the tree of ``epoch``."""
+
+    epoch: int
+    publisher: str
+    connection: int
+    home: str
+    filter_: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseAck:
+    """All brokers beyond the sender know the advertisement and have sent the subscriptions it attracts."""
+
+    epoch: int
+    publisher: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unadvertise:
+    """The publisher is gone; flooded over the tree of ``epoch``, behind its notifications."""
+
+    epoch: int
+    publisher: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """No notification of ``epoch`` follows on this link: the marker of draining."""
+
+    epoch: int
+
+
+TreeMessage = Subscribe | SubscribeAck | Unsubscribe | UnsubscribeAck | Advertise | AdvertiseAck | Unadvertise | End
+ControlMessage = TreeMessage | RingMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Control messages that one step of a broker sends over one link, in their order, as one message."""
+
+    messages: tuple[ControlMessage, ...]
+
+
+Message = Notification | ControlMessage | Bundle
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """A local client wants what the filter describes; ``subscription`` is never used again."""
+
+    subscription: str
+    client: str
+    filter_: Filter
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """A local client has ended a subscription: what was published before is still owed.
+
+    Nobody can tell that from what is published while the end is on its way to the publishers, but by comparing the
+    clocks of two machines; so that may be handed over, too.
+    """
+
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseRequest:
+    """A local client will publish what the filter describes."""
+
+    publisher: str
+    filter_: Filter
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnadvertiseRequest:
+    """A local publisher has stopped."""
+
+    publisher: str
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveRequest:
+    """A local publisher has handed this home all that it will: what follows goes to its next home."""
+
+    publisher: str
+    connection: int = 0
+
+
+TreeRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest | LeaveRequest
+ClientRequest = TreeRequest | AttachRequest | MoveHeardRequest | DrainedRequest | GoneRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put the message on the link to ``peer``."""
+
+    peer: str
+    message: Message
+
+
+def control_messages_in(message: object) -> int:
+    """Return how many control messages there are in one message; what is no bundle counts as one."""
+    return len(message.messages) if isinstance(message, Bundle) else 1
+
+
+def bundled(effects: list[Effect]) -> list[Effect]:
+    """Return the effects with the control messages for each neighbour put together, as far as their order allows.
+
+    Notifications stay as they are, and nothing overtakes another message of its link.
+    """
+    sends = [effect for effect in effects if isinstance(effect, Send)]
+    if len(sends) == len({effect.peer for effect in sends}):
+        return effects
+    found: list[Effect | tuple[str, list[ControlMessage]]] = []
+    growing: dict[str, list[ControlMessage]] = {}
+    for effect in effects:
+        if not isinstance(effect, Send) or isinstance(effect.message, Bundle):
+            found.append(effect)
+        elif isinstance(effect.message, Notification):
+            growing.pop(effect.peer, None)
+            found.append(effect)
+        elif effect.peer in growing:
+            growing[effect.peer].append(effect.message)
+        else:
+            growing[effect.peer] = [effect.message]
+            found.append((effect.peer, growing[effect.peer]))
+    return [_as_one(*each) if isinstance(each, tuple) else each for each in found]
+
+
+def _as_one(peer: str, messages: list[ControlMessage]) -> Send:
+    return Send(peer, messages[0] if len(messages) == 1 else Bundle(tuple(messages)))
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The notification has been stamped at its publisher's home."""
+
+    notification: Notification
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand the notification to these local subscriptions, once each."""
+
+    notification: Notification
+    subscriptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send the result to the controller."""
+
+    result: CommandResult
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The subscription has reached every publisher it meets: notifications published from now on are owed to it."""
+
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The subscription is gone from every broker."""
+
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseConfirmed:
+    """All brokers know the publisher: it may publish."""
+
+    publisher: str
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherLeaves:
+    """The publisher is to hand over nothing more here, say so by a LeaveRequest, and go on at ``home_to``."""
+
+    publisher: str
+    home_to: str
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherTaken:
+    """This broker is the publisher's home from now on: it may publish here as soon as it has left the old one."""
+
+    publisher: str
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UserMoves:
+    """The user is to attach to ``home_to`` as well, for ``epoch``, and to change nothing until it is taken there."""
+
+    user: str
+    connection: int
+    home_to: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserStays:
+    """The move was called off: the user's home is this broker as before."""
+
+    user: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserTaken:
+    """This broker is the user's home from now on."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserDrained:
+    """Nothing more will come here for a subscription that moved: the user may say so at its new home."""
+
+    user: str
+    subscription: str
+    home_to: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDropped:
+    """A client did not answer in time while others waited for it: its home has ended its stay."""
+
+    client: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The notification goes no further here, and why."""
+
+    notification: Notification
+    reason: str
+
+
+ClientEffect = Confirmed | Cancelled | AdvertiseConfirmed | PublisherLeaves | PublisherTaken | ClientDropped
+UserEffect = UserMoves | UserStays | UserTaken | UserDrained
+Effect = Send | Published | Deliver | Dropped | Answer | ClientEffect | UserEffect

@@ -1,0 +1,401 @@
+"""What one broker knows of subscriptions and publishers and how that travels: tables, advertisements, acknowledgements.
+
+In: requests of local clients and control messages of neighbours. Out: effects. Every table belongs to an epoch; while
+two are live, both are kept. Notifications and the transition between epochs belong to
+:mod:`producers.brokers.broker_core`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from overlay.configuration import Configuration
+from producers.brokers.broker_messages import (
+    Advertise,
+    AdvertiseAck,
+    AdvertiseConfirmed,
+    Cancelled,
+    CancelRequest,
+    Confirmed,
+    Effect,
+    Send,
+    Subscribe,
+    SubscribeAck,
+    SubscribeRequest,
+    Unadvertise,
+    Unsubscribe,
+    UnsubscribeAck,
+)
+from producers.brokers.match_content import Filter, intersects
+from producers.brokers.routing_tables import LOCAL, Entry, RoutingTables
+from producers.brokers.two_epochs import ProtocolError, TwoEpochBroker
+
+
+@dataclass(slots=True)
+class LocalSubscription:
+    """A subscription of a local client: is it confirmed, has it ended, which epochs are still to confirm it.
+
+    All that was published after the confirmation comes after it, and all that was published before the end comes before
+    it is released; so whatever comes between the two is handed over, and no clock is asked when it was published.
+    """
+
+    subscription: str
+    unconfirmed_epochs: set[int]
+    is_confirmed: bool = False
+    has_ended: bool = False
+
+
+@dataclass(slots=True)
+class Advertisement:
+    """A known publisher, who told us, and what we wait for before we say that all beyond us know it.
+
+    ``successor`` is the advertisement of its next stay, with who sent it: it came before the end of this one did.
+    """
+
+    epoch: int
+    publisher: str
+    connection: int
+    home: str
+    filter_: Filter
+    told_by: str
+    unanswered: set[str]
+    unsettled: set[str] = field(default_factory=set)
+    successor: tuple[str, Advertise] | None = None
+
+
+class BrokerRouting(TwoEpochBroker[RoutingTables]):
+    """Tables of all live epochs and what is under way to build them. Deterministic."""
+
+    def __init__(self, broker: str, configuration: Configuration) -> None:
+        super().__init__(broker, RoutingTables(broker, configuration))
+        self.locals: dict[str, LocalSubscription] = {}
+        self.advertisements: dict[str, Advertisement] = {}
+        self.covered_forwards = 0
+        self._unconfirmed_advertisements: dict[str, Advertisement] = {}
+
+    @property
+    def live_neighbours(self) -> tuple[str, ...]:
+        """The neighbours in any live epoch, sorted."""
+        return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
+
+    # --- local clients -----------------------------------------------------------------------------------------------
+
+    def _subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
+        name = request.subscription
+        if name in self.locals:
+            raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
+        self.locals[name] = LocalSubscription(name, set(self.tables))
+        effects: list[Effect] = []
+        for tables in self._epochs():
+            meets = self._meets(tables, request.filter_)
+            entry = Entry(name, self.broker, request.filter_, LOCAL, meets, max(self.tables))
+            tables.install(entry)
+            effects += self._forward(tables, entry)
+        return effects + self._settle((name,), now_ms)
+
+    def _cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
+        name = request.subscription
+        local = self.locals.get(name)
+        if local is None or local.has_ended:
+            return []
+        local.has_ended = True
+        effects: list[Effect] = []
+        for tables in self._epochs():
+            effects += self._begin_leaving(tables, name)
+        return effects + self._settle((name,), now_ms)
+
+    # --- neighbours --------------------------------------------------------------------------------------------------
+
+    def _accept_subscription(
+        self, tables: RoutingTables, source: str, message: Subscribe, now_ms: float
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        entry = tables.entries.get(message.subscription)
+        if entry is not None and entry.leaving and entry.towards == source:
+            entry.again = message  # It had been withdrawn, and comes again before all beyond us have let go of it.
+            return []
+        if entry is None:
+            meets = self._meets(tables, message.filter_)
+            issued_max = message.epoch_issued_max
+            entry = Entry(message.subscription, message.home, message.filter_, source, meets, issued_max)
+            tables.install(entry)
+            effects += self._forward(tables, entry)
+            effects += self._derive_later((entry,))
+        entry.waiting.add(source)
+        return effects + self._settle((message.subscription,), now_ms)
+
+    def _release_subscription(
+        self, tables: RoutingTables, source: str, message: Unsubscribe, now_ms: float
+    ) -> list[Effect]:
+        """Begin to leave in this epoch, and in a later one that derives the subscription from it.
+
+        Its home may have ended it before it had the later epoch's tables, and then says so in this one only.
+        """
+        effects: list[Effect] = []
+        entry = tables.entries.get(message.subscription)
+        if entry is None:
+            return [Send(source, UnsubscribeAck(tables.epoch, message.subscription))]
+        for other in self._epochs():
+            is_derived = other.epoch > tables.epoch and entry.home in other.same_way
+            if other is tables or is_derived:
+                effects += self._begin_leaving(other, message.subscription)
+        return effects + self._settle((message.subscription,), now_ms)
+
+    def _accept_release(self, tables: RoutingTables, source: str, name: str, now_ms: float) -> list[Effect]:
+        """Take note that a neighbour holds a subscription no longer; send it again where it is wanted by now."""
+        effects: list[Effect] = []
+        entry = tables.entries.get(name)
+        if entry is not None and source in entry.unreleased:
+            entry.unreleased.discard(source)
+            if not entry.leaving:
+                entry.unconfirmed.discard(source)
+                tables.note_release(entry, source)
+                effects += self._forward(tables, entry)
+        return effects + self._settle((name,), now_ms)
+
+    def _begin_leaving(self, tables: RoutingTables, name: str) -> list[Effect]:
+        entry = tables.entries.get(name)
+        if entry is None or entry.leaving:
+            return []
+        entry.leaving = True
+        entry.unconfirmed -= entry.unreleased  # They will not get it again.
+        return self._release(tables, entry, entry.forwarded)
+
+    def _release(self, tables: RoutingTables, entry: Entry, peers: Iterable[str]) -> list[Effect]:
+        """Ask neighbours to hold the subscription no longer."""
+        asked = sorted(set(peers) - entry.unreleased - self.lost_peers)
+        entry.unreleased.update(asked)
+        return [Send(peer, Unsubscribe(tables.epoch, entry.subscription)) for peer in asked]
+
+    def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
+        """Send the subscription to every neighbour with an advertisement it meets that does not hold it yet."""
+        if entry.leaving:
+            return []
+        wanted = self._wanted(tables, entry)
+        entry.unconfirmed |= wanted & entry.unreleased  # They get it again when they have released it.
+        effects: list[Effect] = []
+        for peer in sorted(wanted - entry.forwarded):
+            self.covered_forwards += tables.note_forward(entry, peer)
+            if peer not in self.lost_peers:
+                entry.unconfirmed.add(peer)
+                message = Subscribe(tables.epoch, entry.subscription, entry.home, entry.filter_, entry.epoch_issued_max)
+                effects.append(Send(peer, message))
+                effects += self._note_derived(tables, entry, peer)
+        return effects
+
+    def _wanted(self, tables: RoutingTables, entry: Entry) -> set[str]:
+        """Return the neighbours beyond which the subscription meets an advertisement."""
+        homes = self._homes_met(tables, entry) - {self.broker}
+        return {tables.next_hop[home] for home in homes} - {entry.towards}
+
+    # --- advertisements ----------------------------------------------------------------------------------------------
+
+    def _meets(self, tables: RoutingTables, filter_: Filter, epoch_min: int = -1) -> set[str]:
+        """Return the publishers of an epoch that a filter meets; one that was advertised later publishes later.
+
+        With ``epoch_min`` only those that were advertised in that epoch or later.
+        """
+        return {
+            name
+            for name, known in self.advertisements.items()
+            if epoch_min <= known.epoch <= tables.epoch and intersects(known.filter_, filter_)
+        }
+
+    def _learn_advertisement(self, source: str, message: Advertise) -> list[Effect]:
+        """Take note of a publisher, flood that on, and send the subscriptions that it attracts.
+
+        The next stay of a publisher waits for the end of the one before, which comes behind all that was published in
+        it: so order holds across stays, and a late end cannot be taken for that of the next stay.
+        """
+        earlier = self.advertisements.get(message.publisher)
+        if earlier is not None and earlier.connection < message.connection:
+            if earlier.successor is None or earlier.successor[1].connection < message.connection:
+                earlier.successor = (source, message)  # Else its client has come again since.
+            return []
+        if earlier is not None:
+            return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
+        peers = self._flood_on(message.epoch, source)
+        known = Advertisement(
+            message.epoch, message.publisher, message.connection, message.home, message.filter_, source, set(peers)
+        )
+        self.advertisements[message.publisher] = known
+        self._unconfirmed_advertisements[message.publisher] = known
+        effects: list[Effect] = [Send(peer, message) for peer in peers]
+        met = [
+            (tables, entry)
+            for tables in self._epochs()
+            if tables.epoch >= message.epoch  # It publishes in no older one, which neighbours may have retired.
+            for entry in tables.entries.values()
+            if intersects(message.filter_, entry.filter_)
+        ]
+        for _, entry in met:
+            entry.meets.add(message.publisher)
+        for tables, entry in met:
+            effects += self._forward(tables, entry)
+        known.unsettled = {
+            name
+            for tables in self._epochs()
+            for name, entry in tables.entries.items()
+            if not entry.is_settled and message.publisher in entry.meets
+        }
+        return effects
+
+    def _forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
+        """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch."""
+        known = self.advertisements.get(message.publisher)
+        if known is None or known.connection != message.connection:
+            later = None if known is None else known.successor
+            if known is not None and later is not None and later[1].connection == message.connection:
+                known.successor = None  # It has ended before its turn came.
+            return []
+        del self.advertisements[message.publisher]
+        self._unconfirmed_advertisements.pop(message.publisher, None)
+        for tables in self._epochs():
+            for entry in tables.entries.values():
+                entry.meets.discard(message.publisher)
+        effects: list[Effect] = [Send(peer, message) for peer in self._flood_on(message.epoch, source)]
+        return effects if known.successor is None else effects + self._learn_advertisement(*known.successor)
+
+    def _flood_on(self, epoch: int, source: str) -> list[str]:
+        """Return the living neighbours in the tree of an epoch, but for the one that a message came from."""
+        return [peer for peer in self.tables[epoch].neighbours if peer != source and peer not in self.lost_peers]
+
+    # --- settling: acknowledgements and confirmations ----------------------------------------------------------------
+
+    def _settle(self, names: Iterable[str], now_ms: float) -> list[Effect]:
+        """Send every acknowledgement and confirmation that has become true for these subscriptions."""
+        effects: list[Effect] = []
+        for name in names:
+            effects += self._settle_subscription(name, now_ms)
+        for known in list(self._unconfirmed_advertisements.values()):
+            known.unsettled = {name for name in known.unsettled if not self._is_settled(name, min(self.tables))}
+            if not known.unanswered and not known.unsettled:
+                del self._unconfirmed_advertisements[known.publisher]
+                if known.told_by == LOCAL:
+                    effects.append(AdvertiseConfirmed(known.publisher, known.connection))
+                else:
+                    ack = AdvertiseAck(known.epoch, known.publisher, known.connection)
+                    effects.append(Send(known.told_by, ack))
+        return effects + self._tell_prepared(now_ms)
+
+    def _settle_subscription(self, name: str, now_ms: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for tables in reversed(self._epochs()):  # What a later epoch has let go of no longer unsettles an older one.
+            entry = tables.entries.get(name)
+            if entry is None:
+                continue
+            if self._is_settled(name, tables.epoch):
+                effects += [Send(peer, SubscribeAck(tables.epoch, name)) for peer in sorted(entry.waiting)]
+                entry.waiting.clear()
+            if entry.leaving and not entry.unreleased:
+                effects += self._finish_leaving(tables, entry, now_ms)
+        local = self.locals.get(name)
+        if local is not None:
+            effects += self._settle_local(local, now_ms)
+        return effects
+
+    def _finish_leaving(self, tables: RoutingTables, entry: Entry, now_ms: float) -> list[Effect]:
+        effects: list[Effect] = [
+            Send(peer, SubscribeAck(tables.epoch, entry.subscription)) for peer in sorted(entry.waiting)
+        ]
+        tables.remove(entry.subscription)
+        if tables.epoch > min(self.tables):
+            tables.released.add(entry.subscription)
+        if entry.towards != LOCAL:
+            effects.append(Send(entry.towards, UnsubscribeAck(tables.epoch, entry.subscription)))
+        if entry.again is not None:
+            effects += self._accept_subscription(tables, entry.towards, entry.again, now_ms)
+        return effects
+
+    def _settle_local(self, local: LocalSubscription, now_ms: float) -> list[Effect]:
+        name = local.subscription
+        if local.has_ended:
+            if any(name in tables.entries for tables in self.tables.values()):
+                return []
+            del self.locals[name]
+            return [Cancelled(name)]
+        local.unconfirmed_epochs = {
+            epoch for epoch in local.unconfirmed_epochs if epoch in self.tables and not self._is_settled(name, epoch)
+        }
+        if not local.is_confirmed and not local.unconfirmed_epochs:
+            local.is_confirmed = True
+            return [Confirmed(name)]
+        return []
+
+    def _is_settled(self, name: str, epoch: int) -> bool:
+        """Return True if the subscription is acknowledged in this epoch and in every later live one."""
+        return all(
+            tables.entries[name].is_settled
+            for tables in self.tables.values()
+            if tables.epoch >= epoch and name in tables.entries
+        )
+
+    # --- two epochs --------------------------------------------------------------------------------------------------
+
+    def _derive_later(self, entries: Iterable[Entry]) -> list[Effect]:
+        """Take entries of the older epoch over into the newer one's tables where the way to their home is the same.
+
+        Whether it is depends on the two trees alone, so all brokers on that way do likewise and no message is needed.
+        Were it to depend on the publishers that a broker knows, two neighbours could differ about who holds what:
+        publishers end, and their end is known here sooner than there. Where a derived entry is of no use, the neighbour
+        towards the home withdraws it.
+        """
+        effects: list[Effect] = []
+        for tables in self._epochs()[1:]:
+            for entry in list(entries):
+                if entry.leaving or not self._is_derived(tables, entry):
+                    continue
+                if entry.subscription in tables.entries or entry.subscription in tables.released:
+                    continue
+                derived = Entry(
+                    entry.subscription,
+                    entry.home,
+                    entry.filter_,
+                    entry.towards,
+                    entry.meets | self._meets(tables, entry.filter_, tables.epoch),
+                    entry.epoch_issued_max,
+                )
+                tables.install(derived)
+                for peer in sorted((entry.forwarded - entry.unreleased) & tables.shared):
+                    self.covered_forwards += tables.note_forward(derived, peer)
+                effects += self._release(tables, derived, derived.forwarded - self._wanted(tables, derived))
+                effects += self._forward(tables, derived)
+        return effects
+
+    def _is_derived(self, tables: RoutingTables, entry: Entry) -> bool:
+        """Return True if a later epoch's tables take the entry over from the older epoch's."""
+        return entry.home in tables.same_way and entry.epoch_issued_max < tables.epoch
+
+    def _note_derived(self, older: RoutingTables, entry: Entry, peer: str) -> list[Effect]:
+        """Record that a neighbour which gets an entry of the older epoch derives the newer one's from it.
+
+        Where it is of no use there, or has been withdrawn from this broker, it is withdrawn from the neighbour.
+        """
+        effects: list[Effect] = []
+        for tables in self._epochs():
+            if tables.epoch <= older.epoch or peer not in tables.shared or not self._is_derived(tables, entry):
+                continue
+            derived = tables.entries.get(entry.subscription)
+            if derived is None and entry.subscription in tables.released:
+                effects.append(Send(peer, Unsubscribe(tables.epoch, entry.subscription)))
+            elif derived is not None and peer not in derived.forwarded:
+                self.covered_forwards += tables.note_forward(derived, peer)
+                if derived.leaving or peer not in self._wanted(tables, derived):
+                    effects += self._release(tables, derived, (peer,))
+        return effects
+
+    def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
+        """Return the homes, in this epoch, of the publishers that an entry meets."""
+        return {self._home_in(tables, name) for name in entry.meets}
+
+    def _is_advertised_here(self, publisher: str) -> bool:
+        """Return True if this broker is a publisher's home in a live epoch; from others it takes no notification."""
+        if publisher not in self.advertisements:
+            return False
+        return any(self._home_in(tables, publisher) == self.broker for tables in self.tables.values())
+
+    def _home_in(self, tables: RoutingTables, publisher: str) -> str:
+        """Return a publisher's home in an epoch; a stay that was advertised in it has been moved by no plan to it."""
+        known = self.advertisements[publisher]
+        return tables.moved.get(publisher, known.home) if known.epoch < tables.epoch else known.home

@@ -1,0 +1,125 @@
+"""What one broker of a Chord ring knows for one epoch: the topic trees it is part of, and who publishes on its topics.
+
+Pure data with the questions that routing asks; what is sent and when is decided in
+:mod:`producers.brokers.chord_trees`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from overlay.chord_configuration import ChordConfiguration
+from producers.brokers.chord_messages import Register
+
+
+@dataclass(slots=True)
+class TopicEntry:
+    """One topic's tree as this broker sees it.
+
+    ``parent`` is the neighbour towards the rendezvous, None at the rendezvous itself. ``children`` get what comes;
+    ``issued`` says up to which epoch each of them speaks for itself.
+    ``subscriptions`` are the local ones, with those that have ended but may still be owed something (``ended_here``);
+    ``fresh`` are not confirmed yet. ``is_joined``: the way from the rendezvous stands; ``waiting`` are children to be
+    told when it does. ``flushing`` are the subscriptions that the flush under way lets go, None when none is.
+    ``is_over``: nothing of this epoch will come any more. ``is_derived``: taken over from the epoch before, whose
+    acknowledgement is this one's, too.
+    """
+
+    topic: str
+    parent: str | None
+    is_joined: bool
+    children: tuple[str, ...] = ()
+    issued: dict[str, int] = field(default_factory=dict)
+    subscriptions: dict[str, None] = field(default_factory=dict)  # In order of coming.
+    fresh: set[str] = field(default_factory=set)
+    ended_here: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+    flushing: frozenset[str] | None = None
+    is_over: bool = False
+    is_derived: bool = False
+
+    def add_child(self, peer: str, issued_max: int) -> None:
+        """Forward to a neighbour from now on."""
+        self.issued[peer] = issued_max
+        if peer not in self.children:
+            self.children = tuple(sorted((*self.children, peer)))
+
+    def drop_child(self, peer: str) -> None:
+        """Forward to it no longer."""
+        self.children = tuple(child for child in self.children if child != peer)
+        self.waiting.discard(peer)
+        self.issued.pop(peer, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A publisher at its rendezvous: the number of its stay, and its home."""
+
+    connection: int
+    home: str
+
+
+class ChordTables:
+    """All that one broker knows for one epoch.
+
+    ``registered`` are the publishers, by topic, of the topics whose rendezvous this broker is; ``successors`` those
+    that have come again before the end of their earlier stay did, by topic and publisher. ``awaited`` are
+    subscriptions that have moved here and whose old home may still hand over something of this epoch.
+    """
+
+    def __init__(self, broker: str, configuration: ChordConfiguration) -> None:
+        self.broker = broker
+        self.configuration = configuration
+        self.epoch = configuration.epoch
+        self.neighbours = configuration.neighbours[broker]
+        self.topics: dict[str, TopicEntry] = {}
+        self.registered: dict[str, dict[str, Registration]] = {}
+        self.successors: dict[tuple[str, str], Register] = {}
+        self.ended: dict[tuple[str, str], int] = {}  # Stays by topic and publisher, while the epoch before lives.
+        self.flushes: dict[tuple[str, str], set[str]] = {}  # (topic, asker) -> publishers not heard from yet.
+        self.awaited: set[str] = set()
+        ring, position = configuration.ring, configuration.position_of[broker]
+        names = configuration.broker_at
+        self._next_hop: dict[str, str] = {
+            names[to]: names[hop] for to, hop in enumerate(ring.next_hops[position].tolist())
+        }
+        above = ring.parents[:, position].tolist()
+        self._parent: dict[str, str | None] = {
+            names[root]: names[at] if at >= 0 else None for root, at in enumerate(above)
+        }
+        self._rendezvous: dict[str, str] = {}
+
+    def rendezvous(self, topic: str) -> str:
+        """Return the root of a topic's tree."""
+        found = self._rendezvous.get(topic)
+        if found is None:
+            found = self._rendezvous[topic] = self.configuration.rendezvous(topic)
+        return found
+
+    def next_hop(self, target: str) -> str:
+        """Return the neighbour on the way to another broker."""
+        return self._next_hop[target]
+
+    def parent(self, topic: str) -> str | None:
+        """Return the neighbour towards a topic's rendezvous in its tree, None when this broker is it."""
+        return self._parent[self.rendezvous(topic)]
+
+    def same_way(self, older: ChordTables, topic: str, broker: str) -> bool:
+        """Tell whether the way from a topic's rendezvous to a broker is that of an older epoch, broker by broker.
+
+        Then it is so for all brokers on it, too: routes from one node share their beginnings.
+        """
+        root = self.rendezvous(topic)
+        return root == older.rendezvous(topic) and self.same_route(older, root, broker)
+
+    def same_route(self, older: ChordTables, start: str, target: str) -> bool:
+        """Return True if the way between two brokers is that of an older epoch, broker by broker."""
+        place = self.configuration.place_of
+        return bool(self.configuration.same_routes_since(older.configuration)[place[start], place[target]])
+
+    def changes_most(self, older: ChordTables, root: str) -> bool:
+        """Return True if the ways from a broker to most of the others are not those of an older epoch."""
+        same = self.configuration.same_routes_since(older.configuration)[self.configuration.place_of[root]]
+        return bool(np.mean(same) < 0.5)

@@ -1,0 +1,131 @@
+"""Routing tables of one broker for one epoch: subscriptions with the way to their home and where they were sent.
+
+Pure data with the two questions routing asks; what is sent and when is decided in :mod:`producers.brokers.broker_core`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from overlay.configuration import Configuration, link
+from producers.brokers.broker_messages import Subscribe
+from producers.brokers.match_content import Filter, MatchIndex, covers
+
+LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
+
+
+@dataclass(slots=True)
+class Entry:
+    """One subscription in one epoch's table.
+
+    ``towards`` is the neighbour on the way to its home, or LOCAL. ``meets`` are the advertised publishers it matches.
+    ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased`` are those
+    whose acknowledgement of a subscribe or an unsubscribe is outstanding; a neighbour in both is to get it again when
+    it has released it. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max`` is the newest
+    epoch in which its home issued it (:class:`producers.brokers.broker_messages.Subscribe`).
+    ``again`` is what has come for it while it is leaving: it is to be installed anew when it has left.
+    """
+
+    subscription: str
+    home: str
+    filter_: Filter
+    towards: str
+    meets: set[str]
+    epoch_issued_max: int
+    forwarded: set[str] = field(default_factory=set)
+    unconfirmed: set[str] = field(default_factory=set)
+    unreleased: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+    leaving: bool = False
+    again: Subscribe | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Return True if no neighbour's acknowledgement is outstanding, but for the subscription's own end."""
+        return not self.unconfirmed and (self.leaving or not self.unreleased)
+
+
+class RoutingTables:
+    """All that one broker knows for one epoch.
+
+    ``moved`` are the publishers with another home than before it. ``shared`` are the neighbours over links that the
+    epoch before had, too, ``same_way`` the brokers that such links alone lead to: the way between any two of these is
+    the same in both trees, broker by broker.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        configuration: Configuration,
+        older: Configuration | None = None,
+        moved: Mapping[str, str] | None = None,
+    ) -> None:
+        self.broker = broker
+        self.moved = dict(moved or {})
+        kept = set() if older is None else set(configuration.links).intersection(older.links)
+        self.same_way = configuration.reached_over(kept, broker)
+        self.shared = frozenset(peer for peer in configuration.neighbours[broker] if link(broker, peer) in kept)
+        self.configuration = configuration
+        self.epoch = configuration.epoch
+        self.neighbours = configuration.neighbours[broker]
+        self.next_hop = configuration.next_hops_from(broker)
+        self.entries: dict[str, Entry] = {}
+        self.released: set[str] = set()  # Removed while the epoch before lives: not to be derived from it again.
+        self.index = MatchIndex()
+        self.ends_received: set[str] = set()
+        self.ends_sent: set[str] = set()
+        # Filters sent to a neighbour by their eq predicates: only such can cover each other cheaply enough to count.
+        self._sent: dict[tuple[str, Filter], dict[str, Filter]] = {}
+
+    def install(self, entry: Entry) -> None:
+        """Add an entry, so that notifications that match it are routed towards its home."""
+        self.entries[entry.subscription] = entry
+        self.released.discard(entry.subscription)
+        self.index.add(entry.subscription, entry.filter_, entry.towards)
+
+    def remove(self, subscription: str) -> None:
+        """Forget an entry."""
+        entry = self.entries.pop(subscription)
+        self.index.remove(subscription)
+        for peer in entry.forwarded:
+            self._forget_sent(entry, peer)
+
+    def note_release(self, entry: Entry, peer: str) -> None:
+        """Record that ``peer`` holds the entry because of us no longer."""
+        entry.forwarded.discard(peer)
+        self._forget_sent(entry, peer)
+
+    def _forget_sent(self, entry: Entry, peer: str) -> None:
+        self._sent.get((peer, _equalities(entry.filter_)), {}).pop(entry.subscription, None)
+
+    def note_forward(self, entry: Entry, peer: str) -> bool:
+        """Record that the entry is held by ``peer`` because of us; tell whether one sent earlier covers it."""
+        entry.forwarded.add(peer)
+        sent = self._sent.setdefault((peer, _equalities(entry.filter_)), {})
+        covered = any(covers(wide, entry.filter_) for wide in sent.values())
+        sent[entry.subscription] = entry.filter_
+        return covered
+
+    def flow_has_ended(self, home: str) -> bool:
+        """Tell whether nothing of this epoch can still come from publishers at ``home``, another broker."""
+        return self.next_hop[home] in self.ends_received
+
+    def lose_peer(self, peer: str) -> None:
+        """Wait for nothing more from a neighbour that is gone: all that it sent in this epoch has come."""
+        if peer in self.neighbours:
+            self.ends_received.add(peer)
+            self.ends_sent.add(peer)
+        for entry in self.entries.values():
+            entry.unconfirmed.discard(peer)
+            entry.unreleased.discard(peer)
+            entry.waiting.discard(peer)
+
+    @property
+    def is_drained(self) -> bool:
+        """Tell whether END has come over every link of this epoch."""
+        return len(self.ends_received) == len(self.neighbours)
+
+
+def _equalities(filter_: Filter) -> Filter:
+    return tuple(predicate for predicate in filter_ if predicate.operator == "eq")

@@ -1,0 +1,1 @@
+"""The emulated overlay around the cores: links, queues, clients, ledger, telemetry."""

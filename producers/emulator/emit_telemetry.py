@@ -1,0 +1,150 @@
+"""Telemetry: one batch per broker and flush, empty ones included, and the register of clients.
+
+In: an emulated overlay and its environment's clock. Out: TelemetryBatch and Client records for the sinks. What the
+counters mean belongs to :mod:`schemas.telemetry`; what happens to a batch, to the sink.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import cast
+
+import simpy
+
+from producers.brokers.match_content import Filter, Predicate
+from producers.emulator.emulate_overlay import EmulatedBroker, EmulatedOverlay, QueueCounters
+from producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
+from schemas.client import Client, PredicateRecord, Role
+from schemas.command import CommandResult
+from schemas.telemetry import LinkProbe, QueueSample, TelemetryBatch
+
+RTT_JITTER_SHARE = 0.02  # Standard deviation of a probe around the link's delay: probes are never all alike.
+
+
+class TelemetryEmitter:
+    """Flushes every broker each ``flush_ms``; the first flushes are spread over that time, so that load is even."""
+
+    def __init__(self, overlay: EmulatedOverlay, sink: TelemetrySink, flush_ms: float, rng: random.Random) -> None:
+        self._overlay = overlay
+        self._sink = sink
+        self._flush_ms = flush_ms
+        self._rng = rng
+        self._sequences = dict.fromkeys(overlay.brokers, 0)
+
+    def start(self) -> None:
+        """Begin to flush on the overlay's clock."""
+        spread_ms = self._flush_ms / len(self._overlay.brokers)
+        for position, broker in enumerate(self._overlay.brokers.values(), start=1):
+            self._overlay.env.timeout(position * spread_ms, broker).callbacks.append(self._on_time)
+
+    def flush_all(self) -> None:
+        """Flush every broker now, as before the end."""
+        for broker in self._overlay.brokers.values():
+            self.flush(broker)
+
+    def flush(self, broker: EmulatedBroker) -> None:
+        """Send all that one broker has to say."""
+        now_ms = self._overlay.env.now
+        sequence = self._sequences[broker.name]
+        self._sequences[broker.name] = sequence + 1
+        neighbours = broker.core.live_neighbours
+        changes = tuple(broker.changes)
+        broker.changes.clear()
+        batch = TelemetryBatch(
+            broker=broker.name,
+            boot=self._overlay.boot_ms,
+            sequence=sequence,
+            time_ms=int(now_ms),
+            epoch=broker.core.epoch,
+            deliveries=broker.cells.take_changed(now_ms),
+            queues=self._samples(broker, neighbours),
+            probes=tuple(LinkProbe(peer, self._rtt_ms(broker.name, peer)) for peer in neighbours),
+            clients=changes,
+        )
+        self._sink.send_batch(batch)
+
+    def _on_time(self, event: simpy.Event) -> None:
+        broker = cast(EmulatedBroker, event.value)
+        if broker.is_dead:
+            return
+        self.flush(broker)
+        self._overlay.env.timeout(self._flush_ms, broker).callbacks.append(self._on_time)
+
+    def _samples(self, broker: EmulatedBroker, neighbours: tuple[str, ...]) -> tuple[QueueSample, ...]:
+        samples = [_sample("", broker.counters, len(broker.queue))]
+        for peer in neighbours:
+            end = self._overlay.link_ends.get((broker.name, peer))
+            if end is None:  # Nothing was ever sent.
+                samples.append(QueueSample(peer, 0, 0, 0, 0, 0, 0, 0, 0))
+            else:
+                samples.append(_sample(peer, end.counters, len(end.on_the_way)))
+        return tuple(samples)
+
+    def _rtt_ms(self, broker: str, peer: str) -> float:
+        delay_ms = self._overlay.timing.link_delay_ms
+        jitter = max(self._rng.gauss(1.0, RTT_JITTER_SHARE), 0.5)
+        return (delay_ms(broker, peer) + delay_ms(peer, broker)) * jitter
+
+
+def _sample(peer: str, counters: QueueCounters, queue_length: int) -> QueueSample:
+    sample = QueueSample(
+        peer=peer,
+        messages_in=counters.messages_in,
+        messages_out=counters.messages_out,
+        notifications_out=counters.notifications_out,
+        bytes_in=counters.bytes_in,
+        bytes_out=counters.bytes_out,
+        busy_ms=int(counters.busy_ms),
+        queue_length=queue_length,
+        queue_length_max=max(counters.queue_length_max, queue_length),
+        wait_ms=int(counters.wait_ms),
+    )
+    counters.queue_length_max = queue_length
+    return sample
+
+
+class ReportForwarder:
+    """Listens to an overlay and passes clients and results on to their sinks."""
+
+    def __init__(
+        self,
+        overlay: EmulatedOverlay,
+        results: ResultSink,
+        clients: ClientSink,
+        publisher_rate_per_s: Callable[[str], float],
+    ) -> None:
+        self._overlay = overlay
+        self._results = results
+        self._clients = clients
+        self._publisher_rate_per_s = publisher_rate_per_s
+
+    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+        """Register the client, or take it out of the register when it left."""
+        if filter_ is None:
+            self._clients.remove_client(client)
+            return
+        predicates = tuple(_record(predicate) for predicate in filter_)
+        rate_per_s = self._publisher_rate_per_s(client) if role is Role.PUBLISHER else 0.0
+        self._clients.put_client(Client(client, role, home, predicates, rate_per_s, int(self._overlay.env.now)))
+
+    def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
+        """Register a user with its topics, or take it out of the register when it left."""
+        if topics is None:
+            self._clients.remove_client(user)
+            return
+        self._clients.put_client(Client(user, Role.SUBSCRIBER, home, (), 0.0, int(self._overlay.env.now), topics))
+
+    def on_may_publish(self, publisher: str) -> None:
+        """Nothing: the register does not tell advertised from connected."""
+
+    def on_result(self, result: CommandResult) -> None:
+        """Pass the answer on."""
+        self._results.send_result(result)
+
+
+def _record(predicate: Predicate) -> PredicateRecord:
+    value = predicate.value
+    text = value if isinstance(value, str) else None
+    number = None if value is None or isinstance(value, str) else float(value)
+    return PredicateRecord(predicate.attribute, predicate.operator.value, number, text)

@@ -1,0 +1,99 @@
+"""Prometheus metrics and health of the emulator; names start with ``regraft_emulator_``. Durations are in ms.
+
+In: the emulator's status document, as often as it is made. Out: gauges that are scraped from another thread, which so
+never looks into the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from infra.serve_metrics import Health, Pulse
+from infra.stage_metrics import StageMetrics
+from producers.brokers.match_content import Filter
+from schemas.client import Role
+from schemas.command import CommandResult
+
+LEDGER_COUNTS = (
+    "published",
+    "expected",
+    "delivered",
+    "lost",
+    "repeated",
+    "out_of_order",
+    "unexpected",
+    "outstanding",
+    "concurrent",
+)
+# Gauges whose name and meaning are those of a number in the status document.
+STATUS_GAUGES = {
+    "behind_ms": "By how much the model's clock is behind the run's: the machine is too slow for the traffic.",
+    "held_deliveries": "Deliveries that brokers hold back for a transition.",
+    "held_deliveries_max": "The most deliveries that one broker has held back at once.",
+    "queue_overflows": "Notifications that found a broker's queue full since the start.",
+    "publisher_wait_ms_max": "The longest that a publisher could not publish because it moved.",
+    "notification_hops": "Notifications handled by brokers since the start.",
+    "control_hops": "Control messages handled by brokers since the start.",
+}
+
+
+class EmulatorMetrics:
+    """What the emulator tells Prometheus."""
+
+    def __init__(self) -> None:
+        self.stage = StageMetrics("emulator")
+        self.registry = self.stage.registry
+        gauge = self.stage.gauge
+        self._ledger = gauge(
+            "ledger", "Pairs of notification and subscription since the start, by what became of them.", ["what"]
+        )
+        self._status = {name: gauge(name, text) for name, text in STATUS_GAUGES.items()}
+        self._brokers = gauge(
+            "brokers", "Brokers by the epoch they are in; more than one during a transition.", ["epoch"]
+        )
+        self.records_waiting = gauge(
+            "records_waiting", "Records that Kafka has not acknowledged yet, by producer.", ["producer"]
+        )
+        self.records_lost = gauge(
+            "records_lost", "Records that Kafka did not take since the start, by producer.", ["producer"]
+        )
+        self.commands = self.stage.counter("commands", "Commands taken in by phase.", ["phase"])
+        self.results = self.stage.counter("results", "Answers given by outcome.", ["outcome"])
+
+    def show(self, document: Mapping[str, Any]) -> None:
+        """Set the gauges to what a status document says."""
+        for name in LEDGER_COUNTS:
+            self._ledger.labels(name).set(document["ledger"][name])
+        for name, each in self._status.items():
+            each.set(document[name])
+        # An epoch that is over leaves no series behind, or they would grow with the plans.
+        self._brokers.clear()
+        for epoch, count in document["brokers_by_epoch"].items():
+            self._brokers.labels(epoch).set(count)
+
+    def on_result(self, result: CommandResult) -> None:
+        """Count an answer; the overlay tells its listeners."""
+        self.results.labels(result.outcome).inc()
+
+    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+        """Nothing: clients are counted by the register."""
+
+    def on_may_publish(self, publisher: str) -> None:
+        """Nothing: the register does not tell advertised from connected."""
+
+
+class EmulatorHealth:
+    """How the emulator is, for /health and /ready; asked from other threads.
+
+    While it connects to Kafka, and while it waits at its end for Kafka, nothing turns and nothing is ill.
+    """
+
+    def __init__(self, silence_s_max: float) -> None:
+        self.pulse = Pulse("the emulator", silence_s_max)
+        self.is_running = False
+
+    def __call__(self) -> Health:
+        """Return how the emulator is now."""
+        fault = self.pulse.fault() if self.is_running else None
+        return Health(self.is_running, () if fault is None else (fault,))

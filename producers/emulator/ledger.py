@@ -1,0 +1,250 @@
+"""The delivery ledger: what every subscription is owed and what it got, computed apart from any broker's tables.
+
+In: what clients did and what brokers handed over. Out: a LedgerSnapshot. A notification is owed once to each
+subscription that matches it, was confirmed before its publish time and was not cancelled before it. What was published
+while the confirmation or the end was on its way may be handed over, too: nobody is owed it, and it is no fault. The
+ledger knows neither links nor epochs, so that it catches whatever they get wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from producers.brokers.broker_messages import Notification
+from producers.brokers.match_content import Filter, MatchIndex, matches
+
+OVERDUE_COUNT_MAX = 100_000  # Notifications that stay open behind the settle time, in case they come very late.
+UNEXPLAINED = "unexplained"
+_ANYWHERE = "anywhere"  # The ledger's index has one destination: it asks who matches, not where.
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSnapshot:
+    """The account at one moment.
+
+    All but ``published`` count pairs of notification and subscription: ``expected`` is what was owed and equals
+    ``delivered`` + ``lost`` + ``outstanding``. ``outstanding`` is owed but younger than the settle time; ``final``
+    tells that it was settled too, after the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``,
+    what was published just before a subscription was confirmed or after it was cancelled, come on top of ``delivered``.
+    ``out_of_order`` counts deliveries with a smaller sequence number than one before of the same publisher to the same
+    subscription.
+    ``delivery_ms_mean`` and ``delivery_ms_max`` run from publish time to hand-over.
+    """
+
+    published: int = 0
+    expected: int = 0
+    delivered: int = 0
+    lost: int = 0
+    repeated: int = 0
+    out_of_order: int = 0
+    unexpected: int = 0
+    outstanding: int = 0
+    concurrent: int = 0
+    lost_by_reason: Mapping[str, int] = field(default_factory=dict)
+    delivery_ms_mean: float = 0.0
+    delivery_ms_max: float = 0.0
+    final: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Tell whether all that was owed came exactly once, in order, and nothing else did."""
+        return self.lost == self.repeated == self.out_of_order == self.unexpected == self.outstanding == 0
+
+
+@dataclass(slots=True)
+class _Account:
+    """One notification: who has got it (True) and who has not yet (False), and why it may be missing."""
+
+    publish_ms: float
+    owed: dict[str, bool]
+    missing: int
+    reason: str = UNEXPLAINED
+    is_overdue: bool = False
+
+
+@dataclass(slots=True)
+class _Life:
+    """A subscription from its confirmation to its end."""
+
+    filter_: Filter
+    confirmed_ms: float
+    cancelled_ms: float = float("inf")
+
+
+class Ledger:
+    """Keeps an account of each notification until all who are owed have it and the settle time is over.
+
+    ``settle_ms`` must exceed the longest time that a notification can be under way or held back: only then is one
+    that is missing counted as lost. When it comes still later it is counted as delivered after all.
+    """
+
+    def __init__(self, settle_ms: float, overdue_count_max: int = OVERDUE_COUNT_MAX) -> None:
+        self._settle_ms = settle_ms
+        self._overdue_count_max = overdue_count_max
+        self._index = MatchIndex()
+        self._confirmed_ms: dict[str, float] = {}
+        self._lives: dict[str, _Life] = {}  # Kept as long as order is.
+        self._cancelled: deque[tuple[float, str]] = deque()
+        self._gone: deque[tuple[float, str]] = deque()
+        self._accounts: dict[tuple[str, int], _Account] = {}
+        self._young: deque[tuple[str, int]] = deque()
+        self._overdue: dict[tuple[str, int], None] = {}
+        self._sequence_published_max: dict[str, int] = {}
+        self._sequence_got_max: dict[str, dict[str, int]] = {}
+        self._counts: Counter[str] = Counter()
+        self._lost_by_reason: Counter[str] = Counter()
+        self._delivery_ms_sum = 0.0
+        self._delivery_ms_max = 0.0
+
+    # --- what clients do -------------------------------------------------------------------------------------------
+
+    def confirm(self, subscription: str, filter_: Filter, now_ms: float) -> None:
+        """Begin to owe the subscription what is published after now."""
+        self._index.add(subscription, filter_, _ANYWHERE)
+        self._confirmed_ms[subscription] = now_ms
+        self._lives[subscription] = _Life(filter_, now_ms)
+
+    def confirm_ended(self, subscription: str, now_ms: float) -> None:
+        """Owe nothing to a subscription that its client had ended by the time it was confirmed."""
+        self._lives[subscription] = _Life((), now_ms, now_ms)
+        self._gone.append((now_ms, subscription))
+
+    def cancel(self, subscription: str, now_ms: float) -> None:
+        """Cease to owe the subscription what is published after now; one that was never confirmed is owed nothing."""
+        if subscription in self._confirmed_ms:
+            self._cancelled.append((now_ms, subscription))
+            self._lives[subscription].cancelled_ms = now_ms
+
+    def publish(self, notification: Notification) -> int:
+        """Open an account when a client hands the notification to its home; return how many are owed it."""
+        self._forget_cancelled(notification.publish_ms)
+        confirmed_ms = self._confirmed_ms
+        owed = {
+            subscription: False
+            for subscription in self._index.keys_for(notification.content, _ANYWHERE)
+            if confirmed_ms[subscription] < notification.publish_ms
+        }
+        key = (notification.publisher, notification.sequence)
+        self._accounts[key] = _Account(notification.publish_ms, owed, len(owed))
+        self._young.append(key)
+        self._sequence_published_max[notification.publisher] = notification.sequence
+        self._counts["published"] += 1
+        self._counts["expected"] += len(owed)
+        return len(owed)
+
+    # --- what brokers do -------------------------------------------------------------------------------------------
+
+    def deliver(self, notification: Notification, subscription: str, now_ms: float) -> None:
+        """Book a hand-over: it settles what is owed, or is a repeat, or was never owed."""
+        account = self._accounts.get((notification.publisher, notification.sequence))
+        if account is None:
+            # Accounts are closed only when all who are owed have it, so that what comes later is one too many.
+            was_published = notification.sequence <= self._sequence_published_max.get(notification.publisher, -1)
+            self._counts["repeated" if was_published else "unexpected"] += 1
+            return
+        has_it = account.owed.get(subscription)
+        if has_it is None:
+            account.owed[subscription] = True
+            is_concurrent = self._is_concurrent(notification, subscription)
+            self._counts["concurrent" if is_concurrent else "unexpected"] += 1
+            if is_concurrent:
+                self._check_order(notification, subscription)
+            return
+        if has_it:
+            self._counts["repeated"] += 1
+            return
+        account.owed[subscription] = True
+        account.missing -= 1
+        self._counts["delivered"] += 1
+        if account.is_overdue:
+            self._lost_by_reason[account.reason] -= 1
+            if not account.missing:
+                self._close_account((notification.publisher, notification.sequence))
+        delivery_ms = now_ms - account.publish_ms
+        self._delivery_ms_sum += delivery_ms
+        self._delivery_ms_max = max(self._delivery_ms_max, delivery_ms)
+        self._check_order(notification, subscription)
+
+    def _is_concurrent(self, notification: Notification, subscription: str) -> bool:
+        life = self._lives.get(subscription)
+        if life is None or not matches(life.filter_, notification.content):
+            return False
+        return notification.publish_ms <= life.confirmed_ms or notification.publish_ms > life.cancelled_ms
+
+    def drop(self, notification: Notification, reason: str) -> None:
+        """Remember why a notification did not go on, for those who will not get it."""
+        account = self._accounts.get((notification.publisher, notification.sequence))
+        if account is not None and not account.is_overdue:
+            account.reason = reason
+
+    def _check_order(self, notification: Notification, subscription: str) -> None:
+        got = self._sequence_got_max.setdefault(subscription, {})
+        newest = got.get(notification.publisher, -1)
+        if notification.sequence < newest:
+            self._counts["out_of_order"] += 1
+        else:
+            got[notification.publisher] = notification.sequence
+
+    # --- settling --------------------------------------------------------------------------------------------------
+
+    def settle(self, now_ms: float) -> None:
+        """Decide about everything older than the settle time and forget what is finished; call it now and then."""
+        self._settle_until(now_ms - self._settle_ms)
+        while len(self._overdue) > self._overdue_count_max:
+            self._close_account(next(iter(self._overdue)))
+        while self._gone and self._gone[0][0] < now_ms - self._settle_ms:
+            subscription = self._gone.popleft()[1]
+            self._sequence_got_max.pop(subscription, None)
+            self._lives.pop(subscription, None)
+
+    def snapshot(self) -> LedgerSnapshot:
+        """Return the account as it stands."""
+        return self._snapshot(is_final=False)
+
+    def close(self) -> LedgerSnapshot:
+        """Decide about everything, whatever its age, and return the final account; the model must be quiet."""
+        self._settle_until(float("inf"))
+        return self._snapshot(is_final=True)
+
+    def _settle_until(self, publish_ms_max: float) -> None:
+        while self._young and self._accounts[self._young[0]].publish_ms < publish_ms_max:
+            key = self._young.popleft()
+            account = self._accounts[key]
+            if account.missing:
+                account.is_overdue = True
+                self._lost_by_reason[account.reason] += account.missing
+                self._overdue[key] = None
+            else:
+                del self._accounts[key]
+
+    def _close_account(self, key: tuple[str, int]) -> None:
+        del self._overdue[key]
+        del self._accounts[key]
+
+    def _forget_cancelled(self, publish_ms: float) -> None:
+        while self._cancelled and self._cancelled[0][0] < publish_ms:
+            cancelled_ms, subscription = self._cancelled.popleft()
+            self._index.remove(subscription)
+            del self._confirmed_ms[subscription]
+            self._gone.append((cancelled_ms, subscription))
+
+    def _snapshot(self, *, is_final: bool) -> LedgerSnapshot:
+        counts = self._counts
+        lost = self._lost_by_reason.total()
+        return LedgerSnapshot(
+            published=counts["published"],
+            expected=counts["expected"],
+            delivered=counts["delivered"],
+            lost=lost,
+            repeated=counts["repeated"],
+            out_of_order=counts["out_of_order"],
+            unexpected=counts["unexpected"],
+            outstanding=counts["expected"] - counts["delivered"] - lost,
+            concurrent=counts["concurrent"],
+            lost_by_reason={reason: count for reason, count in sorted(self._lost_by_reason.items()) if count},
+            delivery_ms_mean=self._delivery_ms_sum / max(counts["delivered"], 1),
+            delivery_ms_max=self._delivery_ms_max,
+            final=is_final,
+        )

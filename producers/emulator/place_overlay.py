@@ -1,0 +1,88 @@
+"""Place brokers on measured hosts and choose the random tree, or the ring, that they start with.
+
+In: how many brokers and a seed. Out: an Inventory whose link cost is the one-way delay (half of the RTT) and whose
+processing cost is the service time, both in ms. The RTTs are a cut of PlanetLab's (data/SOURCES.md); more brokers than
+hosts get positions on a made-up plane.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.chord_ring import DEFAULT_BITS
+from overlay.inventory import Inventory
+from overlay.tree import random_tree
+
+DATA_DIRECTORY = Path(__file__).parents[1] / "data"
+RTT_STEPS_PER_MS = 10  # The cut keeps tenths of a millisecond.
+SYNTHETIC_SIDE_MS = 230.0  # Makes the median RTT of two random points about PlanetLab's 135 ms.
+SYNTHETIC_ACCESS_MS_MAX = 10.0
+# A broker that every notification crosses is still busy for less than 0.6 of the time at 49 publishers x 4 per second,
+# so that no overlay is unstable, while processing still tells brokers apart.
+PROCESSING_MS_MIN = 1.0
+PROCESSING_MS_MAX = 3.0
+
+
+def place_overlay(
+    broker_count: int,
+    degree_max: int,
+    rng: random.Random,
+    processing_ms: tuple[float, float] = (PROCESSING_MS_MIN, PROCESSING_MS_MAX),
+) -> Inventory:
+    """Return brokers on randomly chosen hosts, each with a service time drawn from ``processing_ms``."""
+    width = len(str(broker_count - 1))
+    brokers = tuple(f"b{number:0{width}d}" for number in range(broker_count))
+    rtt_ms = _rtt_ms(broker_count, rng)
+    costs = np.array([round(rng.uniform(*processing_ms), 3) for _ in brokers])
+    return Inventory(brokers, costs, rtt_ms / 2, degree_max, random_tree(brokers, degree_max, rng))
+
+
+def place_ring(
+    broker_count: int,
+    rng: random.Random,
+    processing_ms: tuple[float, float] = (PROCESSING_MS_MIN, PROCESSING_MS_MAX),
+    bits: int = DEFAULT_BITS,
+) -> Inventory:
+    """Return the same brokers on a Chord ring, with IDs by consistent hashing of their names."""
+    tree = place_overlay(broker_count, broker_count - 1, rng, processing_ms)
+    ring = ChordConfiguration.hashed(0, bits, tree.brokers)
+    return replace(tree, bootstrap=ring, degree_max=ring.degree_max)
+
+
+def host_count() -> int:
+    """Return how many hosts were measured."""
+    return int(measured_rtt_ms().shape[0])
+
+
+def _rtt_ms(broker_count: int, rng: random.Random) -> NDArray[np.float64]:
+    if broker_count > host_count():
+        return _synthetic_rtt_ms(broker_count, rng)
+    hosts = sorted(rng.sample(range(host_count()), broker_count))
+    return measured_rtt_ms()[np.ix_(hosts, hosts)]
+
+
+@cache
+def measured_rtt_ms() -> NDArray[np.float64]:
+    """Return the round-trip times between all measured hosts, symmetric, diagonal 0. One array: do not write to it."""
+    with np.load(DATA_DIRECTORY / "planetlab_rtt.npz") as cut:
+        count = int(cut["hosts"])
+        rtt_ms = np.zeros((count, count))
+        rtt_ms[np.triu_indices(count, 1)] = cut["rtt_tenth_ms"] / RTT_STEPS_PER_MS
+    return rtt_ms + rtt_ms.T
+
+
+def _synthetic_rtt_ms(broker_count: int, rng: random.Random) -> NDArray[np.float64]:
+    """Return distances between random points of a square, each with an access delay of its own."""
+    points = np.array([(rng.random(), rng.random()) for _ in range(broker_count)]) * SYNTHETIC_SIDE_MS
+    access_ms = np.array([rng.uniform(0.1, SYNTHETIC_ACCESS_MS_MAX) for _ in range(broker_count)])
+    distance = np.hypot(points[:, 0, None] - points[None, :, 0], points[:, 1, None] - points[None, :, 1])
+    rtt_ms: NDArray[np.float64] = distance + access_ms[:, None] + access_ms[None, :]
+    np.fill_diagonal(rtt_ms, 0.0)
+    return rtt_ms

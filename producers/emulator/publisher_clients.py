@@ -1,0 +1,213 @@
+"""The publishers that are connected: where each is, what it may do, and how it changes from one home to the next.
+
+In: what a workload wants published, what brokers tell publishers. Out: requests and notifications for the homes. A
+publisher between two homes keeps what it would publish until the next one has taken it: such a notification is
+published, and owed, from when it is handed over. Subscribers and queues do not belong here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import simpy
+
+from producers.brokers.broker_messages import (
+    UNSTAMPED_EPOCH,
+    AdvertiseRequest,
+    ClientRequest,
+    LeaveRequest,
+    Notification,
+    UnadvertiseRequest,
+)
+from producers.brokers.match_content import Content, Filter
+from producers.emulator.ledger import Ledger
+
+WAIT_OVERFLOW = "publisher_wait_overflow"
+WAITING_MAX = 100_000  # Notifications that one publisher keeps between two homes.
+STAYS_KEPT_MAX = 100_000  # Publishers that have left whose numbers go on when they come again.
+WHOEVER_TAKES_IT = ""  # Where a publisher goes whose home has died; no broker has an empty name.
+
+
+class ClientError(ValueError):
+    """A client asks for something that it may not, such as publishing before all brokers know it."""
+
+
+@dataclass(slots=True)
+class MoveCounts:
+    """Publishers that changed their home: how many, how long they could not publish, and what had to wait."""
+
+    moved: int = 0
+    wait_ms_sum: float = 0.0
+    wait_ms_max: float = 0.0
+    notifications_waited: int = 0
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """What goes on from one stay of a publisher to the next, so that no stay and no notification has a number twice."""
+
+    connection_next: int = 0
+    sequence_next: int = 0
+
+
+@dataclass(slots=True)
+class _Publisher:
+    """A connected publisher. Between two homes ``goes_to`` names the next one."""
+
+    home: str
+    filter_: Filter
+    connection: int
+    may_publish: bool = False
+    goes_to: str | None = None
+    left_ms: float = 0.0
+    taken_by: str | None = None
+    waiting: deque[tuple[Content, int]] = field(default_factory=deque)
+    is_ending: bool = False
+
+
+class PublisherClients:
+    """All publishers of one overlay.
+
+    ``ask`` puts a request or notification into the queue of a home; ``on_change`` is told the stay's number and that a
+    publisher has come to a broker, with its filter, or has left, with None; ``on_move`` that it has come from one home
+    to the next. What brokers say of a stay that is over changes nothing.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        ledger: Ledger,
+        ask: Callable[[str, ClientRequest | Notification], None],
+        on_change: Callable[[str, int, str, Filter | None], None],
+        on_move: Callable[[str, str, Filter], None],
+    ) -> None:
+        self.moves = MoveCounts()
+        self._env = env
+        self._ledger = ledger
+        self._ask = ask
+        self._on_change = on_change
+        self._on_move = on_move
+        self._publishers: dict[str, _Publisher] = {}
+        self._numbers: dict[str, _Numbers] = {}  # Also of those that have left, in the order of their last coming.
+
+    @property
+    def is_any_moving(self) -> bool:
+        """Tell whether a publisher is on its way to a home that is known."""
+        return any(client.goes_to for client in self._publishers.values())
+
+    def home_of(self, publisher: str) -> str | None:
+        """Return the home that a publisher has or had last; None when it is not connected."""
+        client = self._publishers.get(publisher)
+        return None if client is None else client.home
+
+    def connect(self, publisher: str, home: str, filter_: Filter) -> None:
+        """Connect a publisher to its home; raise ClientError when it is connected already."""
+        if publisher in self._publishers:
+            raise ClientError(f"publisher {publisher} is connected already, to {self._publishers[publisher].home}")
+        numbers = self._numbers[publisher] = self._numbers.pop(publisher, _Numbers())
+        connection, numbers.connection_next = numbers.connection_next, numbers.connection_next + 1
+        self._forget_oldest()
+        self._publishers[publisher] = _Publisher(home, filter_, connection)
+        self._on_change(publisher, connection, home, filter_)
+        self._ask(home, AdvertiseRequest(publisher, filter_, connection))
+
+    def disconnect(self, publisher: str) -> None:
+        """Disconnect a publisher, when it is between two homes as soon as it has the next one."""
+        if self._publishers[publisher].goes_to is not None:
+            self._publishers[publisher].is_ending = True
+            return
+        gone = self._publishers.pop(publisher)
+        self._on_change(publisher, gone.connection, gone.home, None)
+        self._ask(gone.home, UnadvertiseRequest(publisher, gone.connection))
+
+    def allow(self, publisher: str, connection: int) -> bool:
+        """Let a publisher publish from now on; return True if it is still connected."""
+        client = self._stay(publisher, connection)
+        if client is not None:
+            client.may_publish = True
+        return client is not None
+
+    def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
+        """Hand a notification to its publisher's home, or keep it while it has none.
+
+        Raises ClientError before all brokers know the publisher.
+        """
+        client = self._publishers.get(publisher)
+        if client is None or not client.may_publish:
+            raise ClientError(f"publisher {publisher} may not publish: its advertisement is not confirmed")
+        if client.goes_to is None:
+            self._ask(client.home, self._made(publisher, client, content, size_bytes))
+        elif len(client.waiting) < WAITING_MAX:
+            client.waiting.append((content, size_bytes))
+            self.moves.notifications_waited += 1
+        else:
+            self._ledger.drop(self._made(publisher, client, content, size_bytes), WAIT_OVERFLOW)
+
+    def leave(self, publisher: str, connection: int, home_to: str) -> None:
+        """Let a publisher leave its home for the next one, and tell the old one that nothing follows."""
+        client = self._stay(publisher, connection)
+        if client is not None:
+            self._ask(client.home, LeaveRequest(publisher, connection))
+            self._go(publisher, client, home_to)
+
+    def lose_home(self, broker: str) -> None:
+        """Let the publishers of a broker that died go to whichever broker takes them, if one does."""
+        for publisher, client in list(self._publishers.items()):
+            if client.home == broker and client.goes_to is None:
+                self._go(publisher, client, client.taken_by or WHOEVER_TAKES_IT)
+
+    def drop(self, publisher: str, connection: int) -> bool:
+        """Take note that its home has ended a publisher's stay; return False if it is not a stay of now."""
+        client = self._stay(publisher, connection)
+        if client is None:
+            return False
+        del self._publishers[publisher]
+        self._on_change(publisher, connection, client.home, None)
+        return True
+
+    def take(self, publisher: str, connection: int, home: str) -> None:
+        """Let a broker take a publisher, which comes as soon as it has left its old home."""
+        client = self._stay(publisher, connection)
+        if client is None:
+            return
+        client.taken_by = home
+        if client.goes_to in (home, WHOEVER_TAKES_IT):
+            self._arrive(publisher, client, home)
+
+    def _stay(self, publisher: str, connection: int) -> _Publisher | None:
+        """Return a publisher that is connected in this stay of its, else None."""
+        client = self._publishers.get(publisher)
+        return client if client is not None and client.connection == connection else None
+
+    def _forget_oldest(self) -> None:
+        if len(self._numbers) > len(self._publishers) + STAYS_KEPT_MAX:
+            del self._numbers[next(name for name in self._numbers if name not in self._publishers)]
+
+    def _go(self, publisher: str, client: _Publisher, home_to: str) -> None:
+        client.goes_to, client.left_ms = home_to, self._env.now
+        if client.taken_by == home_to:
+            self._arrive(publisher, client, home_to)
+
+    def _arrive(self, publisher: str, client: _Publisher, home: str) -> None:
+        client.home, client.goes_to, client.taken_by = home, None, None
+        wait_ms = self._env.now - client.left_ms
+        self.moves.moved += 1
+        self.moves.wait_ms_sum += wait_ms
+        self.moves.wait_ms_max = max(self.moves.wait_ms_max, wait_ms)
+        self._on_move(publisher, home, client.filter_)
+        while client.waiting:
+            self._ask(home, self._made(publisher, client, *client.waiting.popleft()))
+        if client.is_ending:
+            self.disconnect(publisher)
+
+    def _made(self, publisher: str, client: _Publisher, content: Content, size_bytes: int) -> Notification:
+        """Return the publisher's next notification, entered in the ledger."""
+        numbers = self._numbers[publisher]
+        notification = Notification(
+            publisher, numbers.sequence_next, self._env.now, client.home, UNSTAMPED_EPOCH, content, size_bytes
+        )
+        numbers.sequence_next += 1
+        self._ledger.publish(notification)
+        return notification

@@ -1,0 +1,1 @@
+"""Recordings of Kafka topics: form, writing, reading, replaying."""

@@ -1,0 +1,312 @@
+"""Read recordings: one file, all parts of one recording, or a folder of them.
+
+In: a path. Out: messages as they stood in Kafka, in the order of their time, or telemetry batches as dicts. A file that
+was cut is read up to the cut, a damaged block is left out; both are told in ``warnings``. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import io
+import mmap
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from fastavro import schemaless_reader, schemaless_writer
+
+from producers.recordings.recording_format import (
+    NULL_BRANCH,
+    SPAN,
+    SYNC_BYTES,
+    UNREAD_BRANCH,
+    BlockSpan,
+    FormError,
+    RawRecord,
+    decode_span,
+    decompress_block,
+    raw_records,
+    read_varint,
+)
+from producers.recordings.recording_parts import RecordingError as RecordingError
+from producers.recordings.recording_parts import RecordingInfo as RecordingInfo
+from producers.recordings.recording_parts import RecordingPart, files_of, open_part
+from producers.recordings.watch_clock import ClockWatch
+from schemas.codec import header
+from schemas.registry import Schema, latest_schema
+from schemas.topics import TELEMETRY
+
+VARINTS_BYTES_MAX = 20
+TIME_MIN, TIME_MAX = -(1 << 62), 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedMessage:
+    """One Kafka message as it was recorded; ``topic`` is the suffix, ``value`` framed with the newest schema's id.
+
+    A value that was no record of its topic is as it stood in Kafka.
+    """
+
+    topic: str
+    time_ms: int
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingBlock:
+    """Where a block stands in which file, how many records it has and what it says of them. Cheap to hand to others."""
+
+    path: Path
+    at: int
+    size: int
+    count: int
+    span: BlockSpan
+    schemas: tuple[Schema | None, ...] = field(repr=False)
+
+    def raw(self) -> bytes:
+        """Return the block's records, decompressed. Raises FormError when they are damaged."""
+        with self.path.open("rb") as file:
+            file.seek(self.at)
+            return decompress_block(file.read(self.size))
+
+
+def open_recording(path: Path) -> Recording:
+    """Open a file with the parts that follow it, one part alone, or the recording in a folder. Raises RecordingError.
+
+    The name of the first part (``rec.avro``) means all of them, that of a later one (``rec-00002.avro``) it alone.
+    """
+    files = files_of(path)
+    parts = [open_part(file) for file in files]
+    strangers = [part for part in parts if part.info.recording != parts[0].info.recording]
+    if strangers:
+        raise RecordingError(
+            f"{path} holds parts of several recordings ({parts[0].path.name} and {strangers[0].path.name}): "
+            "name the first file of one."
+        )
+    parts.sort(key=lambda part: part.info.part)
+    return Recording(path, parts)
+
+
+class Recording:
+    """One recording, or the parts of it that are there.
+
+    ``warnings`` says what is wrong with it, one sentence each; reading adds to it what only reading shows.
+    """
+
+    def __init__(self, path: Path, parts: Sequence[RecordingPart]) -> None:
+        self.path = path
+        self.info = parts[0].info
+        self.files = tuple(part.path for part in parts)
+        self.warnings: list[str] = []
+        self._parts = parts
+        self._blocks: list[RecordingBlock] | None = None
+        numbers = [part.info.part for part in parts]
+        if numbers != list(range(1, len(parts) + 1)):
+            named = ", ".join(str(number) for number in numbers)
+            self.warnings.append(
+                f"Only part {named} of the recording is here: what the register of clients said before is not known."
+            )
+
+    def blocks(self) -> list[RecordingBlock]:
+        """Return all blocks in the order of the files, without reading their records."""
+        if self._blocks is None:
+            self._blocks = [block for part in self._parts for block in self._scan(part)]
+        return self._blocks
+
+    @property
+    def first_ms(self) -> int | None:
+        """The least time of any message; None when there is none."""
+        return min((block.span.first_ms for block in self.blocks()), default=None)
+
+    @property
+    def last_ms(self) -> int | None:
+        """The greatest time of any message; None when there is none."""
+        return max((block.span.last_ms for block in self.blocks()), default=None)
+
+    @property
+    def telemetry_span_ms(self) -> tuple[int, int] | None:
+        """The least and the greatest time of telemetry; None when there is none. Registers hold older messages."""
+        spans = [block.span for block in self.blocks() if block.span.telemetry]
+        if not spans:
+            return None
+        return min(span.telemetry_first_ms for span in spans), max(span.telemetry_last_ms for span in spans)
+
+    @property
+    def count(self) -> int:
+        """How many messages all blocks name."""
+        return sum(block.count for block in self.blocks())
+
+    def messages(
+        self, topics: Collection[str] | None = None, from_ms: int | None = None, to_ms: int | None = None
+    ) -> Iterator[RecordedMessage]:
+        """Yield the messages of these topics (suffixes; None for all) in the order of their time, ``to_ms`` excluded.
+
+        Memory holds the blocks whose times overlap. Where a clock went back, the warnings say so afterwards.
+        """
+        first_ms, end_ms = _bounds(from_ms, to_ms)
+        clocks = ClockWatch()
+        waiting = deque(sorted(self._between(first_ms, end_ms), key=lambda block: block.span.first_ms))
+        heap: list[tuple[int, int, RecordedMessage]] = []
+        number = 0
+        while waiting or heap:
+            while waiting and (not heap or waiting[0].span.first_ms <= heap[0][0]):
+                for message in self._messages_of(waiting.popleft(), topics, clocks):
+                    if first_ms <= message.time_ms < end_ms:
+                        heapq.heappush(heap, (message.time_ms, number, message))
+                        number += 1
+            if heap:
+                yield heapq.heappop(heap)[2]
+        self._warn(clocks.warning())
+
+    def batches(self, from_ms: int | None = None, to_ms: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the telemetry as dicts, as fastavro reads them, block by block in the order of their times."""
+        for block in sorted(self._between(*_bounds(from_ms, to_ms)), key=lambda block: block.span.first_ms):
+            yield from block_batches(block, from_ms, to_ms, self._warn)
+
+    def _between(self, first_ms: int, end_ms: int) -> list[RecordingBlock]:
+        return [block for block in self.blocks() if block.span.last_ms >= first_ms and block.span.first_ms < end_ms]
+
+    def _messages_of(
+        self, block: RecordingBlock, topics: Collection[str] | None, clocks: ClockWatch
+    ) -> Iterator[RecordedMessage]:
+        try:
+            raw = block.raw()
+            for record in raw_records(raw, block.count):
+                clocks.see(record.topic, record.partition, record.offset, record.time_ms)
+                if topics is not None and record.topic not in topics:
+                    continue
+                value = _value_of(raw, record, block.schemas)
+                yield RecordedMessage(record.topic, record.time_ms, record.partition, record.offset, record.key, value)
+        except FormError as fault:
+            self._warn(_damage(block, fault))
+        clocks.end_block()
+
+    def _warn(self, text: str) -> None:
+        if text and text not in self.warnings:
+            self.warnings.append(text)
+
+    def _scan(self, part: RecordingPart) -> Iterator[RecordingBlock]:
+        """Yield a file's blocks; say where it is cut or damaged."""
+        size = part.path.stat().st_size
+        at, count = part.container.header_bytes, 0
+        if size <= at:
+            return
+        with part.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            while at < size:
+                found = _block_at(view, at, part)
+                if found is not None:
+                    count += found.count
+                    at = found.at + found.size + SYNC_BYTES
+                    yield found
+                    continue
+                following = view.find(part.container.sync, at)
+                if following < 0:
+                    self._warn(
+                        f"{part.path} is cut: it was read to byte {at} of {size}, {count} records; "
+                        "what was being written when it ended is lost."
+                    )
+                    return
+                self._warn(f"{part.path} is damaged from byte {at} to {following}: that part is left out.")
+                at = following + SYNC_BYTES
+
+
+def block_batches(
+    block: RecordingBlock,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the telemetry of one block as dicts; ``warn`` is told once of what does not decode."""
+    first_ms, end_ms = _bounds(from_ms, to_ms)
+    newest = latest_schema(TELEMETRY.record)
+    faults: Counter[str] = Counter()
+    try:
+        raw = block.raw()
+        stream = io.BytesIO(raw)
+        for record in raw_records(raw, block.count):
+            if record.topic != TELEMETRY.suffix or not first_ms <= record.time_ms < end_ms:
+                continue
+            written = block.schemas[record.branch]
+            if written is None or written.record != TELEMETRY.record:
+                faults["is no telemetry"] += 1
+                continue
+            stream.seek(record.start)
+            try:
+                batch = schemaless_reader(stream, written.parsed, None if written is newest else newest.parsed)
+            except Exception as error:  # fastavro raises many types on bad bytes.
+                faults[f"does not decode ({type(error).__name__})"] += 1
+                continue
+            if stream.tell() != record.start + record.size:
+                faults["does not decode (its size is wrong)"] += 1
+                continue
+            yield cast(dict[str, Any], batch)
+    except FormError as fault:
+        if warn is not None:
+            warn(_damage(block, fault))
+    if faults and warn is not None:
+        for why, count in faults.items():
+            warn(f"{count} records of telemetry in the block at byte {block.at} of {block.path.name}: each {why}.")
+
+
+def _value_of(raw: bytes, record: RawRecord, schemas: Sequence[Schema | None]) -> bytes | None:
+    if record.branch == NULL_BRANCH:
+        return None
+    body = raw[record.start : record.start + record.size]
+    if record.branch == UNREAD_BRANCH:
+        size, start = read_varint(body, 0)
+        return body[start : start + size]
+    if record.branch >= len(schemas):
+        raise FormError(f"a value is of branch {record.branch} of {len(schemas)}")
+    written = schemas[record.branch]
+    assert written is not None
+    newest = latest_schema(written.record)
+    if written.schema_id == newest.schema_id:
+        return header(written.record) + body
+    datum = schemaless_reader(io.BytesIO(body), written.parsed, newest.parsed)
+    out = io.BytesIO()
+    schemaless_writer(out, newest.parsed, cast(Any, datum))
+    return header(written.record) + out.getvalue()
+
+
+def _block_at(view: mmap.mmap, at: int, part: RecordingPart) -> RecordingBlock | None:
+    """Return the block that begins at a place, None when no whole one does."""
+    start = view[at : at + VARINTS_BYTES_MAX]
+    try:
+        count, used = read_varint(start, 0)
+        size, used = read_varint(start, used)
+    except IndexError:
+        return None
+    begin, end = at + used, at + used + size
+    if count < 1 or size < 1 or view[end : end + SYNC_BYTES] != part.container.sync:
+        return None
+    span = decode_span(view[max(end - SPAN.size, begin) : end])
+    try:
+        span = span or _walked_span(view[begin:end], count)
+    except FormError:
+        return None
+    return RecordingBlock(part.path, begin, size, count, span, part.schemas)
+
+
+def _walked_span(data: bytes, count: int) -> BlockSpan:
+    """Return what a block without a span of its own holds, as another tool writes it. Raises FormError."""
+    raw = decompress_block(data)
+    seen = [(record.time_ms, record.topic) for record in raw_records(raw, count)]
+    times = [time_ms for time_ms, _ in seen]
+    told = [time_ms for time_ms, topic in seen if topic == TELEMETRY.suffix]
+    return BlockSpan(min(times), max(times), min(told, default=0), max(told, default=0), len(told), len(raw))
+
+
+def _damage(block: RecordingBlock, fault: FormError) -> str:
+    return (
+        f"The block at byte {block.at} of {block.path} is damaged ({fault}): "
+        f"its {block.count} records are left out from there on."
+    )
+
+
+def _bounds(from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
+    return (TIME_MIN if from_ms is None else from_ms), (TIME_MAX if to_ms is None else to_ms)

@@ -1,0 +1,247 @@
+"""Read Kafka topics from a point on and hand every message to a recording, until told to stop.
+
+In: a bootstrap address, a namespace, topics. Out: calls of a RecordingWriter, and how far it is. While Kafka is away
+nothing is lost: reading goes on where it was. What a file looks like belongs to
+:mod:`producers.recordings.write_recording`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from infra.stack_error import StackError
+from producers.emulator.kafka_ports import LOG_LEVEL, RECONNECT_MS_MAX, RareWarning
+from producers.recordings.write_recording import RecordingWriter
+from schemas.alert import Alert
+from schemas.client import Client
+from schemas.command import Command, CommandResult
+from schemas.event import AdaptationEvent
+from schemas.order import Order
+from schemas.plan import Plan
+from schemas.state import StateRow, WindowClosed
+from schemas.telemetry import TelemetryBatch
+from schemas.topics import (
+    ALERTS,
+    CLIENTS,
+    COMMANDS,
+    EVENTS,
+    ORDERS,
+    PLANS,
+    RESULTS,
+    STATE,
+    TELEMETRY,
+    WINDOWS,
+    Topic,
+    topic_name,
+)
+
+RECORD_TYPES: dict[Topic, type[msgspec.Struct]] = {
+    TELEMETRY: TelemetryBatch,
+    CLIENTS: Client,
+    STATE: StateRow,
+    WINDOWS: WindowClosed,
+    COMMANDS: Command,
+    RESULTS: CommandResult,
+    PLANS: Plan,
+    EVENTS: AdaptationEvent,
+    ORDERS: Order,
+    ALERTS: Alert,
+}
+INPUT_TOPICS = (TELEMETRY, CLIENTS)  # What replay and backtest cannot do without.
+
+MESSAGES_PER_POLL_MAX = 10_000
+CHECKED_PER_POLL_MAX = 1_000  # A poll that brings more is of a backlog: there is no time to look into each value.
+POLL_S = 0.1
+CALL_S = 2.0
+CONNECT_S_MAX = 5.0
+RETRY_S = 0.2
+LOOK_S = 10.0  # Between two looks for topics that are not there yet.
+SHOW_S = 1.0
+QUEUE_KBYTES_MAX = 131_072
+
+Show = Callable[["RecordingProgress"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingProgress:
+    """How far a recording is; ``is_kafka_away`` tells that the last try to read failed."""
+
+    records: int
+    bytes: int
+    records_per_s: float
+    seconds: float
+    parts: int
+    file_name: str
+    is_kafka_away: bool
+
+
+class TopicRecorder:
+    """Records topics of one namespace.
+
+    A compacted topic is read from its beginning, another from its present end or, ``from_start``, its beginning too.
+    ``missed`` counts by topic the messages that Kafka deleted before they were read.
+    """
+
+    def __init__(
+        self, bootstrap: str, namespace: str, topics: Sequence[Topic], writer: RecordingWriter, *, from_start: bool
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._writer = writer
+        self._wanted = {topic_name(topic, namespace): topic for topic in topics}
+        self._from_start = from_start
+        self._say_away = RareWarning("topics cannot be read now")
+        self._is_away = False
+        self._next: dict[tuple[str, int], int] = {}
+        self._looked_s = 0.0
+        self._is_started = False
+        self.missed: Counter[str] = Counter()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"regraft-recorder-{uuid.uuid4()}",  # The client wants one; nothing is committed.
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 100,
+                "queued.max.messages.kbytes": QUEUE_KBYTES_MAX,
+                "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
+                "error_cb": self._on_error,
+                "log_level": LOG_LEVEL,
+            }
+        )
+
+    def connect(self) -> None:
+        """Find the topics and where to begin. Raises StackError when Kafka or the telemetry is not there."""
+        deadline_s = time.monotonic() + CONNECT_S_MAX
+        while True:
+            try:
+                self._assign_found(is_first=True)
+                break
+            except KafkaException as error:
+                if time.monotonic() < deadline_s:  # A topic made just now may be without a leader for a moment.
+                    time.sleep(RETRY_S)
+                    continue
+                raise StackError(
+                    f"Kafka at {self._bootstrap} did not answer within {CONNECT_S_MAX:g} s "
+                    f"({error.args[0].str()}): start it, or name another with --bootstrap."
+                ) from error
+        missing = [name for name, topic in self._wanted.items() if topic in INPUT_TOPICS and not self._knows(name)]
+        if missing:
+            raise StackError(
+                f"There is no topic {' and no topic '.join(missing)} at {self._bootstrap}: start the run first, or "
+                "name its namespace with --set kafka.namespace=NAME."
+            )
+
+    def run(self, stop: threading.Event, duration_s: float | None, show: Show) -> None:
+        """Record until ``stop`` is set or the time is over. Raises DiskFullError when the disk is full."""
+        writer, begun_s = self._writer, time.monotonic()
+        shown_s, shown_records = begun_s, 0
+        while not stop.is_set():
+            now_s = time.monotonic()
+            if duration_s is not None and now_s - begun_s >= duration_s:
+                break
+            self._take(self._poll(), now_s)
+            writer.tick(now_s)
+            if now_s - self._looked_s >= LOOK_S:
+                self._look_again()
+            if now_s - shown_s >= SHOW_S:
+                records = writer.counts.records
+                show(self._progress(now_s - begun_s, (records - shown_records) / (now_s - shown_s)))
+                shown_s, shown_records = now_s, records
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._consumer.close()
+
+    def _poll(self) -> list[Message]:
+        try:
+            return self._consumer.consume(MESSAGES_PER_POLL_MAX, timeout=POLL_S)
+        except KafkaException as error:
+            self._on_error(error.args[0])
+            return []
+
+    def _take(self, messages: list[Message], now_s: float) -> None:
+        writer, wanted, following = self._writer, self._wanted, self._next
+        writer.is_checking = len(messages) <= CHECKED_PER_POLL_MAX
+        if not writer.is_checking:
+            writer.counts.unchecked += len(messages)
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._on_error(error)
+                continue
+            name, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
+            topic = wanted[name]
+            place = (name, partition)
+            if offset > following.get(place, offset) and not topic.compacted:
+                self._count_missed(topic, TopicPartition(name, partition), following[place])
+            following[place] = offset + 1
+            writer.write(
+                topic.suffix, message.timestamp()[1], partition, offset, message.key() or b"", message.value(), now_s
+            )
+        if messages:
+            self._is_away = False
+
+    def _count_missed(self, topic: Topic, place: TopicPartition, wanted: int) -> None:
+        """Count what Kafka deleted before it was read; other holes in its numbers are marks of transactions."""
+        try:
+            begin = self._consumer.get_watermark_offsets(place, timeout=CALL_S)[0]
+        except KafkaException as error:
+            self._on_error(error.args[0])
+            return
+        self.missed[topic.suffix] += max(begin - wanted, 0)
+
+    def _look_again(self) -> None:
+        """Look for topics and partitions that were not there before."""
+        if self._is_away:
+            return
+        try:
+            self._assign_found(is_first=False)
+        except KafkaException as error:
+            self._on_error(error.args[0])
+
+    def _assign_found(self, *, is_first: bool) -> None:
+        """Read what is there and not read yet; what appears later is read from its beginning."""
+        self._looked_s = time.monotonic()
+        found = self._consumer.list_topics(timeout=CALL_S).topics
+        fresh = []
+        for name, topic in self._wanted.items():
+            partitions = found[name].partitions if name in found and found[name].error is None else {}
+            for number in sorted(partitions):
+                if (name, number) in self._next:
+                    continue
+                place = TopicPartition(name, number)
+                begin, end = self._consumer.get_watermark_offsets(place, timeout=CALL_S)
+                is_from_now = is_first and not (self._from_start or topic.compacted)
+                fresh.append(TopicPartition(name, number, end if is_from_now else begin))
+        if fresh and is_first:
+            self._consumer.assign(fresh)
+        elif fresh:
+            self._consumer.incremental_assign(fresh)
+        self._next.update({(part.topic, part.partition): part.offset for part in fresh})
+
+    def _knows(self, name: str) -> bool:
+        return any(known == name for known, _ in self._next)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._is_away = True
+        self._say_away(error)
+
+    def _progress(self, seconds: float, records_per_s: float) -> RecordingProgress:
+        counts = self._writer.counts
+        return RecordingProgress(
+            counts.records,
+            counts.bytes,
+            records_per_s,
+            seconds,
+            counts.parts,
+            self._writer.file_name,
+            self._is_away,
+        )

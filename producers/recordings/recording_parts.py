@@ -1,0 +1,142 @@
+"""Find the files of a recording and read what each says of itself.
+
+In: a path. Out: parts, or one sentence on what is wrong with a file. Blocks and messages belong to
+:mod:`producers.recordings.read_recording`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.stack_error import StackError
+from overlay.inventory import Inventory, InventoryError
+from producers.recordings.recording_format import (
+    FORMAT_VERSION,
+    INFO_KEY,
+    INVENTORY_KEY,
+    Container,
+    FormError,
+    decode_header,
+)
+from schemas.registry import Schema
+
+PART_PATTERN = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})$")
+SUFFIX = ".avro"
+HEADER_STEP_BYTES = 1 << 16
+HEADER_BYTES_MAX = 1 << 28  # The inventory of 1000 brokers takes 20 MB.
+
+
+class RecordingError(StackError):
+    """Say why a file cannot be read as a recording, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingInfo:
+    """What a recording says of itself; ``settings`` are those of the run that was recorded.
+
+    ``recording`` is the same for all parts of one recording, ``part`` counts from 1, ``previous`` names the one before.
+    """
+
+    recording: str
+    namespace: str
+    created_ms: int
+    version: str
+    commit: str
+    topics: tuple[str, ...]
+    settings: dict[str, Any]
+    inventory: Inventory
+    part: int
+    previous: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingPart:
+    """One file of a recording: what its header says, and the schemas of the branches of its values."""
+
+    path: Path
+    info: RecordingInfo
+    container: Container
+    schemas: tuple[Schema | None, ...]
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files that a path means."""
+    if path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.suffix == SUFFIX)
+        if not found:
+            raise RecordingError(f"There is no recording in {path}: no file there ends in {SUFFIX}.")
+        return found
+    if not path.is_file():
+        raise RecordingError(f"There is no recording {path}: check its name.")
+    if PART_PATTERN.match(path.stem):
+        return [path]
+    return [path, *following_parts(path)]
+
+
+def following_parts(path: Path) -> list[Path]:
+    """Return the later parts that lie beside a recording's first one, in order."""
+    siblings = path.parent.iterdir()
+    found = [(PART_PATTERN.match(file.stem), file) for file in siblings if file.suffix == path.suffix]
+    return sorted(file for match, file in found if match is not None and match["stem"] == path.stem)
+
+
+def open_part(path: Path) -> RecordingPart:
+    """Return what a file says of itself. Raises RecordingError."""
+    container = _read_header(path)
+    if INFO_KEY not in container.meta:
+        raise RecordingError(f"{path} is an Avro file but no recording of Regraft: it says nothing of {INFO_KEY}.")
+    try:
+        told = json.loads(container.meta[INFO_KEY])
+        if told["format"] > FORMAT_VERSION:
+            raise RecordingError(
+                f"{path} was written by a newer Regraft ({told['version']}): its form is {told['format']}, "
+                f"this version reads up to {FORMAT_VERSION}: update Regraft."
+            )
+        return RecordingPart(path, _info_of(told, container, path), container, container.schemas)
+    except FormError as fault:
+        raise RecordingError(f"{path} cannot be read: {fault}") from fault
+    except (KeyError, TypeError, ValueError, InventoryError) as fault:
+        raise RecordingError(
+            f"{path} is damaged: what it says of itself cannot be read ({type(fault).__name__}: {fault})."
+        ) from fault
+
+
+def _info_of(told: dict[str, Any], container: Container, path: Path) -> RecordingInfo:
+    return RecordingInfo(
+        recording=str(told["recording"]),
+        namespace=str(told["namespace"]),
+        created_ms=int(told["created_ms"]),
+        version=str(told["version"]),
+        commit=str(told["commit"]),
+        topics=tuple(told["topics"]),
+        settings=dict(told["settings"]),
+        inventory=Inventory.from_json(container.meta[INVENTORY_KEY].decode(), f"the inventory in {path}"),
+        part=int(told["part"]),
+        previous=str(told["previous"]),
+    )
+
+
+def _read_header(path: Path) -> Container:
+    """Return a file's header, reading as much as it takes."""
+    try:
+        with path.open("rb") as file:
+            start = b""
+            step = HEADER_STEP_BYTES
+            while len(start) < HEADER_BYTES_MAX:
+                more = file.read(step)
+                start += more
+                try:
+                    return decode_header(start)
+                except EOFError:
+                    if not more:
+                        break
+                    step *= 2
+    except FormError as fault:
+        raise RecordingError(f"{path} is no recording: {fault}.") from fault
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be read ({error.strerror}).") from error
+    raise RecordingError(f"{path} ends within its header after {len(start)} bytes: nothing was recorded in it.")

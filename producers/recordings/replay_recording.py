@@ -1,0 +1,279 @@
+"""Put a recording back on Kafka: its messages with their keys, partitions and times, into topics of their own.
+
+In: a recording, a bootstrap address, a namespace. Out: topics. What is then made of them belongs to others. What is
+older than the telemetry (registers) goes first, the rest in the order of its times, paced or as fast as Kafka takes it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from infra.create_topics import create_topics
+from infra.stack_error import StackError
+from producers.emulator.kafka_ports import LOG_LEVEL, RECONNECT_MS_MAX, RareWarning
+from producers.recordings.read_recording import RecordedMessage, Recording
+from schemas.topics import CLIENTS, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
+
+KEPT_FOR_EVER_MS = -1  # A replay is older than any retention: Kafka would delete it under its readers.
+WAITING_RECORDS_MAX = 100_000
+WAITING_KBYTES_MAX = 65_536
+OUTAGE_S_MAX = 60.0
+GAP_MS_MAX = 60_000  # A longer hole is passed over: nobody waits for a clock that was set.
+SERVE_S = 0.1
+SERVE_RECORDS = 1_000
+SHOW_S = 0.5
+CALL_S = 10.0
+INPUTS = (TELEMETRY, CLIENTS, ORDERS)  # What comes from outside; the rest is made of it.
+
+Show = Callable[["ReplayProgress"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayProgress:
+    """How far a replay is; ``left_s`` is when it should be done, None while that is not known."""
+
+    records: int
+    event_ms: int
+    done_share: float
+    left_s: float | None
+
+    @property
+    def text(self) -> str:
+        """Say so in a few words."""
+        moment = datetime.fromtimestamp(self.event_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return moment if self.left_s is None else f"{moment}, {self.left_s:.0f} s left"
+
+
+def check_replay_namespace(bootstrap: str, namespace: str, recording: Recording, live_namespace: str) -> None:
+    """Raise StackError when the namespace is not one that a replay may fill."""
+    way_out = "name another with --namespace, or leave that out"
+    if namespace == recording.info.namespace:
+        raise StackError(
+            f"Namespace {namespace} is the one that was recorded: a replay there would be taken for live; {way_out}."
+        )
+    if namespace == live_namespace:
+        raise StackError(
+            f"Namespace {namespace} is the one of the settings (kafka.namespace), where the live run is: {way_out}."
+        )
+    held = _record_count(bootstrap, topic_name(TELEMETRY, namespace))
+    if held:
+        raise StackError(
+            f"{topic_name(TELEMETRY, namespace)} at {bootstrap} holds {held} records already, of an earlier replay "
+            f"perhaps: delete its topics, or {way_out}."
+        )
+
+
+def create_replay_topics(bootstrap: str, namespace: str) -> None:
+    """Create the topics of a replay, in which Kafka deletes nothing for its age. Raises StackError."""
+    topics = [topic if topic.compacted else replace(topic, retention_ms=KEPT_FOR_EVER_MS) for topic in TOPICS]
+    create_topics(bootstrap, topics, namespace)
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay has put on Kafka: records by topic, the times of its telemetry, holes passed over in ms."""
+
+    records: Counter[str]
+    first_ms: int
+    last_ms: int
+    holes_ms: int = 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is to be told of it."""
+        if not self.holes_ms:
+            return []
+        return [f"Holes of {self.holes_ms / 1000:.0f} s in all were passed over: nothing was recorded in them."]
+
+
+class RecordingReplayer:
+    """Puts one recording on Kafka; ``speed`` None is as fast as Kafka takes it, 1 the pace at which it was recorded."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        bootstrap: str,
+        namespace: str,
+        *,
+        topics: Collection[Topic] = INPUTS,
+        speed: float | None = None,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+    ) -> None:
+        self._recording = recording
+        self._bootstrap = bootstrap
+        self._topics = {topic.suffix: topic for topic in topics}
+        self._names = {topic.suffix: topic_name(topic, namespace) for topic in topics}
+        self._speed, self._from_ms, self._to_ms = speed, from_ms, to_ms
+        span_ms = recording.telemetry_span_ms
+        if span_ms is None:
+            raise StackError(f"{recording.path} holds no telemetry: there is nothing to replay.")
+        first_ms = span_ms[0] if from_ms is None else max(span_ms[0], from_ms)
+        last_ms = span_ms[1] if to_ms is None else min(span_ms[1], to_ms - 1)
+        if first_ms > last_ms:
+            raise StackError(f"{recording.path} holds no telemetry of that time: it is of {_span_text(*span_ms)}.")
+        self.done = Replayed(Counter(), first_ms, last_ms)
+        self._failed = ""
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "error_cb": RareWarning("records cannot be written now"),
+                "enable.idempotence": True,
+                "message.timeout.ms": int(OUTAGE_S_MAX * 1_000),
+                "compression.type": "lz4",
+                "linger.ms": 20,
+                "queue.buffering.max.messages": WAITING_RECORDS_MAX,
+                "queue.buffering.max.kbytes": WAITING_KBYTES_MAX,
+                "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
+                "log_level": LOG_LEVEL,
+            }
+        )
+
+    def put(self, stop: threading.Event, show: Show, hold_back_ms: int = 0) -> list[RecordedMessage]:
+        """Put everything on Kafka, and wait until Kafka has it.
+
+        The messages of the last ``hold_back_ms`` are not put but returned. Ends early when ``stop`` is set. Raises
+        StackError when Kafka does not take a record for OUTAGE_S_MAX.
+        """
+        held: list[RecordedMessage] = []
+        keep_from_ms = self.done.last_ms - hold_back_ms if hold_back_ms else None
+        pace = _Pace(self._speed, self.done.first_ms)
+        shown_s, began_s = 0.0, time.monotonic()
+        for number, message in enumerate(self._messages()):
+            if stop.is_set():
+                break
+            if keep_from_ms is not None and message.time_ms > keep_from_ms:
+                held.append(message)
+                continue
+            if message.time_ms >= self.done.first_ms:
+                self._wait(pace, message.time_ms, stop)
+            self._produce(message)
+            if number % SERVE_RECORDS == 0:
+                self._serve(0)
+            now_s = time.monotonic()
+            if now_s - shown_s >= SHOW_S:
+                shown_s = now_s
+                show(self._progress(message.time_ms, now_s - began_s))
+        self.done.holes_ms = pace.holes_ms
+        self._flush()
+        return held
+
+    def put_held(self, messages: list[RecordedMessage]) -> None:
+        """Put messages that were held back, at once, and wait until Kafka has them."""
+        for message in messages:
+            self._produce(message)
+        self._flush()
+
+    def _messages(self) -> Iterator[RecordedMessage]:
+        """Yield what is to be put; registers from their beginning, whatever part of the time was asked for."""
+        for message in self._recording.messages(self._topics, None, self._to_ms):
+            is_early = self._from_ms is not None and message.time_ms < self._from_ms
+            if not is_early or self._topics[message.topic].compacted:
+                yield message
+
+    def _produce(self, message: RecordedMessage) -> None:
+        topic = self._topics[message.topic]
+        partition = message.partition if message.partition < topic.partitions else -1  # -1: by its key.
+        deadline_s = time.monotonic() + OUTAGE_S_MAX
+        while True:
+            try:
+                self._producer.produce(
+                    self._names[message.topic],
+                    key=message.key,
+                    value=message.value,
+                    partition=partition,
+                    timestamp=max(message.time_ms, 1),  # 0 would mean now.
+                    on_delivery=self._on_delivery,
+                )
+                break
+            except BufferError:  # Kafka is slower than we are: wait for room.
+                self._serve(SERVE_S)
+                if time.monotonic() > deadline_s:
+                    raise self._away("its buffer is full") from None
+            except KafkaException as error:
+                raise self._away(error.args[0].str()) from error
+        self.done.records[message.topic] += 1
+
+    def _wait(self, pace: _Pace, time_ms: int, stop: threading.Event) -> None:
+        while not stop.is_set() and (wait_s := pace.wait_s(time_ms)) > 0:
+            self._serve(0)
+            stop.wait(min(wait_s, SERVE_S))
+
+    def _serve(self, wait_s: float) -> None:
+        self._producer.poll(wait_s)
+        if self._failed:
+            raise self._away(self._failed)
+
+    def _flush(self) -> None:
+        self._producer.flush(OUTAGE_S_MAX)
+        self._serve(0)
+        if len(self._producer):
+            raise self._away(f"{len(self._producer)} records were not acknowledged")
+
+    def _on_delivery(self, error: KafkaError | None, _message: object) -> None:
+        if error is not None and not self._failed:
+            self._failed = error.str()
+
+    def _away(self, reason: str) -> StackError:
+        return StackError(
+            f"Kafka at {self._bootstrap} did not take all records of the replay within {OUTAGE_S_MAX:g} s ({reason}): "
+            "check that it runs and has room, and replay into another namespace."
+        )
+
+    def _progress(self, event_ms: int, spent_s: float) -> ReplayProgress:
+        done = self.done
+        whole_ms = max(done.last_ms - done.first_ms, 1)
+        share = min(max((event_ms - done.first_ms) / whole_ms, 0.0), 1.0)
+        left_s = spent_s / share * (1 - share) if share > 0.01 else None
+        return ReplayProgress(done.records.total(), max(event_ms, done.first_ms), share, left_s)
+
+
+class _Pace:
+    """When a message of some time is due; a hole longer than GAP_MS_MAX is passed over."""
+
+    def __init__(self, speed: float | None, first_ms: int) -> None:
+        self._speed = speed
+        self._begun_s = time.monotonic()
+        self._first_ms = self._last_ms = first_ms
+        self.holes_ms = 0
+
+    def wait_s(self, time_ms: int) -> float:
+        """Return how long a message is still to wait; times do not go back, as messages come in their order."""
+        gap_ms = time_ms - self._last_ms
+        self._last_ms = max(self._last_ms, time_ms)
+        if gap_ms > GAP_MS_MAX:
+            self.holes_ms += gap_ms
+        if self._speed is None:
+            return 0.0
+        due_s = self._begun_s + (time_ms - self._first_ms - self.holes_ms) / 1000 / self._speed
+        return due_s - time.monotonic()
+
+
+def _record_count(bootstrap: str, name: str) -> int:
+    """Return how many records a topic has ever held; 0 where there is none. Raises StackError without Kafka."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "regraft-replay", "log_level": LOG_LEVEL})
+    try:
+        found = consumer.list_topics(timeout=CALL_S).topics.get(name)
+        if found is None or found.error is not None:
+            return 0
+        places = [TopicPartition(name, number) for number in found.partitions]
+        return sum(int(consumer.get_watermark_offsets(place, timeout=CALL_S)[1]) for place in places)
+    except KafkaException as error:
+        raise StackError(
+            f"Kafka at {bootstrap} did not answer within {CALL_S:g} s ({error.args[0].str()}): start it, or name "
+            "another with --bootstrap."
+        ) from error
+    finally:
+        consumer.close()
+
+
+def _span_text(first_ms: int, last_ms: int) -> str:
+    first, last = (datetime.fromtimestamp(time_ms / 1000, UTC) for time_ms in (first_ms, last_ms))
+    return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"

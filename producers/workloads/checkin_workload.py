@@ -1,0 +1,318 @@
+"""The check-in workload: mobile users who always want the cell they are in and those their friends are in.
+
+In: the shipped check-ins (data/SOURCES.md), settings and a seed. Out: requests of feeds and users to an emulated
+overlay, on its clock. The location model is that of paper 002, section 5: cells of a grid are topics, a user is in the
+cell of its last check-in until its next one, and follows four friends drawn at random. The check-ins are a loop:
+before its first one a user is where the last one left it. A feed for each cell publishes the check-ins there.
+
+Where users are at home is the overlay's matter after their first home: nothing here moves them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+import numpy as np
+import simpy
+
+from producers.brokers.chord_trees import TOPIC
+from producers.brokers.match_content import Content, Filter
+from producers.emulator.emulate_overlay import OverlayListener
+from producers.emulator.user_clients import topic_filter
+from producers.workloads.checkin_data import DAY_MINUTES, Checkins, cell_name, cell_numbers, load_checkins
+from producers.workloads.checkin_settings import CheckinSettings
+from schemas.client import Role
+from schemas.command import CommandResult
+
+SECOND_MS = 1_000.0
+
+
+class UserOverlay(Protocol):
+    """What the workload asks of an overlay with topics and users."""
+
+    @property
+    def env(self) -> simpy.Environment:
+        """The clock, in ms."""
+
+    @property
+    def brokers(self) -> Mapping[str, object]:
+        """The brokers by name."""
+
+    @property
+    def listeners(self) -> list[OverlayListener]:
+        """Who is told what happens to clients."""
+
+    def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
+        """Connect a feed to its home; it may publish when the listeners are told so."""
+
+    def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
+        """Hand a notification to its feed's home."""
+
+    def connect_user(self, user: str, home: str, topics: Iterable[str]) -> None:
+        """Connect a user, who wants these topics, to its home."""
+
+    def change_topics(self, user: str, topics: Iterable[str]) -> None:
+        """Let a connected user want these topics instead of those before."""
+
+    def disconnect_user(self, user: str) -> None:
+        """Let a user leave."""
+
+    def user_home(self, user: str) -> str | None:
+        """Return a connected user's home, None for one that is not connected."""
+
+
+def user_name(number: int) -> str:
+    """Return the name of the user with this number in the shipped data."""
+    return f"user-{number:04d}"
+
+
+@dataclass(slots=True)
+class _Feed:
+    """The publisher of one topic: its check-ins, as rows of the data, oldest first, and which one is next."""
+
+    rows: list[int]
+    rate_per_s: float
+    rng: random.Random
+    position: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _User:
+    """One user: the minutes and topics of its check-ins, oldest first, and how things stand.
+
+    ``next_visit`` counts on over the end of the data, which then comes again. ``here`` is the topic of the cell it is
+    in, ``wanted`` what it has asked for while it ``is_connected``; ``home`` is where it connects next time.
+    """
+
+    name: str
+    minutes: list[int]
+    topics: list[str]
+    home: str
+    friends: list[_User] = field(default_factory=list)
+    followers: list[_User] = field(default_factory=list)
+    here: str = ""
+    next_visit: int = 0
+    is_connected: bool = False
+    wanted: frozenset[str] = frozenset()
+
+    def topics_now(self) -> frozenset[str]:
+        """Return the topic of its own cell and those of its friends'."""
+        return frozenset((self.here, *(friend.here for friend in self.friends)))
+
+
+class CheckinWorkload:
+    """Feeds and mobile users of one overlay. Deterministic: equal seeds and settings ask for the same things.
+
+    ``rates_per_s``: what each feed publishes on average, by topic. ``regime_changed_ms`` is None: users move all the
+    time, and there is no shift beside.
+    """
+
+    def __init__(
+        self,
+        overlay: UserOverlay,
+        settings: CheckinSettings,
+        rng: random.Random,
+        checkins: Checkins | None = None,
+    ) -> None:
+        self._overlay = overlay
+        self._settings = settings
+        self._data = checkins or load_checkins()
+        self._brokers = list(overlay.brokers)
+        # Each kind of choice has its own stream, so that the order in which brokers answer changes none of the others.
+        self._home_rng, choice_rng, friend_rng, self._connect_rng = (
+            random.Random(rng.getrandbits(64)) for _ in range(4)
+        )
+        cells = cell_numbers(self._data, settings.grid_rows, settings.grid_columns)
+        self._topics = [cell_name(number, settings.grid_columns) for number in cells.tolist()]
+        self._feeds = self._make_feeds(rng)
+        self._users = self._make_users(choice_rng)
+        _make_friends(self._users, settings.friend_count, friend_rng)
+        self.rates_per_s: Mapping[str, float] = {topic: feed.rate_per_s for topic, feed in self._feeds.items()}
+        self.user_count = 0  # Those who are connected.
+        self.regime_changed_ms: float | None = None
+        self._is_running = False
+        self._start_ms = 0.0
+
+    def _make_feeds(self, rng: random.Random) -> dict[str, _Feed]:
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, topic in enumerate(self._topics):
+            rows[topic].append(row)
+        per_checkin_per_s = self._settings.notifications_per_s / len(self._topics)
+        return {
+            topic: _Feed(rows[topic], per_checkin_per_s * len(rows[topic]), random.Random(rng.getrandbits(64)))
+            for topic in sorted(rows)
+        }
+
+    def _make_users(self, rng: random.Random) -> list[_User]:
+        chosen = sorted(rng.sample(range(self._data.user_count), self._settings.user_count))
+        users = []
+        for number in chosen:
+            rows = np.flatnonzero(self._data.user == number).tolist()
+            topics = [self._topics[row] for row in rows]
+            minutes = self._data.minute[rows].tolist()
+            home = self._home_rng.choice(self._brokers)
+            users.append(_User(user_name(number), minutes, topics, home, here=topics[-1]))
+        return users
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are: cells with check-ins."""
+        return len(self._feeds)
+
+    @property
+    def friends(self) -> dict[str, tuple[str, ...]]:
+        """Whom each user follows."""
+        return {user.name: tuple(friend.name for friend in user.friends) for user in self._users}
+
+    def publisher_rate_per_s(self, publisher: str) -> float:
+        """Return what a feed publishes on average; it has the name of its topic."""
+        return self.rates_per_s.get(publisher, 0.0)
+
+    def start(self) -> None:
+        """Connect all feeds now, and users when they are due; feeds begin as soon as the overlay lets them."""
+        self._is_running = True
+        self._start_ms = self._overlay.env.now
+        self._overlay.listeners.append(self)
+        for topic in self._feeds:
+            self._overlay.advertise(topic, self._home_rng.choice(self._brokers), topic_filter(topic))
+        for user in self._users:
+            self._plan_start(user)
+            self._plan_visit(user)
+
+    def stop(self) -> None:
+        """Publish and change nothing any more; those who are connected stay."""
+        self._is_running = False
+
+    # --- what the overlay tells ------------------------------------------------------------------------------------
+
+    def on_may_publish(self, publisher: str) -> None:
+        """Begin to publish."""
+        self._plan_publication(publisher)
+
+    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+        """Nothing: the workload caused it, or a plan did."""
+
+    def on_result(self, result: CommandResult) -> None:
+        """Nothing: clients do not see transitions."""
+
+    # --- publishing ------------------------------------------------------------------------------------------------
+
+    def _plan_publication(self, topic: str) -> None:
+        feed = self._feeds[topic]
+        pause_ms = feed.rng.expovariate(feed.rate_per_s) * SECOND_MS
+        self._overlay.env.timeout(pause_ms, topic).callbacks.append(self._publish)
+
+    def _publish(self, event: simpy.Event) -> None:
+        if not self._is_running:
+            return
+        topic = cast(str, event.value)
+        feed = self._feeds[topic]
+        row = feed.rows[feed.position % len(feed.rows)]  # After the newest check-in the oldest comes again.
+        feed.position += 1
+        content: dict[str, float | str] = {
+            TOPIC: topic,
+            "user": user_name(int(self._data.user[row])),
+            "minute": float(self._data.minute[row]),
+            "lat": float(self._data.lat[row]),
+            "lon": float(self._data.lon[row]),
+        }
+        self._overlay.publish(topic, content, sum(len(f"[{name},{value}],") for name, value in content.items()))
+        self._plan_publication(topic)
+
+    # --- coming, moving, leaving -----------------------------------------------------------------------------------
+
+    def _visit_minute(self, user: _User, visit: int) -> int:
+        turn, position = divmod(visit, len(user.minutes))
+        return turn * self._data.minutes + user.minutes[position]
+
+    def _at_minute(self, minute: float, user: _User, callback: Callable[[simpy.Event], None]) -> None:
+        """Call back at a minute of the data, counted on over its end."""
+        due_ms = self._start_ms + minute / (self._settings.days_per_s * DAY_MINUTES) * SECOND_MS
+        env = self._overlay.env
+        env.timeout(max(due_ms - env.now, 0.0), user).callbacks.append(callback)
+
+    def _plan_start(self, user: _User) -> None:
+        """Connect a user who is there at the start within the spread, and before it checks in or leaves."""
+        before, first = self._visit_minute(user, -1), self._visit_minute(user, 0)
+        leaves, comes = self._plan_absence(user, before, first)
+        if leaves > 0 or comes <= 0:
+            spread_minutes = self._settings.connect_spread_s * self._settings.days_per_s * DAY_MINUTES
+            until = min(spread_minutes, first, leaves if leaves > 0 else first)
+            self._at_minute(self._connect_rng.random() * until, user, self._connect)
+
+    def _plan_absence(self, user: _User, minute: int, next_minute: int) -> tuple[float, float]:
+        """Plan that a user leaves and comes between two check-ins far apart, each if it is still ahead at the start.
+
+        Returns the minutes of both, the next check-in's twice when the user stays.
+        """
+        linger_days = self._settings.linger_days
+        if linger_days is None or next_minute - minute <= 2 * linger_days * DAY_MINUTES:
+            return next_minute, next_minute
+        leaves, comes = minute + linger_days * DAY_MINUTES, next_minute - linger_days * DAY_MINUTES
+        for due, callback in ((leaves, self._disconnect), (comes, self._connect)):
+            if due > 0:
+                self._at_minute(due, user, callback)
+        return leaves, comes
+
+    def _plan_visit(self, user: _User) -> None:
+        self._at_minute(self._visit_minute(user, user.next_visit), user, self._visit)
+
+    def _visit(self, event: simpy.Event) -> None:
+        """Let a user check in: it and those who follow it want another topic when this is another cell."""
+        if not self._is_running:
+            return
+        user = cast(_User, event.value)
+        minute = self._visit_minute(user, user.next_visit)
+        topic = user.topics[user.next_visit % len(user.topics)]
+        user.next_visit += 1
+        self._plan_absence(user, minute, self._visit_minute(user, user.next_visit))
+        self._plan_visit(user)
+        if topic != user.here:
+            user.here = topic
+            for each in (user, *user.followers):
+                self._ask_again(each)
+
+    def _connect(self, event: simpy.Event) -> None:
+        if not self._is_running:
+            return
+        user = cast(_User, event.value)
+        user.is_connected = True
+        self.user_count += 1
+        user.wanted = user.topics_now()
+        self._overlay.connect_user(user.name, user.home, sorted(user.wanted))
+
+    def _ask_again(self, user: _User) -> None:
+        """Let a user ask for the topics that it wants now, if these are others than before."""
+        wanted = user.topics_now()
+        if not user.is_connected or wanted == user.wanted:
+            return
+        user.wanted = wanted
+        if self._overlay.user_home(user.name) is None:  # Its home has died.
+            user.home = self._home_rng.choice(self._brokers)
+            self._overlay.connect_user(user.name, user.home, sorted(wanted))
+        else:
+            self._overlay.change_topics(user.name, sorted(wanted))
+
+    def _disconnect(self, event: simpy.Event) -> None:
+        if not self._is_running:
+            return
+        user = cast(_User, event.value)
+        user.is_connected = False
+        self.user_count -= 1
+        home = self._overlay.user_home(user.name)
+        if home is not None:
+            user.home = home  # It comes again to where it was last.
+            self._overlay.disconnect_user(user.name)
+
+
+def _make_friends(users: list[_User], friend_count: int, rng: random.Random) -> None:
+    """Let each user follow this many others, drawn at random, which need not follow it in turn."""
+    for position, user in enumerate(users):
+        for drawn in rng.sample(range(len(users) - 1), friend_count):
+            friend = users[drawn + (drawn >= position)]
+            user.friends.append(friend)
+            friend.followers.append(user)

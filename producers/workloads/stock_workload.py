@@ -1,0 +1,289 @@
+"""The stock workload: real quotes published in date order, real subscriptions that come, go and shift.
+
+In: the shipped cuts (data/SOURCES.md), settings and a seed. Out: requests of clients to an emulated overlay, on its
+clock. Brokers differ in how many subscriptions they draw (paper 000, section 5); at the regime change they exchange
+these shares, symbols change theirs, and all subscriptions are replaced.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+import simpy
+
+from producers.brokers.match_content import Content, Filter, Operator, Predicate
+from producers.emulator.emulate_overlay import EmulatedOverlay
+from producers.emulator.emulator_settings import WorkloadSettings
+from schemas.client import Role
+from schemas.command import CommandResult
+
+DATA_DIRECTORY = Path(__file__).parents[1] / "data"
+SECOND_MS = 1_000.0
+STOCK_CLASS = "STOCK"
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """One publication: its content and its size in the text form that PADRES sends."""
+
+    content: Content
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StockData:
+    """The shipped data: quotes of each symbol, oldest first, and (open below, high below) of its subscriptions."""
+
+    quotes: Mapping[str, tuple[Quote, ...]]
+    thresholds: Mapping[str, tuple[tuple[float, float], ...]]
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols that are both published and subscribed, sorted."""
+        return tuple(sorted(self.quotes.keys() & self.thresholds.keys()))
+
+
+@cache
+def load_stock_data() -> StockData:
+    """Read the shipped cuts."""
+    quotes: dict[str, list[Quote]] = defaultdict(list)
+    for row in _read_rows("stock_quotes.csv.gz"):
+        content: dict[str, float | str] = {"class": STOCK_CLASS, "symbol": row["symbol"]}
+        content |= {name: float(row[name]) for name in ("open", "high", "low", "close", "volume")}
+        content["date"] = row["date"]
+        size_bytes = sum(len(f"[{name},{value}],") for name, value in content.items())
+        quotes[row["symbol"]].append(Quote(content, size_bytes))
+    thresholds: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in _read_rows("stock_subscriptions.csv.gz"):
+        thresholds[row["symbol"]].append((float(row["open_below"]), float(row["high_below"])))
+    return StockData(
+        {symbol: tuple(rows) for symbol, rows in quotes.items()},
+        {symbol: tuple(rows) for symbol, rows in thresholds.items()},
+    )
+
+
+def _read_rows(name: str) -> Iterable[dict[str, str]]:
+    with gzip.open(DATA_DIRECTORY / name, "rt", encoding="utf-8", newline="") as stream:
+        yield from csv.DictReader(stream)
+
+
+def advertisement(symbol: str) -> Filter:
+    """Return what the publisher of a symbol advertises."""
+    return (Predicate("class", Operator.EQ, STOCK_CLASS), Predicate("symbol", Operator.EQ, symbol))
+
+
+def subscription(symbol: str, open_below: float, high_below: float) -> Filter:
+    """Return a subscription in the form of the shipped ones."""
+    return (
+        *advertisement(symbol),
+        Predicate("open", Operator.LT, open_below),
+        Predicate("high", Operator.LT, high_below),
+    )
+
+
+class SubscriptionMaker:
+    """Makes filters: the shipped ones of a symbol first, then more drawn from the same distribution.
+
+    Drawn are the shipped thresholds of any symbol relative to that symbol's mean open and high, put on the mean of
+    the one asked for.
+    """
+
+    def __init__(self, data: StockData, rng: random.Random) -> None:
+        self._rng = rng
+        self._means = {symbol: _mean_open_and_high(data.quotes[symbol]) for symbol in data.symbols}
+        self._unused = {symbol: list(data.thresholds[symbol]) for symbol in data.symbols}
+        for unused in self._unused.values():
+            rng.shuffle(unused)
+        self._shares = [
+            (open_below / self._means[symbol][0], high_below / self._means[symbol][1])
+            for symbol in data.symbols
+            for open_below, high_below in data.thresholds[symbol]
+        ]
+
+    def make(self, symbol: str) -> Filter:
+        """Return the next filter of a symbol."""
+        unused = self._unused[symbol]
+        if unused:
+            return subscription(symbol, *unused.pop())
+        open_share, high_share = self._rng.choice(self._shares)
+        mean_open, mean_high = self._means[symbol]
+        return subscription(symbol, round(open_share * mean_open, 2), round(high_share * mean_high, 2))
+
+
+def _mean_open_and_high(quotes: tuple[Quote, ...]) -> tuple[float, float]:
+    opens = [cast(float, quote.content["open"]) for quote in quotes]
+    highs = [cast(float, quote.content["high"]) for quote in quotes]
+    return sum(opens) / len(opens), sum(highs) / len(highs)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A place that always has one subscription; ``turn`` tells a planned replacement whether it is still meant."""
+
+    symbol: str = ""
+    home: str = ""
+    name: str = ""
+    turn: int = 0
+
+
+class StockWorkload:
+    """Publishers and subscribers of one overlay. Deterministic: equal seeds and settings ask for the same things."""
+
+    def __init__(
+        self,
+        overlay: EmulatedOverlay,
+        settings: WorkloadSettings,
+        rng: random.Random,
+        data: StockData | None = None,
+    ) -> None:
+        self._overlay = overlay
+        self._settings = settings
+        self._data = data or load_stock_data()
+        # Each kind of choice has its own stream, so that the order in which brokers answer changes none of the others.
+        self._home_rng, self._share_rng, self._life_rng, filter_rng = (
+            random.Random(rng.getrandbits(64)) for _ in range(4)
+        )
+        self._maker = SubscriptionMaker(self._data, filter_rng)
+        self._symbols = sorted(self._home_rng.sample(self._data.symbols, settings.publisher_count))
+        self._publish_rngs = {symbol: random.Random(rng.getrandbits(64)) for symbol in self._symbols}
+        self._position = dict.fromkeys(self._symbols, 0)
+        self._slots = [_Slot() for _ in range(settings.interested_broker_count * len(self._symbols))]
+        self._interested: Counter[tuple[str, str]] = Counter()
+        self._named = 0
+        self._is_running = False
+        self._brokers = list(overlay.brokers)
+        self._loads: list[float] = []
+        self._popularity: list[float] = []
+        self._rate_factor = 1.0  # Above 1 in a burst.
+        self.regime_changed_ms: float | None = None
+
+    @property
+    def subscription_count(self) -> int:
+        """How many subscriptions there are at a time."""
+        return len(self._slots)
+
+    def publisher_rate_per_s(self, publisher: str) -> float:
+        """Return what a publisher publishes on average: all alike."""
+        return self._settings.notifications_per_s
+
+    def start(self) -> None:
+        """Connect all clients now; publishers begin as soon as all brokers know them."""
+        self._is_running = True
+        self._overlay.listeners.append(self)
+        self._draw_shares()
+        for symbol in self._symbols:
+            self._overlay.advertise(symbol, self._home_rng.choice(self._brokers), advertisement(symbol))
+        for slot in self._slots:
+            self._fill(slot)
+        first_s = self._settings.regime_change_s or self._settings.regime_change_every_s
+        if first_s is not None:
+            self._after(first_s, self._change_regime_again)
+        if self._settings.burst_every_s is not None:
+            self._after(self._settings.burst_every_s, self._begin_burst)
+
+    def stop(self) -> None:
+        """Publish and change nothing any more; those who are connected stay."""
+        self._is_running = False
+
+    def change_regime(self) -> None:
+        """Draw the shares of brokers and symbols anew and replace all subscriptions within the settings' spread."""
+        if not self._is_running:
+            return
+        self.regime_changed_ms = self._overlay.env.now
+        self._draw_shares()
+        for slot in self._slots:
+            slot.turn += 1
+            self._plan_replacement(slot, self._life_rng.uniform(0, self._settings.regime_change_spread_s))
+
+    def _change_regime_again(self) -> None:
+        self.change_regime()
+        if self._settings.regime_change_every_s is not None and self._is_running:
+            self._after(self._settings.regime_change_every_s, self._change_regime_again)
+
+    def _begin_burst(self) -> None:
+        every_s = self._settings.burst_every_s
+        if every_s is None or not self._is_running:
+            return
+        self._rate_factor = self._settings.burst_factor
+        self._after(self._settings.burst_s, self._end_burst)
+        self._after(every_s, self._begin_burst)
+
+    def _end_burst(self) -> None:
+        self._rate_factor = 1.0
+
+    def _after(self, seconds: float, act: Callable[[], None]) -> None:
+        self._overlay.env.timeout(seconds * SECOND_MS).callbacks.append(lambda _: act())
+
+    # --- what the overlay tells ------------------------------------------------------------------------------------
+
+    def on_may_publish(self, publisher: str) -> None:
+        """Begin to publish."""
+        self._plan_publication(publisher)
+
+    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+        """Nothing: the workload caused it."""
+
+    def on_result(self, result: CommandResult) -> None:
+        """Nothing: clients do not see transitions."""
+
+    # --- publishing ------------------------------------------------------------------------------------------------
+
+    def _plan_publication(self, symbol: str) -> None:
+        rate_per_s = self._settings.notifications_per_s * self._rate_factor
+        pause_ms = self._publish_rngs[symbol].expovariate(rate_per_s) * SECOND_MS
+        self._overlay.env.timeout(pause_ms, symbol).callbacks.append(self._publish)
+
+    def _publish(self, event: simpy.Event) -> None:
+        if not self._is_running:
+            return
+        symbol = cast(str, event.value)
+        quotes = self._data.quotes[symbol]
+        quote = quotes[self._position[symbol] % len(quotes)]  # After the newest the oldest comes again.
+        self._position[symbol] += 1
+        self._overlay.publish(symbol, quote.content, quote.size_bytes)
+        self._plan_publication(symbol)
+
+    # --- subscribing -----------------------------------------------------------------------------------------------
+
+    def _draw_shares(self) -> None:
+        rng, settings = self._share_rng, self._settings
+        self._loads = [rng.random() ** settings.broker_load_exponent for _ in self._brokers]
+        self._popularity = [
+            len(self._data.thresholds[symbol]) * rng.lognormvariate(0.0, settings.popularity_sigma)
+            for symbol in self._symbols
+        ]
+
+    def _fill(self, slot: _Slot) -> None:
+        slot.symbol = self._share_rng.choices(self._symbols, self._popularity)[0]
+        slot.home = self._draw_home(slot.symbol)
+        self._interested[slot.symbol, slot.home] += 1
+        slot.name = f"s{self._named:07d}"
+        self._named += 1
+        slot.turn += 1
+        self._overlay.subscribe(slot.name, slot.home, self._maker.make(slot.symbol))
+        self._plan_replacement(slot, self._life_rng.expovariate(1.0 / self._settings.lifetime_s_mean))
+
+    def _draw_home(self, symbol: str) -> str:
+        loads = self._loads
+        free = [place for place, broker in enumerate(self._brokers) if not self._interested[symbol, broker]]
+        places = free or range(len(loads))
+        return self._brokers[self._share_rng.choices(places, [loads[place] for place in places])[0]]
+
+    def _plan_replacement(self, slot: _Slot, after_s: float) -> None:
+        self._overlay.env.timeout(after_s * SECOND_MS, (slot, slot.turn)).callbacks.append(self._replace)
+
+    def _replace(self, event: simpy.Event) -> None:
+        slot, turn = cast("tuple[_Slot, int]", event.value)
+        if not self._is_running or turn != slot.turn:
+            return
+        self._overlay.cancel(slot.name)
+        self._interested[slot.symbol, slot.home] -= 1
+        self._fill(slot)

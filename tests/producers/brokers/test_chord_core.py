@@ -1,0 +1,161 @@
+"""One broker of a ring: what it sends and says for each message, in small steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay.chord_configuration import ChordConfiguration
+from producers.brokers import chord_trees
+from producers.brokers.broker_messages import (
+    UNSTAMPED_EPOCH,
+    AdvertiseRequest,
+    Answer,
+    CancelRequest,
+    Confirmed,
+    Deliver,
+    Dropped,
+    Notification,
+    Published,
+    Send,
+    SubscribeRequest,
+    UserMoves,
+)
+from producers.brokers.chord_core import ChordCore
+from producers.brokers.chord_messages import AskFlush, GrantFlush, Join, JoinAck, Leave, NotComing, Register
+from producers.brokers.match_content import Operator, Predicate
+from producers.brokers.two_epochs import ProtocolError
+from producers.emulator.user_clients import topic_filter
+from schemas.command import Command, CommandPhase, Outcome
+from schemas.plan import ClientMove, IdMove
+
+RING = ChordConfiguration.of(0, 3, {f"n{number}": number for number in range(8)})
+TOPIC = next(f"t{number}" for number in range(100) if RING.rendezvous(f"t{number}") == "n1")
+
+
+def note(sequence: int, epoch: int = UNSTAMPED_EPOCH, *, down: bool = False, publish_ms: float = 10.0) -> Notification:
+    return Notification("p", sequence, publish_ms, "n0", epoch, {"topic": TOPIC}, 100, down)
+
+
+def core(broker: str) -> ChordCore:
+    return ChordCore(broker, RING, 0)
+
+
+def prepare(target: ChordConfiguration, broker: str, *moves: ClientMove, ids: tuple[IdMove, ...] = ()) -> Command:
+    return Command(
+        "plan-1", CommandPhase.PREPARE, broker, 0, target.epoch, digest=target.digest, moves=moves, id_moves=ids
+    )
+
+
+def test_a_notification_goes_to_the_rendezvous_and_down_the_tree() -> None:
+    """Paper 002, Fig. 2: t1 has its root at ID 1; ID 0 is reached over 5 and 7."""
+    home, root, relay = core("n4"), core("n1"), core("n5")
+    published, sent = home.handle(None, note(0), 11)
+    assert isinstance(published, Published)
+    assert isinstance(sent, Send)
+    assert (sent.peer, sent.message.epoch) == ("n0", 0)
+    assert root.handle("n5", Join(0, TOPIC, 0), 1) == [Send("n5", JoinAck(0, TOPIC))]
+    (down,) = root.handle("n0", note(0, 0), 12)
+    assert down == Send("n5", note(0, 0, down=True))
+    relay.handle("n7", Join(0, TOPIC, 0), 1)
+    assert relay.handle("n1", note(0, 0, down=True), 13) == [Send("n7", note(0, 0, down=True))]
+
+
+def test_a_relay_joins_for_others_and_confirms_when_the_way_stands() -> None:
+    relay = core("n5")
+    assert relay.handle("n7", Join(0, TOPIC, 0), 1) == [Send("n1", Join(0, TOPIC, 0))]
+    assert relay.handle("n1", JoinAck(0, TOPIC), 2) == [Send("n7", JoinAck(0, TOPIC))]
+    assert relay.handle("n7", Leave(0, TOPIC, 0), 3) == [Send("n1", Leave(0, TOPIC, 0))]
+    assert not relay.tables[0].topics
+
+
+def test_a_broker_leaves_only_when_all_that_was_published_before_has_come() -> None:
+    broker = core("n5")
+    broker.handle(None, SubscribeRequest("s", "u", topic_filter(TOPIC)), 1)
+    assert broker.handle("n1", JoinAck(0, TOPIC), 2) == [Confirmed("s")]
+    (asked,) = broker.handle(None, CancelRequest("s"), 20)
+    assert asked == Send("n1", AskFlush(0, "n1", TOPIC, "n5"))
+    late = note(0, 0, down=True, publish_ms=19.0)
+    assert broker.handle("n1", late, 21) == [Deliver(late, ("s",))]
+    ahead = note(1, 0, down=True, publish_ms=99.0)  # Its publisher's clock is fast.
+    assert broker.handle("n1", ahead, 22) == [Deliver(ahead, ("s",))]
+    effects = broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23)
+    assert effects[-1] == Send("n1", Leave(0, TOPIC, 0))
+    assert not broker.locals
+
+
+def test_a_broker_that_stays_asks_for_a_flush_when_something_comes_for_what_has_ended() -> None:
+    """Until then what has ended costs nothing; from then on it is soon gone."""
+    broker = core("n5")
+    for name in ("s", "t"):
+        broker.handle(None, SubscribeRequest(name, name, topic_filter(TOPIC)), 1)
+    broker.handle("n1", JoinAck(0, TOPIC), 2)
+    assert broker.handle(None, CancelRequest("s"), 20) == []
+    first, second = note(0, 0, down=True), note(1, 0, down=True)
+    assert broker.handle("n1", first, 21) == [Deliver(first, ("s", "t")), Send("n1", AskFlush(0, "n1", TOPIC, "n5"))]
+    assert broker.handle("n1", second, 22) == [Deliver(second, ("s", "t"))]
+    broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23)
+    assert sorted(broker.locals) == ["t"]
+
+
+def test_a_publisher_registers_at_its_rendezvous() -> None:
+    assert core("n4").handle(None, AdvertiseRequest("p", topic_filter(TOPIC)), 1) == [
+        Send("n0", Register(0, "n1", TOPIC, "p", 0, "n4"))
+    ]
+
+
+def test_a_filter_without_a_topic_is_refused_in_words() -> None:
+    with pytest.raises(ProtocolError, match="a ring routes by topic"):
+        core("n4").handle(None, SubscribeRequest("s", "u", (Predicate("price", Operator.LT, 3.0),)), 1)
+
+
+def test_a_prepare_that_means_another_ring_is_refused() -> None:
+    target = RING.replaced(1, (IdMove("n2", 2, 3), IdMove("n3", 3, 2)))
+    (answer,) = core("n5").handle(None, prepare(target, "n5", ids=(IdMove("n2", 2, 4), IdMove("n4", 4, 2))), 1)
+    assert isinstance(answer, Answer)
+    assert answer.result.outcome is Outcome.REFUSED
+    assert "digest" in answer.result.reason
+    (answer,) = core("n5").handle(None, prepare(target, "n5", ids=(IdMove("n2", 7, 3),)), 1)
+    assert isinstance(answer, Answer)
+    assert "is to give up ring ID 7" in answer.result.reason
+
+
+def test_a_user_that_is_not_there_is_not_waited_for() -> None:
+    """The home that a plan is wrong about tells the other; the user stays where it is."""
+    target = RING.replaced(1, ())
+    effects = core("n4").handle(None, prepare(target, "n4", ClientMove("u", "n4", "n6")), 1)
+    assert Send("n6", NotComing(1, "n6", "u")) in effects
+    there = core("n6")
+    assert there.handle(None, prepare(target, "n6", ClientMove("u", "n4", "n6")), 1) == []
+    (answer,) = there.handle("n4", NotComing(1, "n6", "u"), 2)
+    assert isinstance(answer, Answer)
+    assert answer.result.outcome is Outcome.PREPARED
+
+
+def test_a_user_that_is_there_is_told_to_move_and_is_no_longer_served_in_the_next_epoch() -> None:
+    home = core("n1")
+    home.handle(None, SubscribeRequest("s", "u", topic_filter(TOPIC), 3), 1)
+    effects = home.handle(None, prepare(RING.replaced(1, ()), "n1", ClientMove("u", "n1", "n6")), 2)
+    assert UserMoves("u", 3, "n6", 1) in effects
+    assert "s" in home.tables[0].topics[TOPIC].subscriptions
+    assert TOPIC not in home.tables[1].topics
+
+
+def test_what_was_published_on_a_topic_this_broker_has_left_is_passed_over() -> None:
+    assert core("n5").handle("n1", note(0, 0, down=True), 1) == []
+
+
+def test_a_notification_of_an_unknown_epoch_is_dropped_and_told() -> None:
+    stray = note(0, 3, down=True)
+    assert core("n5").handle("n1", stray, 1) == [Dropped(stray, "epoch_unknown")]
+
+
+def test_what_has_ended_and_is_never_flushed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the rendezvous has died no flush comes back: the oldest go, the newest are still owed what they were."""
+    monkeypatch.setattr(chord_trees, "ENDED_KEPT_MAX", 3)
+    broker = core("n5")
+    for number in range(6):
+        broker.handle(None, SubscribeRequest(f"s{number}", "u", topic_filter(TOPIC)), 1)
+        broker.handle("n1", JoinAck(0, TOPIC), 2)
+        broker.handle(None, CancelRequest(f"s{number}"), 20)
+    assert broker.ended_count == 3
+    assert sorted(broker.locals) == ["s3", "s4", "s5"]

@@ -1,0 +1,43 @@
+"""Cells carry each notification once, by second of publish time and block of 64, cumulative and signed."""
+
+from producers.brokers.broker_messages import Notification
+from producers.emulator.delivery_cells import DeliveryCells
+from schemas.telemetry import Delivery
+
+
+def notification(sequence: int, publish_ms: float) -> Notification:
+    return Notification("p", sequence, publish_ms, "home", 0, {}, 10)
+
+
+def test_cell_is_cumulative_and_sent_only_when_changed() -> None:
+    """A cell that grows is sent again with all it holds; one that does not, is not."""
+    cells = DeliveryCells(60)
+    cells.note_delivered(notification(0, 5_100.0), 2)
+    cells.note_published(notification(1, 5_200.0))
+    assert cells.take_changed(5_300.0) == (Delivery("p", 0, 5, 0b01, 2, 20, 0b10),)
+    assert cells.take_changed(5_400.0) == ()
+    cells.note_delivered(notification(2, 5_900.0), 1)
+    assert cells.take_changed(6_000.0) == (Delivery("p", 0, 5, 0b101, 3, 30, 0b10),)
+    cells.note_published(notification(2, 5_900.0))
+    assert cells.take_changed(6_100.0) == (Delivery("p", 0, 5, 0b101, 3, 30, 0b110),)
+
+
+def test_second_and_block_cut_cells() -> None:
+    """No cell spans two seconds of publish time or two blocks."""
+    cells = DeliveryCells(60)
+    for sequence, publish_ms in ((62, 5_999.9), (63, 6_000.0), (64, 6_000.1)):
+        cells.note_published(notification(sequence, publish_ms))
+        cells.note_delivered(notification(sequence, publish_ms), 1)
+    taken = cells.take_changed(7_000.0)
+    assert [(cell.block, cell.second, cell.mask) for cell in taken] == [(0, 5, 1 << 62), (0, 6, -(1 << 63)), (1, 6, 1)]
+    assert [cell.published for cell in taken] == [cell.mask for cell in taken]
+
+
+def test_old_cells_are_forgotten() -> None:
+    """What a run keeps is bounded by the time that cells are kept."""
+    cells = DeliveryCells(10)
+    for second in range(100):
+        cells.note_delivered(notification(second, second * 1_000.0), 1)
+        cells.note_published(notification(second, second * 1_000.0))
+        cells.take_changed(second * 1_000.0)
+    assert len(cells._cells) == 11

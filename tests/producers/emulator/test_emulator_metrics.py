@@ -1,0 +1,82 @@
+"""The emulator's metrics say what its status says; its health turns with its clock."""
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from infra.find_port import LOOPBACK
+from infra.run_clock import RunClock
+from infra.serve_metrics import serve_metrics
+from producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
+from producers.run_emulator import WallClockEmulator
+from schemas.command import Command, CommandPhase
+from tests.infra.test_serve_metrics import ask
+from tests.producers.test_run_emulator import INVENTORY, MemoryEmulatorPorts, settings
+from tests.wait_until import wait_until
+
+
+def test_a_run_can_be_scraped_while_it_goes_on(tmp_path: Path) -> None:
+    """Ready once traffic runs, with the ledger's counts; not ready and not ill when it is over."""
+    metrics, health, stop = EmulatorMetrics(), EmulatorHealth(30.0), threading.Event()
+    ports = MemoryEmulatorPorts()
+    ports.waiting.append(Command("plan", CommandPhase.ABORT, INVENTORY.brokers[0], 0, 1))
+    emulator = WallClockEmulator(settings(tmp_path), INVENTORY, ports, metrics, health)
+    value = metrics.registry.get_sample_value
+    with serve_metrics(metrics.registry, LOOPBACK, 0, health) as server:
+        assert ask(server, "/ready")[0] == 503
+        running = threading.Thread(target=emulator.run, args=(stop,), daemon=True)
+        running.start()
+        wait_until(lambda: (value("regraft_emulator_ledger", {"what": "published"}) or 0) > 0)
+        assert ask(server, "/ready")[0] == 200
+        assert 'regraft_emulator_brokers{epoch="0"} 8.0' in ask(server, "/metrics")[2]
+        stop.set()
+        running.join(60)
+        assert ask(server, "/ready")[0] == 503
+        assert ask(server, "/health")[0] == 200
+    account = emulator.finish({})
+    assert value("regraft_emulator_ledger", {"what": "delivered"}) == account.delivered
+    assert value("regraft_emulator_ledger", {"what": "lost"}) == 0
+    assert value("regraft_emulator_results_total", {"outcome": "aborted"}) == 1
+    assert value("regraft_emulator_commands_total", {"phase": "abort"}) == 1
+
+
+def test_epochs_that_are_over_leave_no_series_behind() -> None:
+    """Else there would be one more series with every plan."""
+    metrics = EmulatorMetrics()
+    document = {"ledger": dict.fromkeys(("published", "expected", "delivered", "lost", "repeated"), 0)}
+    document["ledger"] |= dict.fromkeys(("out_of_order", "unexpected", "outstanding", "concurrent"), 0)
+    numbers = ("behind_ms", "held_deliveries", "held_deliveries_max", "queue_overflows")
+    numbers += ("publisher_wait_ms_max", "notification_hops", "control_hops")
+    for epochs in ({"3": 8}, {"3": 2, "4": 6}, {"4": 8}):
+        metrics.show({**document, **dict.fromkeys(numbers, 1), "brokers_by_epoch": epochs})
+    value = metrics.registry.get_sample_value
+    assert value("regraft_emulator_brokers", {"epoch": "4"}) == 8
+    assert value("regraft_emulator_brokers", {"epoch": "3"}) is None
+
+
+def test_a_model_that_hangs_is_ill_only_while_it_runs() -> None:
+    """Before and after, Kafka is waited for, and nothing turns."""
+    health = EmulatorHealth(-1.0)
+    assert health().faults == ()
+    health.is_running = True
+    (fault,) = health().faults
+    assert fault.startswith("the emulator has not turned for")
+
+
+def test_a_fast_clock_lets_more_time_pass_and_stays_clean(tmp_path: Path) -> None:
+    """At 20 times the speed a second of wall time is up to 20 of the run's, and all is still delivered once."""
+    origin_ms = time.time_ns() // 1_000_000
+    clock = RunClock(origin_ms, 20.0)
+    told = replace(settings(tmp_path), clock=clock, flush_ms=1_000.0, drain_s_max=600.0)
+    ports, stop = MemoryEmulatorPorts(), threading.Event()
+    emulator = WallClockEmulator(told, INVENTORY, ports)
+    threading.Timer(1.5, stop.set).start()
+    emulator.run(stop)
+    account = emulator.finish({})
+    assert account.final
+    assert account.is_clean
+    times_ms = [batch.time_ms for batch in ports.batches]
+    assert max(times_ms) - min(times_ms) > 3_000
+    assert origin_ms <= min(times_ms)
+    assert max(times_ms) <= clock.now_ms()

@@ -1,0 +1,45 @@
+"""Wrong settings are all told at once, each with its value and its limit."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from producers.emulator.emulator_settings import EmulatorSettings, WorkloadSettings
+
+GOOD = EmulatorSettings("127.0.0.1:9092", Path("inventory.json"))
+
+
+def test_defaults_are_faultless() -> None:
+    """A newcomer can start with the defaults."""
+    assert GOOD.faults() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"bootstrap": " "}, "bootstrap is empty"),
+        ({"namespace": ""}, "namespace is empty"),
+        ({"control_service_ms": -1.0}, "control_service_ms is -1, at least 0"),
+        ({"queue_length_max": 0}, "queue_length_max is 0, at least 1"),
+        ({"link_bytes_per_ms": 0.0}, "link_bytes_per_ms is 0: above 0"),
+        ({"flush_ms": 5.0}, "flush_ms is 5, at least 10"),
+        ({"flush_ms": 2_000.0}, "flush_ms is 2000: at most 1000"),
+        ({"settle_s": float("nan")}, "settle_s is nan, at least 10"),
+        ({"workload": WorkloadSettings(publisher_count=50)}, "workload.publisher_count is 50: from 1 to 49"),
+        ({"workload": WorkloadSettings(notifications_per_s=0)}, "workload.notifications_per_s is 0: above 0"),
+        ({"workload": WorkloadSettings(regime_change_s=0)}, "workload.regime_change_s is 0: above 0"),
+        ({"workload": WorkloadSettings(lifetime_s_mean=0.5)}, "workload.lifetime_s_mean is 0.5, at least 1"),
+    ],
+)
+def test_each_fault_names_value_and_limit(change: dict[str, object], told: str) -> None:
+    """One wrong setting is one sentence."""
+    faults = replace(GOOD, **change).faults()  # type: ignore[arg-type]
+    assert len(faults) == 1
+    assert faults[0].startswith(told)
+
+
+def test_all_faults_are_listed_at_once() -> None:
+    """Nobody has to start three times to learn of three mistakes."""
+    wrong = replace(GOOD, queue_length_max=0, drain_s_max=0.0, workload=WorkloadSettings(interested_broker_count=0))
+    assert len(wrong.faults()) == 3

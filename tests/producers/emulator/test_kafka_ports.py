@@ -1,0 +1,143 @@
+"""The Kafka ports against librdkafka's mock cluster: everything arrives, bad commands are buried, old ones ignored."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError, RecordWriter
+from schemas.client import Client, Role
+from schemas.codec import decode, encode
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.dead_letter import DeadLetter
+from schemas.telemetry import TelemetryBatch
+from schemas.topics import CLIENTS, COMMANDS, DEAD_LETTERS, RESULTS, TELEMETRY, TOPICS, topic_name
+from tests.wait_until import wait_until
+
+NAMESPACE = "test"
+WAIT_S_MAX = 30.0
+COMMAND = Command("plan-1", CommandPhase.ACTIVATE, "b1", 0, 1)
+
+
+@pytest.fixture
+def cluster() -> Iterator[tuple[Producer, str]]:
+    """A mock cluster that lives in a producer, and its address; all topics exist."""
+    owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
+    broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
+    for topic in TOPICS:
+        owner.list_topics(topic_name(topic, NAMESPACE), timeout=10)
+    yield owner, f"{broker.host}:{broker.port}"
+    owner.flush(1)
+
+
+@pytest.fixture
+def ports(cluster: tuple[Producer, str]) -> Iterator[KafkaPorts]:
+    """Connected ports."""
+    connected = KafkaPorts(cluster[1], NAMESPACE, outage_s_max=60, buffer_records_max=1_000, now_ms=lambda: 42)
+    connected.connect(WAIT_S_MAX)
+    yield connected
+    connected.close()
+
+
+def read_all(bootstrap: str, topic: str, count: int) -> list[tuple[str, bytes | None]]:
+    """Return the first ``count`` keys and values of a topic, over all partitions."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
+    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+    found: list[tuple[str, bytes | None]] = []
+
+    def read_some() -> bool:
+        for message in consumer.consume(100, timeout=0.1):
+            if message.error() is None:
+                found.append(((message.key() or b"").decode(), message.value()))
+        return len(found) >= count
+
+    wait_until(read_some)
+    consumer.close()
+    return found
+
+
+def test_records_go_to_their_topics_by_key(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
+    """Batches and results are keyed by broker, clients by name, and a client that left is a tombstone."""
+    batch = TelemetryBatch("b1", 7, 0, 1_000, 0)
+    result = CommandResult("plan-1", CommandPhase.ACTIVATE, "b1", 1, Outcome.ACTIVATED, "", 3, 1_000)
+    client = Client("s1", Role.SUBSCRIBER, "b1", (), 0.0, 1_000)
+    ports.send_batch(batch)
+    ports.send_result(result)
+    ports.put_client(client)
+    ports.remove_client("s1")
+    assert ports.flush(WAIT_S_MAX) == 0
+    expected: dict[str, list[tuple[str, msgspec.Struct | None]]] = {
+        topic_name(TELEMETRY, NAMESPACE): [("b1", batch)],
+        topic_name(RESULTS, NAMESPACE): [("b1", result)],
+        topic_name(CLIENTS, NAMESPACE): [("s1", client), ("s1", None)],
+    }
+    for topic, records in expected.items():
+        assert read_all(cluster[1], topic, len(records)) == [
+            (key, None if record is None else encode(record)) for key, record in records
+        ]
+    assert ports.telemetry.written.total() == 1
+    assert ports.answers.written.total() == 3
+
+
+def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) -> None:
+    """What stood in the topic before the emulator started is for another run; bad records are buried, with reason."""
+    owner, bootstrap = cluster
+    topic = topic_name(COMMANDS, NAMESPACE)
+    owner.produce(topic, value=encode(COMMAND), key=b"b1")
+    owner.flush(WAIT_S_MAX)
+    ports = KafkaPorts(bootstrap, NAMESPACE, outage_s_max=60, buffer_records_max=1_000, now_ms=lambda: 42)
+    ports.connect(WAIT_S_MAX)
+    newer = Command("plan-2", CommandPhase.PREPARE, "b1", 1, 2)
+    for value in (b"nonsense", encode(newer)):
+        owner.produce(topic, value=value, key=b"b1")
+    owner.flush(WAIT_S_MAX)
+    got: list[Command] = []
+    wait_until(lambda: got.extend(ports.poll()) or bool(got))  # type: ignore[func-returns-value]
+    assert got == [newer]
+    assert ports.flush(WAIT_S_MAX) == 0
+    [(_, letter)] = read_all(bootstrap, topic_name(DEAD_LETTERS, NAMESPACE), 1)
+    buried = decode(letter, DeadLetter)
+    assert (buried.topic, buried.offset, buried.value, buried.time_ms) == (topic, 1, b"nonsense", 42)
+    assert "expected 00" in buried.reason
+    ports.close()
+
+
+def test_missing_kafka_is_one_clear_sentence() -> None:
+    """Without Kafka the start ends in time and says what to do."""
+    letters = RecordWriter("127.0.0.1:1", outage_s_max=10, buffer_records_max=10, linger_ms=0)
+    reader = CommandReader("127.0.0.1:1", NAMESPACE, letters, lambda: 0)
+    with pytest.raises(KafkaUnreachableError, match=r"test\.commands at 127\.0\.0\.1:1 did not answer within 0\.1 s"):
+        reader.connect(0.1)
+    reader.close()
+
+
+def test_full_buffer_counts_what_it_cannot_hold() -> None:
+    """While Kafka is away the buffer fills to its bound; the rest is counted as lost, and nothing blocks."""
+    writer = RecordWriter("127.0.0.1:1", outage_s_max=60, buffer_records_max=10, linger_ms=0)
+    for _ in range(15):
+        writer.write("topic", "b1", COMMAND)
+    assert writer.waiting_count == 10
+    assert writer.lost == {"topic": 5}
+
+
+def test_records_written_before_kafka_answers_arrive_once_and_in_order(cluster: tuple[Producer, str]) -> None:
+    """What is written while only a dead server is known waits, and comes in order when another one answers."""
+    bootstrap = cluster[1]
+    writer = RecordWriter(f"127.0.0.1:1,{bootstrap}", outage_s_max=60, buffer_records_max=100, linger_ms=0)
+    batches = [TelemetryBatch("b1", 7, number, 1_000, 0) for number in range(20)]
+    topic = topic_name(TELEMETRY, NAMESPACE)
+    for batch in batches:
+        writer.write(topic, "b1", batch)
+    assert writer.flush(WAIT_S_MAX) == 0
+    assert writer.waiting_count == 0
+    assert [decode(value, TelemetryBatch) for _, value in read_all(bootstrap, topic, 20)] == batches
+
+
+def test_what_an_outage_outlasts_is_counted() -> None:
+    """A record that found no Kafka within its time is lost and counted, not forgotten."""
+    writer = RecordWriter("127.0.0.1:1", outage_s_max=0.5, buffer_records_max=10, linger_ms=0)
+    writer.write("topic", "b1", COMMAND)
+    assert writer.flush(WAIT_S_MAX) == 0
+    assert (writer.lost, writer.waiting_count) == ({"topic": 1}, 0)

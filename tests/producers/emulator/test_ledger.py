@@ -1,0 +1,202 @@
+"""The ledger catches planted loss, repeat and disorder, and owes exactly what was confirmed and not cancelled."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producers.brokers.broker_messages import UNSTAMPED_EPOCH, Notification
+from producers.brokers.match_content import Operator, Predicate
+from producers.emulator.ledger import Ledger, LedgerSnapshot
+
+WANTS_A = (Predicate("symbol", Operator.EQ, "A"),)
+SETTLE_MS = 100.0
+
+
+def notification(sequence: int, publish_ms: float, symbol: str = "A") -> Notification:
+    return Notification("p", sequence, publish_ms, "home", UNSTAMPED_EPOCH, {"symbol": symbol}, 10)
+
+
+def ledger_with(*subscriptions: str) -> Ledger:
+    ledger = Ledger(SETTLE_MS)
+    for name in subscriptions:
+        ledger.confirm(name, WANTS_A, 0.0)
+    return ledger
+
+
+def test_complete_delivery_is_clean() -> None:
+    """Everything owed came once and in order."""
+    ledger = ledger_with("s1", "s2")
+    for sequence in range(3):
+        message = notification(sequence, 1.0 + sequence)
+        assert ledger.publish(message) == 2
+        for name in ("s1", "s2"):
+            ledger.deliver(message, name, 5.0 + sequence)
+    account = ledger.close()
+    assert account.is_clean
+    assert account == LedgerSnapshot(3, 6, 6, delivery_ms_mean=4.0, delivery_ms_max=4.0, final=True)
+
+
+def test_planted_loss_is_found_when_it_is_old_enough() -> None:
+    """A missing hand-over is outstanding while young, lost when old, with the reason if one is known."""
+    ledger = ledger_with("s1", "s2")
+    explained, unexplained = notification(0, 1.0), notification(1, 2.0)
+    for message in (explained, unexplained):
+        ledger.publish(message)
+        ledger.deliver(message, "s1", 3.0)
+    ledger.drop(explained, "queue_overflow")
+    ledger.settle(50.0)
+    young = ledger.snapshot()
+    assert (young.lost, young.outstanding) == (0, 2)
+    ledger.settle(200.0)
+    old = ledger.snapshot()
+    assert (old.lost, old.outstanding) == (2, 0)
+    assert old.lost_by_reason == {"queue_overflow": 1, "unexplained": 1}
+    assert not old.is_clean
+
+
+def test_late_delivery_takes_its_loss_back() -> None:
+    """What comes after the settle time is delivered after all, and only once."""
+    ledger = ledger_with("s1")
+    message = notification(0, 1.0)
+    ledger.publish(message)
+    ledger.settle(500.0)
+    assert ledger.snapshot().lost == 1
+    ledger.deliver(message, "s1", 600.0)
+    ledger.settle(601.0)
+    assert (ledger.snapshot().lost, ledger.snapshot().delivered) == (0, 1)
+    ledger.deliver(message, "s1", 700.0)
+    assert ledger.close().repeated == 1
+
+
+def test_planted_repeat_is_found_however_late() -> None:
+    """A second hand-over is a repeat, also after the account of the notification was closed."""
+    ledger = ledger_with("s1")
+    message = notification(0, 1.0)
+    ledger.publish(message)
+    ledger.deliver(message, "s1", 2.0)
+    ledger.deliver(message, "s1", 3.0)
+    ledger.settle(500.0)
+    ledger.deliver(message, "s1", 501.0)
+    account = ledger.close()
+    assert (account.delivered, account.repeated, account.lost) == (1, 2, 0)
+
+
+def test_planted_disorder_is_found() -> None:
+    """Sequence numbers of one publisher must grow at each subscription; a gap is no disorder."""
+    ledger = ledger_with("s1")
+    messages = [notification(sequence, 1.0) for sequence in range(4)]
+    for message in messages:
+        ledger.publish(message)
+    for sequence in (0, 3, 1, 2):
+        ledger.deliver(messages[sequence], "s1", 2.0)
+    assert ledger.close().out_of_order == 2
+
+
+def test_what_was_never_owed_is_unexpected() -> None:
+    """Deliveries of unpublished or unmatched notifications are counted apart."""
+    ledger = ledger_with("s1")
+    other = notification(0, 1.0, symbol="B")
+    assert ledger.publish(other) == 0
+    ledger.deliver(other, "s1", 2.0)
+    ledger.deliver(notification(99, 1.0), "s1", 2.0)
+    account = ledger.close()
+    assert (account.unexpected, account.delivered, account.expected) == (2, 0, 0)
+
+
+def test_confirmation_and_cancellation_bound_what_is_owed() -> None:
+    """Owed is what is published after the confirmation and not after the cancellation, to the very moment."""
+    ledger = Ledger(SETTLE_MS)
+    ledger.confirm("s1", WANTS_A, 10.0)
+    assert ledger.publish(notification(0, 10.0)) == 0
+    assert ledger.publish(notification(1, 10.1)) == 1
+    ledger.cancel("s1", 20.0)
+    assert ledger.publish(notification(2, 20.0)) == 1
+    assert ledger.publish(notification(3, 20.1)) == 0
+    ledger.cancel("never confirmed", 21.0)
+    assert ledger.publish(notification(4, 22.0)) == 0
+
+
+def test_long_run_keeps_memory_bounded() -> None:
+    """Finished accounts and ended subscriptions are forgotten, and open ones up to a limit."""
+    ledger = Ledger(SETTLE_MS, overdue_count_max=5)
+    for number in range(2_000):
+        now_ms = 10.0 * number
+        name = f"s{number}"
+        ledger.confirm(name, WANTS_A, now_ms)
+        message = notification(number, now_ms + 1)
+        ledger.publish(message)
+        if number % 10:
+            ledger.deliver(message, name, now_ms + 2)
+        ledger.cancel(name, now_ms + 3)
+        ledger.settle(now_ms + 4)
+    sizes = (ledger._accounts, ledger._young, ledger._overdue, ledger._index, ledger._sequence_got_max, ledger._gone)
+    assert all(len(each) <= 30 for each in sizes)
+    assert ledger.close().lost == 200
+
+
+@given(st.integers(0, 10**6))
+def test_any_mix_of_faults_is_counted_exactly(seed: int) -> None:
+    """Of random hand-overs, lost and repeated are just those that were left out and doubled."""
+    rng = random.Random(seed)
+    names = [f"s{number}" for number in range(rng.randint(1, 4))]
+    ledger = ledger_with(*names)
+    lost = repeated = 0
+    for sequence in range(20):
+        message = notification(sequence, 1.0 + sequence)
+        ledger.publish(message)
+        for name in names:
+            times = rng.choice((0, 1, 1, 1, 2))
+            lost += times == 0
+            repeated += times == 2
+            for _ in range(times):
+                ledger.deliver(message, name, 2.0 + sequence)
+        if rng.random() < 0.3:
+            ledger.settle(sequence + rng.choice((0.0, 200.0)))
+    account = ledger.close()
+    assert (account.lost, account.repeated, account.out_of_order, account.unexpected) == (lost, repeated, 0, 0)
+    assert account.expected == account.delivered + account.lost
+
+
+def test_what_was_published_while_the_confirmation_was_on_its_way_is_no_fault() -> None:
+    """It counts once; what comes twice, out of order or to a subscription that does not match it still shows."""
+    ledger = Ledger(SETTLE_MS)
+    early, later, other = notification(0, 1.0), notification(1, 3.0), notification(2, 1.5, symbol="B")
+    ledger.publish(early)
+    ledger.publish(other)
+    ledger.confirm("s", WANTS_A, 2.0)
+    ledger.publish(later)
+    ledger.deliver(early, "s", 4.0)
+    ledger.deliver(later, "s", 5.0)
+    account = ledger.snapshot()
+    assert (account.concurrent, account.delivered) == (1, 1)
+    assert account.is_clean
+    ledger.deliver(early, "s", 6.0)
+    ledger.deliver(other, "s", 7.0)
+    account = ledger.snapshot()
+    assert (account.concurrent, account.repeated, account.unexpected) == (1, 1, 1)
+
+
+def test_what_was_published_while_the_end_was_on_its_way_is_no_fault() -> None:
+    """It may be handed over, once and in order; nobody is owed it."""
+    ledger = ledger_with("s")
+    before, after = notification(0, 1.0), notification(1, 3.0)
+    ledger.publish(before)
+    ledger.cancel("s", 2.0)
+    assert ledger.publish(after) == 0
+    ledger.deliver(after, "s", 4.0)
+    ledger.deliver(before, "s", 5.0)
+    account = ledger.snapshot()
+    assert (account.delivered, account.concurrent, account.out_of_order) == (1, 1, 1)
+
+
+def test_a_subscription_that_its_client_ended_before_it_was_confirmed_is_owed_nothing() -> None:
+    """Its home did not know that yet and may have handed over what came meanwhile."""
+    ledger = Ledger(SETTLE_MS)
+    message = notification(0, 1.0)
+    ledger.publish(message)
+    ledger.confirm_ended("s", 2.0)
+    ledger.deliver(message, "s", 3.0)
+    later = notification(1, 4.0)
+    assert ledger.publish(later) == 0
+    assert ledger.close().is_clean

@@ -1,0 +1,38 @@
+"""Brokers stand on measured hosts; more of them than hosts stand on a plane of like size."""
+
+import random
+
+import numpy as np
+import pytest
+
+from producers.emulator.place_overlay import host_count, place_overlay
+
+
+@pytest.mark.parametrize("broker_count", [3, 40, 490])
+def test_measured_placement(broker_count: int) -> None:
+    """Half of a measured RTT is the cost of a link; the first tree keeps the degree."""
+    inventory = place_overlay(broker_count, 8, random.Random(1))
+    off_diagonal = inventory.link_cost[~np.eye(broker_count, dtype=bool)]
+    assert len(inventory.brokers) == broker_count
+    assert off_diagonal.min() >= 0.05
+    assert off_diagonal.max() < 400
+    assert inventory.bootstrap.degree_max <= 8
+    assert inventory.processing_cost.min() >= 1.0
+    assert inventory.processing_cost.max() <= 3.0
+
+
+def test_same_seed_same_place() -> None:
+    """Placement depends on the seed alone."""
+    first, again, other = (place_overlay(40, 8, random.Random(seed)) for seed in (1, 1, 2))
+    assert (first.link_cost == again.link_cost).all()
+    assert first.bootstrap == again.bootstrap
+    assert not (first.link_cost == other.link_cost).all()
+
+
+def test_more_brokers_than_hosts_are_synthetic_and_alike() -> None:
+    """Beyond the measured hosts RTTs are made up, about as long as the measured ones."""
+    assert host_count() == 490
+    measured = place_overlay(490, 8, random.Random(1))
+    synthetic = place_overlay(1_000, 8, random.Random(1))
+    assert synthetic.brokers[-1] == "b999"
+    assert np.median(synthetic.link_cost) == pytest.approx(np.median(measured.link_cost), rel=0.15)

@@ -1,0 +1,170 @@
+"""Users: what they ask of which home, before, during and after a move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+import simpy
+
+from producers.brokers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
+from producers.brokers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, MoveHeardRequest
+from producers.emulator.ledger import Ledger
+from producers.emulator.publisher_clients import ClientError
+from producers.emulator.user_clients import BrokerTopics, UserClients, topic_filter
+
+
+class Homes:
+    """Keeps what is asked of each home, and what listeners are told."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ClientRequest]] = []
+        self.told: list[tuple[str, str, tuple[str, ...] | None]] = []
+        self.env = simpy.Environment(initial_time=5.0)
+        self.users = UserClients(
+            self.env,
+            Ledger(1_000.0),
+            lambda home, request: self.asked.append((home, request)),
+            lambda user, home, topics, _: self.told.append((user, home, topics)),
+            lambda user, home, topics: self.told.append((user, home, topics)),
+        )
+
+    def take_asked(self) -> list[tuple[str, ClientRequest]]:
+        """Return what was asked since the last time."""
+        asked, self.asked = self.asked, []
+        return asked
+
+    def names(self) -> dict[str, str]:
+        """Return the subscription to each topic that was asked for last."""
+        return {
+            str(request.filter_[0].value): request.subscription
+            for _, request in self.asked
+            if isinstance(request, SubscribeRequest)
+        }
+
+
+def connected(topics: Iterable[str]) -> tuple[Homes, dict[str, str]]:
+    homes = Homes()
+    homes.users.connect("u", "b1", topics)
+    names = homes.names()
+    for name in names.values():
+        homes.users.confirm(name)
+    homes.take_asked()
+    return homes, names
+
+
+def test_a_user_asks_for_what_it_lacks_and_ends_what_it_no_longer_wants() -> None:
+    homes, names = connected("ab")
+    homes.users.change_topics("u", "bc")
+    asked = homes.take_asked()
+    assert [(home, type(request)) for home, request in asked] == [("b1", CancelRequest), ("b1", SubscribeRequest)]
+    assert asked[0][1] == CancelRequest(names["a"])
+    homes.users.change_topics("u", "cb")
+    assert homes.take_asked() == []
+    assert homes.told == [("u", "b1", ("a", "b")), ("u", "b1", ("b", "c"))]
+
+
+def test_a_user_that_moves_brings_what_is_confirmed_and_asks_for_new_things_when_it_is_taken() -> None:
+    homes, names = connected("ab")
+    homes.users.move("u", 0, "b2", 7)
+    heard, (home, attach) = homes.take_asked()
+    assert heard == ("b1", MoveHeardRequest("u", 0))
+    assert home == "b2"
+    assert isinstance(attach, AttachRequest)
+    assert [(one.subscription, one.topic) for one in attach.subscriptions] == [(names["a"], "a"), (names["b"], "b")]
+    homes.users.change_topics("u", "bc")  # The end goes to both homes, what is new waits.
+    assert homes.take_asked() == [("b1", CancelRequest(names["a"])), ("b2", CancelRequest(names["a"]))]
+    homes.users.take("u", "b2")
+    ((home, request),) = homes.take_asked()
+    assert (home, type(request)) == ("b2", SubscribeRequest)
+    assert homes.users.home_of("u") == "b2"
+    assert homes.told[-1] == ("u", "b2", ("b", "c"))
+    homes.users.change_topics("u", "c")  # The old home still serves what moved, until it has handed over all.
+    assert [home for home, _ in homes.take_asked()] == ["b2", "b1"]
+
+
+def test_what_the_old_home_has_handed_over_is_told_to_the_new_one_alone() -> None:
+    homes, names = connected("ab")
+    homes.users.move("u", 0, "b2", 7)
+    homes.users.take("u", "b2")
+    homes.take_asked()
+    homes.users.drain("u", names["a"], "b2")
+    assert homes.take_asked() == [("b2", DrainedRequest(names["a"]))]
+    homes.users.change_topics("u", "b")
+    assert homes.take_asked() == [("b2", CancelRequest(names["a"]))]
+
+
+def test_a_user_with_something_unconfirmed_goes_when_that_is_settled() -> None:
+    homes, _ = connected("a")
+    homes.users.change_topics("u", "ab")
+    name = homes.names()["b"]
+    homes.take_asked()
+    homes.users.move("u", 0, "b2", 7)
+    assert homes.take_asked() == [("b1", MoveHeardRequest("u", 0))]
+    homes.users.confirm(name)
+    assert [home for home, _ in homes.take_asked()] == ["b2"]
+
+
+def test_a_move_that_is_called_off_leaves_the_user_where_it_was() -> None:
+    homes, _ = connected("a")
+    homes.users.move("u", 0, "b2", 7)
+    homes.users.change_topics("u", "ab")
+    homes.take_asked()
+    homes.users.stay("u", 0)
+    assert [(home, type(request)) for home, request in homes.take_asked()] == [("b1", SubscribeRequest)]
+    homes.users.take("u", "b2")  # Too late: nothing comes of it.
+    assert homes.users.home_of("u") == "b1"
+
+
+def test_a_user_that_has_left_is_not_waited_for() -> None:
+    homes, names = connected("a")
+    homes.users.change_topics("u", "ab")  # Unconfirmed, so it cannot go yet.
+    homes.users.move("u", 0, "b2", 7)
+    homes.take_asked()
+    homes.users.disconnect("u")
+    asked = homes.take_asked()
+    assert ("b1", GoneRequest("u", 0)) in asked
+    assert ("b2", AttachRequest(7, "u", 0, ())) in asked
+    assert ("b1", CancelRequest(names["a"])) in asked
+    homes.users.move("u", 0, "b3", 8)
+    assert homes.take_asked() == [("b3", AttachRequest(8, "u", 0, ()))]
+
+
+def test_an_order_to_move_that_was_meant_for_an_earlier_stay_is_not_followed() -> None:
+    """A user that left and came back to the same home is told to move because of its first stay."""
+    homes, _ = connected("a")
+    homes.users.disconnect("u")
+    homes.users.connect("u", "b1", "a")
+    homes.take_asked()
+    homes.users.move("u", 0, "b2", 7)
+    assert homes.take_asked() == [("b2", AttachRequest(7, "u", 0, ()))]
+    assert homes.users.home_of("u") == "b1"
+
+
+def test_a_user_is_connected_once() -> None:
+    homes, _ = connected("a")
+    with pytest.raises(ClientError, match="connected already, to b1"):
+        homes.users.connect("u", "b2", "a")
+    with pytest.raises(ClientError, match="is not connected"):
+        homes.users.change_topics("nobody", "a")
+
+
+def test_a_broker_subscribes_as_long_as_one_of_its_users_does() -> None:
+    """Paper 002, section 3: only the first user that comes and the last that goes change anything."""
+    topics = BrokerTopics()
+    topics.add("b1", "ab")
+    topics.add("b1", "b")
+    topics.remove("b1", "ab")
+    assert (topics.changes, topics.subscription_count) == (3, 1)
+    topics.remove("b1", "b")
+    assert (topics.changes, topics.subscription_count) == (4, 0)
+
+
+def test_moves_count_as_changes_only_where_users_are_not_where_they_first_were() -> None:
+    homes, _ = connected("ab")
+    homes.users.move("u", 0, "b2", 7)
+    homes.users.take("u", "b2")
+    assert homes.users.topics.changes == 2 + 4
+    assert homes.users.topics_at_first_homes.changes == 2
+    assert homes.users.filter_of("u#0") == topic_filter("a")
+    assert homes.users.filter_of("u#99") is None

@@ -1,0 +1,258 @@
+"""Recording from Kafka and putting recordings back, against librdkafka's mock cluster, and once a real one killed."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from infra.create_topics import create_topics
+from infra.kafka_server import start_kafka
+from infra.stack_error import StackError
+from producers.recordings.read_recording import open_recording
+from producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
+from producers.recordings.replay_recording import (
+    RecordingReplayer,
+    check_replay_namespace,
+)
+from producers.recordings.write_recording import RecordingLimits, RecordingWriter
+from schemas.client import Client, Role
+from schemas.topics import CLIENTS, DEAD_LETTERS, EVENTS, TELEMETRY, TOPICS, Topic, topic_name
+from tests.producers.recorded_messages import (
+    RECORD_TYPES_BY_SUFFIX,
+    START_MS,
+    Sent,
+    batch_of,
+    recorded_run,
+    sent,
+    telemetry,
+    write,
+)
+from tests.schemas.old_versions import encode_as
+from tests.wait_until import wait_until
+
+LIVE = "live"
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def cluster() -> Iterator[tuple[Producer, str]]:
+    """A mock cluster that lives in a producer, and its address."""
+    owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
+    broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
+    for topic in TOPICS:
+        owner.list_topics(topic_name(topic, LIVE), timeout=10)
+    yield owner, f"{broker.host}:{broker.port}"
+    owner.flush(1)
+
+
+def send(producer: Producer, messages: list[Sent], namespace: str = LIVE) -> None:
+    for one in messages:
+        producer.produce(f"{namespace}.{one.topic}", one.value, one.key, one.partition, timestamp=one.time_ms)
+    assert producer.flush(30) == 0
+
+
+class Recording:
+    """A recorder in a thread."""
+
+    def __init__(self, bootstrap: str, out: Path, topics: tuple[Topic, ...], *, from_start: bool = False) -> None:
+        self.writer = RecordingWriter(out, recorded_run(LIVE), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), START_MS)
+        self.recorder = TopicRecorder(bootstrap, LIVE, topics, self.writer, from_start=from_start)
+        self.shown: list[RecordingProgress] = []
+        self._stop = threading.Event()
+        self.recorder.connect()
+        self._thread = threading.Thread(
+            target=self.recorder.run, args=(self._stop, None, self.shown.append), daemon=True
+        )
+        self._thread.start()
+
+    def end(self, records: int) -> None:
+        """Wait for so many records, then end."""
+        wait_until(lambda: self.writer.counts.records >= records)
+        self._stop.set()
+        self._thread.join(30)
+        self.writer.close()
+        self.recorder.close()
+
+
+def test_the_register_is_recorded_whole_and_telemetry_from_now_on(
+    cluster: tuple[Producer, str], tmp_path: Path
+) -> None:
+    """What came before is there for compacted topics only; tombstones, keys, times and places are Kafka's."""
+    producer, bootstrap = cluster
+    client = sent(Client("p0", Role.PUBLISHER, "b0", (), 4.0, START_MS), "clients", "p0")
+    gone = Sent("clients", START_MS + 1, 0, 1, b"p0", None)
+    before, after = telemetry(range(8)), telemetry(range(8, 20))
+    send(producer, [client, gone, *before])
+    running = Recording(bootstrap, tmp_path / "rec.avro", (TELEMETRY, CLIENTS))
+    send(producer, after)
+    running.end(2 + len(after))
+    found = list(open_recording(tmp_path / "rec.avro").messages())
+    assert [(one.topic, one.key, one.value, one.time_ms) for one in found] == [
+        (one.topic, one.key, one.value, one.time_ms) for one in [client, gone, *after]
+    ]
+    assert not running.recorder.missed
+
+
+def test_from_the_start_everything_is_recorded(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+    """With the wish for it, topics are read from the oldest record on, and older schemas become the newest."""
+    producer, bootstrap = cluster
+    messages = telemetry(range(30))
+    old = Sent("telemetry", START_MS + HOUR_MS, 3, 99, b"b3", encode_as(batch_of(3), 101))
+    send(producer, [*messages, old])
+    running = Recording(bootstrap, tmp_path / "rec.avro", tuple(RECORD_TYPES), from_start=True)
+    running.end(31)
+    found = list(open_recording(tmp_path / "rec.avro").messages())
+    assert [one.value for one in found[:30]] == [one.value for one in messages]
+    assert open_recording(tmp_path / "rec.avro").warnings == []
+    assert not running.writer.counts.unread
+
+
+def test_every_topic_but_the_dead_letters_has_a_record_type() -> None:
+    """A topic that is added can be recorded with --all."""
+    assert {topic.suffix: kind.__name__ for topic, kind in RECORD_TYPES.items()} == {
+        topic.suffix: topic.record for topic in TOPICS if topic != DEAD_LETTERS
+    }
+
+
+def test_a_missing_kafka_is_told(tmp_path: Path) -> None:
+    """A wrong address has one sentence with the way out, and leaves no file."""
+    writer = RecordingWriter(tmp_path / "rec.avro", recorded_run(), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), START_MS)
+    recorder = TopicRecorder("127.0.0.1:9", LIVE, (TELEMETRY,), writer, from_start=False)
+    with closing(recorder), pytest.raises(StackError, match="did not answer within 5 s"):
+        recorder.connect()
+    assert not (tmp_path / "rec.avro").exists()
+
+
+def read_all(bootstrap: str, name: str, count: int) -> list[tuple[bytes | None, bytes | None, int, int]]:
+    """Return key, value, time and partition of all messages, in the order of their times."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
+    partitions = consumer.list_topics(name, timeout=10).topics[name].partitions
+    consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in partitions])
+    found: list[tuple[bytes | None, bytes | None, int, int]] = []
+
+    def read_some() -> bool:
+        for message in consumer.consume(100, timeout=0.1):
+            if message.error() is None:
+                found.append((message.key(), message.value(), message.timestamp()[1], message.partition() or 0))
+        return len(found) >= count
+
+    wait_until(read_some)
+    consumer.close()
+    return sorted(found, key=lambda one: one[2])
+
+
+def replayer_of(file: Path, bootstrap: str, namespace: str, **options: object) -> RecordingReplayer:
+    return RecordingReplayer(open_recording(file), bootstrap, namespace, **options)  # type: ignore[arg-type]
+
+
+def test_a_recording_comes_back_with_its_keys_times_and_places(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+    """Everything that came from outside is on Kafka again as it was; what was made of it only when asked for."""
+    producer, bootstrap = cluster
+    for topic in TOPICS:
+        producer.list_topics(topic_name(topic, "again"), timeout=10)
+    client = sent(Client("p0", Role.PUBLISHER, "b0", (), 4.0, START_MS), "clients", "p0", START_MS - HOUR_MS)
+    gone = Sent("clients", START_MS + 1_000, 0, 1, b"p0", None)
+    messages = telemetry(range(40))
+    write(tmp_path / "rec.avro", [client, *messages, gone])
+    replayer = replayer_of(tmp_path / "rec.avro", bootstrap, "again")
+    assert replayer.put(threading.Event(), lambda progress: None) == []
+    assert read_all(bootstrap, "again.telemetry", 40) == [(m.key, m.value, m.time_ms, m.partition) for m in messages]
+    assert [one[:3] for one in read_all(bootstrap, "again.clients", 2)] == [
+        (b"p0", client.value, client.time_ms),
+        (b"p0", None, gone.time_ms),
+    ]
+    assert replayer.done.records == {"telemetry": 40, "clients": 2}
+    with pytest.raises(StackError, match=r"again.telemetry at .* holds 40 records already"):
+        check_replay_namespace(bootstrap, "again", open_recording(tmp_path / "rec.avro"), "regraft")
+
+
+def test_a_part_of_the_time_has_the_whole_register(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+    """Registers are put from their beginning, telemetry of the times given; the last of it can be held back."""
+    producer, bootstrap = cluster
+    for topic in TOPICS:
+        producer.list_topics(topic_name(topic, "part"), timeout=10)
+    client = sent(Client("p0", Role.PUBLISHER, "b0", (), 4.0, START_MS), "clients", "p0", START_MS)
+    messages = telemetry(range(40))
+    write(tmp_path / "rec.avro", [client, *messages])
+    from_ms, to_ms = messages[10].time_ms, messages[31].time_ms
+    replayer = replayer_of(tmp_path / "rec.avro", bootstrap, "part", from_ms=from_ms, to_ms=to_ms)
+    held = replayer.put(threading.Event(), lambda progress: None, hold_back_ms=500)
+    assert [message.value for message in held] == [message.value for message in messages[26:31]]
+    assert [one[1] for one in read_all(bootstrap, "part.telemetry", 16)] == [one.value for one in messages[10:26]]
+    replayer.put_held(held)
+    assert [one[1] for one in read_all(bootstrap, "part.telemetry", 21)] == [one.value for one in messages[10:31]]
+    assert len(read_all(bootstrap, "part.clients", 1)) == 1
+    with pytest.raises(StackError, match="holds no telemetry of that time"):
+        replayer_of(tmp_path / "rec.avro", bootstrap, "part", from_ms=to_ms + HOUR_MS)
+
+
+def test_a_paced_replay_follows_the_times_and_passes_over_holes(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+    """Nothing is put before it is due; a hole of an hour, or a clock set back by one, holds nothing up."""
+    producer, bootstrap = cluster
+    producer.list_topics("paced.telemetry", timeout=10)
+    messages = telemetry(range(20))
+    late = [Sent("telemetry", one.time_ms + HOUR_MS, 0, 50 + one.offset, one.key, one.value) for one in messages[10:]]
+    write(tmp_path / "rec.avro", [*late, *messages[:10]])
+    seen: list[float] = []
+    replayer = replayer_of(tmp_path / "rec.avro", bootstrap, "paced", topics=(TELEMETRY,), speed=2.0)
+    began_s = time.monotonic()
+    replayer.put(threading.Event(), lambda progress: seen.append(progress.done_share))
+    spent_s = time.monotonic() - began_s
+    assert spent_s >= (messages[9].time_ms - messages[0].time_ms + late[-1].time_ms - late[0].time_ms) / 2_000
+    assert replayer.done.holes_ms >= HOUR_MS
+    assert "were passed over" in replayer.done.warnings[0]
+    assert seen
+    assert seen == sorted(seen)
+
+
+def test_live_namespaces_are_refused(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+    """Neither the namespace that was recorded nor that of the settings is filled, each with the reason."""
+    _, bootstrap = cluster
+    write(tmp_path / "rec.avro", telemetry(range(5)))
+    recording = open_recording(tmp_path / "rec.avro")
+    with pytest.raises(StackError, match="is the one that was recorded: a replay there would be taken for live"):
+        check_replay_namespace(bootstrap, "live", recording, "regraft")
+    with pytest.raises(StackError, match=r"is the one of the settings \(kafka.namespace\)"):
+        check_replay_namespace(bootstrap, "regraft", recording, "regraft")
+    check_replay_namespace(bootstrap, "fresh", recording, "regraft")
+
+
+def test_a_stopped_replay_ends_at_once(cluster: tuple[Producer, str], tmp_path: Path) -> None:
+    """Told to stop, a replay that would last an hour ends, and what was put is on Kafka."""
+    producer, bootstrap = cluster
+    producer.list_topics("stopped.telemetry", timeout=10)
+    write(tmp_path / "rec.avro", telemetry(range(20)))
+    replayer = replayer_of(tmp_path / "rec.avro", bootstrap, "stopped", topics=(TELEMETRY,), speed=0.0001)
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    replayer.put(stop, lambda progress: None)
+    assert replayer.done.records.total() < 20
+
+
+@pytest.mark.stack
+def test_recording_goes_on_when_kafka_is_back(tmp_path: Path) -> None:
+    """Kafka is killed and starts again: nothing is missed and nothing comes twice."""
+    messages = telemetry(range(40))
+    with start_kafka(tmp_path / "kafka") as kafka:
+        create_topics(kafka.bootstrap, [topic for topic in TOPICS if topic != EVENTS], LIVE)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True, "log_level": 0})
+        running = Recording(kafka.bootstrap, tmp_path / "rec.avro", (TELEMETRY, CLIENTS, EVENTS))
+        send(producer, messages[:20])
+        wait_until(lambda: running.writer.counts.records == 20)
+        pid = kafka.supervisor.pid("kafka")
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: any(one.is_kafka_away for one in running.shown))
+        for one in messages[20:]:
+            producer.produce(topic_name(TELEMETRY, LIVE), one.value, one.key, one.partition, timestamp=one.time_ms)
+        assert producer.flush(60) == 0
+        running.end(40)
+    found = list(open_recording(tmp_path / "rec.avro").messages())
+    assert [one.value for one in found] == [one.value for one in messages]
+    assert not running.recorder.missed

@@ -1,0 +1,41 @@
+"""Wrong settings of the check-in workload are all told at once, each with its value and its limit."""
+
+from dataclasses import replace
+
+import pytest
+
+from producers.workloads.checkin_settings import CheckinSettings
+
+
+def test_defaults_are_faultless() -> None:
+    """A newcomer can start with the defaults."""
+    assert CheckinSettings().faults() == []
+    assert CheckinSettings(linger_days=None).faults() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"user_count": 0}, "user_count is 0: from 1 to 1225"),
+        ({"user_count": 1_226}, "user_count is 1226: from 1 to 1225"),
+        ({"user_count": 4}, "friend_count is 4: from 0 to 3, since user_count is 4"),
+        ({"friend_count": -1}, "friend_count is -1: from 0 to 1224"),
+        ({"days_per_s": 0.0}, "days_per_s is 0: above 0 and at most 56"),
+        ({"days_per_s": float("nan")}, "days_per_s is nan: above 0"),
+        ({"grid_rows": 100}, "grid_rows is 100: from 1 to 99"),
+        ({"grid_columns": 0}, "grid_columns is 0: from 1 to 99"),
+        ({"notifications_per_s": 0.0}, "notifications_per_s is 0: above 0"),
+        ({"linger_days": 0.0}, "linger_days is 0: above 0, or none"),
+        ({"connect_spread_s": -1.0}, "connect_spread_s is -1, at least 0"),
+    ],
+)
+def test_each_fault_names_value_and_limit(change: dict[str, object], told: str) -> None:
+    """One wrong setting is one sentence."""
+    faults = replace(CheckinSettings(), **change).faults()  # type: ignore[arg-type]
+    assert len(faults) == 1
+    assert faults[0].startswith(told)
+
+
+def test_all_faults_are_listed_at_once() -> None:
+    """Nobody has to start three times to learn of three mistakes."""
+    assert len(CheckinSettings(user_count=0, grid_rows=0, grid_columns=0).faults()) == 3

@@ -1,0 +1,177 @@
+"""The workload is the shipped one: real quotes in date order, real subscriptions first, shares that shift."""
+
+import random
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import pytest
+
+from overlay.inventory import Inventory
+from producers.brokers.broker_messages import Notification
+from producers.brokers.match_content import Filter, matches
+from producers.emulator.emulator_settings import SYMBOLS_SHIPPED, WorkloadSettings
+from producers.emulator.place_overlay import place_overlay
+from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data, subscription
+
+DATA = load_stock_data()
+
+
+def inventory(broker_count: int = 30) -> Inventory:
+    return place_overlay(broker_count, 6, random.Random(1))
+
+
+def homes_by_symbol(virtual: VirtualOverlay) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for client in virtual.clients.connected.values():
+        if client.role == "subscriber":
+            found[str(client.predicates[1].text)].append(client.home)
+    return found
+
+
+def test_shipped_data_is_whole() -> None:
+    """49 symbols have both quotes and subscriptions; quotes are in date order and match their advertisement."""
+    assert len(DATA.symbols) == SYMBOLS_SHIPPED
+    assert sum(len(thresholds) for thresholds in DATA.thresholds.values()) == 1_000
+    for symbol in DATA.symbols:
+        quotes = DATA.quotes[symbol]
+        dates = [str(quote.content["date"]) for quote in quotes]
+        assert dates == sorted(set(dates))
+        assert len(quotes) == 400
+        assert all(matches(advertisement(symbol), quote.content) for quote in quotes)
+
+
+def test_quotes_are_published_in_date_order_and_start_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A symbol that has come to its newest quote goes on with its oldest."""
+    settings = WorkloadSettings(publisher_count=1, notifications_per_s=500.0, interested_broker_count=1)
+    virtual = VirtualOverlay(place_overlay(2, 2, random.Random(1), (0.01, 0.01)), settings)
+    seen: list[str] = []
+    publish = virtual.ledger.publish
+
+    def note_and_publish(notification: Notification) -> int:
+        seen.append(str(notification.content["date"]))
+        return publish(notification)
+
+    monkeypatch.setattr(virtual.ledger, "publish", note_and_publish)
+    virtual.run_for(2_000)
+    assert len(seen) > 450
+    assert seen[:400] == sorted(seen[:400])
+    assert seen[400:450] == seen[:50]
+
+
+def test_real_subscriptions_come_first_then_like_ones() -> None:
+    """The maker hands out each shipped subscription of a symbol once, then thresholds from the same shares."""
+    maker = SubscriptionMaker(DATA, random.Random(1))
+    shipped = {subscription("AAPL", *thresholds) for thresholds in DATA.thresholds["AAPL"]}
+    first = [maker.make("AAPL") for _ in shipped]
+    assert set(first) == shipped
+    more = [maker.make("AAPL") for _ in range(300)]
+    assert len(set(more)) > 200
+
+    def matching_share(filters: list[Filter]) -> float:
+        quotes = DATA.quotes["AAPL"]
+        hits = sum(matches(filter_, quote.content) for filter_ in filters for quote in quotes)
+        return hits / len(filters) / len(quotes)
+
+    assert matching_share(more) == pytest.approx(0.97, abs=0.03)
+
+
+def test_each_symbol_is_wanted_at_about_nine_brokers() -> None:
+    """A symbol has nine subscriptions on average, each at a broker of its own."""
+    virtual = VirtualOverlay(inventory(), WorkloadSettings(), VirtualSettings(flush_ms=None))
+    virtual.run_for(5_000)
+    found = homes_by_symbol(virtual)
+    assert sum(len(homes) for homes in found.values()) == 9 * 49
+    assert all(len(set(homes)) == len(homes) for homes in found.values())
+
+
+def test_subscriptions_live_and_are_replaced() -> None:
+    """The number of subscriptions stays, their names do not: about one lifetime replaces 63 % of them."""
+    settings = WorkloadSettings(lifetime_s_mean=10.0, notifications_per_s=0.1)
+    virtual = VirtualOverlay(inventory(), settings, VirtualSettings(flush_ms=None))
+    virtual.run_for(1)
+    before = {name for name, client in virtual.clients.connected.items() if client.role == "subscriber"}
+    virtual.run_for(10_000)
+    after = {name for name, client in virtual.clients.connected.items() if client.role == "subscriber"}
+    assert len(before) == len(after)
+    assert len(before - after) / len(before) == pytest.approx(0.63, abs=0.08)
+
+
+def test_regime_change_replaces_all_and_shifts_shares() -> None:
+    """Within its spread every subscription is another one, and other brokers and symbols draw most."""
+    settings = WorkloadSettings(lifetime_s_mean=1_000.0, notifications_per_s=0.1, regime_change_s=5.0)
+    virtual = VirtualOverlay(inventory(), settings, VirtualSettings(flush_ms=None))
+    virtual.run_for(4_900)
+    before = dict(virtual.clients.connected)
+    virtual.run_for(3_200)
+    after = virtual.clients.connected
+    assert {name for name in before if name in after} == set(DATA.symbols)
+    loads = [Counter(client.home for client in each.values()) for each in (before, after)]
+    moved = sum(abs(loads[0][broker] - loads[1][broker]) for broker in virtual.overlay.brokers) / 2
+    assert moved > 0.2 * 9 * 49
+
+
+def test_stopped_workload_changes_nothing() -> None:
+    """After the stop nobody publishes, comes or leaves."""
+    virtual = VirtualOverlay(inventory(), WorkloadSettings(regime_change_s=4.0))
+    virtual.run_for(3_000)
+    account = virtual.finish()
+    connected = dict(virtual.clients.connected)
+    virtual.run_for(30_000)
+    assert virtual.ledger.snapshot().published == account.published
+    assert virtual.clients.connected == connected
+
+
+def test_bursts_multiply_the_rate_for_their_time() -> None:
+    """Each burst begins at its time, lasts its time, and leaves the rate as it was; subscriptions are the same."""
+    calm = WorkloadSettings(publisher_count=10, notifications_per_s=2.0, lifetime_s_mean=1_000.0)
+    bursty = replace(calm, burst_every_s=60.0, burst_s=20.0, burst_factor=5.0)
+    counts: dict[str, list[int]] = {}
+    for name, settings in (("calm", calm), ("bursty", bursty)):
+        virtual = VirtualOverlay(inventory(6), settings, VirtualSettings(flush_ms=None))
+        counts[name] = []
+        for _ in range(10):  # 20 s each: the bursts are the spans that begin at 60 and 120 s.
+            before = virtual.ledger.snapshot().published
+            virtual.run_for(20_000)
+            counts[name].append(virtual.ledger.snapshot().published - before)
+    assert counts["calm"][:3] == counts["bursty"][:3]
+    for number, count in enumerate(counts["bursty"]):
+        expected = 2_000 if number in (3, 6, 9) else 400
+        assert expected * 0.8 < count < expected * 1.2
+
+
+def test_interests_shift_again_and_again() -> None:
+    """The first shift comes at its own time, each further one after the same pause."""
+    settings = WorkloadSettings(
+        publisher_count=3,
+        notifications_per_s=0.1,
+        lifetime_s_mean=10_000.0,
+        regime_change_s=5.0,
+        regime_change_every_s=20.0,
+        regime_change_spread_s=1.0,
+    )
+    virtual = VirtualOverlay(inventory(6), settings, VirtualSettings(flush_ms=None))
+    shifts = []
+    for _ in range(60):
+        virtual.run_for(1_000)
+        shifted_ms = virtual.workload.regime_changed_ms
+        if shifted_ms is not None and shifted_ms not in shifts:
+            shifts.append(shifted_ms)
+    assert [shift - shifts[0] for shift in shifts] == [0.0, 20_000.0, 40_000.0]
+    every_only = replace(settings, regime_change_s=None)
+    virtual = VirtualOverlay(inventory(6), every_only, VirtualSettings(flush_ms=None))
+    virtual.run_for(19_000)
+    assert virtual.workload.regime_changed_ms is None
+    virtual.run_for(2_000)
+    assert virtual.workload.regime_changed_ms is not None
+
+
+def test_wrong_bursts_and_shifts_are_told() -> None:
+    """Bursts that never end, and shifts that overtake each other."""
+    assert WorkloadSettings(burst_every_s=10.0, burst_s=10.0).faults() == [
+        "burst_every_s is 10: above burst_s, 10, or none for no bursts"
+    ]
+    (fault,) = WorkloadSettings(regime_change_every_s=2.0, regime_change_spread_s=3.0).faults()
+    assert fault.startswith("regime_change_every_s is 2: above regime_change_spread_s, 3,")
+    (fault,) = WorkloadSettings(burst_factor=0.5).faults()
+    assert fault.startswith("burst_factor is 0.5, at least 1 is needed")
