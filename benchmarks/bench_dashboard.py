@@ -25,7 +25,7 @@ from typing import Any
 import httpx2
 import redis
 
-from controller.live_view import LiveView
+from controller.ports.live_view import LiveView
 from dashboard.dashboard_metrics import DashboardMetrics
 from dashboard.dashboard_settings import DashboardSettings
 from dashboard.live_board import LiveBoard

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.relocate_publisher_grape import relocate_publisher_grape
 from controller.planners.relocate_publishers_joint import relocate_publishers_joint
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from experiments.pop_grape.random_sessions import (
     Instance,
     random_hops,

@@ -20,11 +20,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from controller.closed_window import ClosedWindow
-from controller.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
-from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.place_users_dynatops import place_users_dynatops
-from controller.ring_state import RingState
+from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.ring_state import RingState
 from experiments.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
 from experiments.dynatops.user_changes import UserChanges
 from experiments.dynatops.user_model import (
@@ -89,7 +89,8 @@ def measure_pass(changes: UserChanges, pattern: Pattern, cluster_brokers: int, s
 
 
 def place_plainly(clusters: UserClusters, asking: AskingUsers, *, is_join: bool) -> list[int]:
-    """Return the homes by Algorithm 1 without arrays: w_l = 1, no cap, ties as :mod:`controller.place_users` has them.
+    """Return the homes by Algorithm 1 without arrays: w_l = 1, no cap, ties as
+    :mod:`controller.planners.steps.place_users` has them.
 
     Fractions are compared by integers, as (shared * total - size * load * members), which is the utility times both.
     """

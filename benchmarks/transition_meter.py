@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from controller.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionLimits
+from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionLimits
 from overlay.chord_ring import DEFAULT_BITS
 from producers.brokers.broker_messages import Bundle, Deliver, Notification, Send
 from producers.virtual_overlay import VirtualOverlay

@@ -12,25 +12,25 @@ from dataclasses import replace
 
 import structlog
 
-from controller.carry_out_plan import PlanRunner
-from controller.closed_window import ClosedWindow
-from controller.control_ports import ControlPorts
 from controller.controller_settings import ControllerSettings
-from controller.decide_plan import decide_plan
-from controller.describe_changes import clients_word
-from controller.find_homes import with_homes
-from controller.judge_proposals import Situation, transition_price_per_s
-from controller.loop_metrics import LoopMetrics
-from controller.plan_log import PASSED_PHASES, PlanLog
-from controller.planner_interface import OverlayState, Planner
-from controller.planner_table import planners_of
-from controller.read_windows import WindowReader
-from controller.review_plans import PlanReviewer
-from controller.ring_state import ring_state_of
-from controller.shadow_planners import ShadowPlanner
-from controller.show_status import CostPoint, LoopStatus
-from controller.tell_refusals import RefusalTeller
-from controller.verify_plans import PlanVerifier
+from controller.decide.decide_plan import decide_plan
+from controller.decide.judge_proposals import Situation, transition_price_per_s
+from controller.decide.planner_table import planners_of
+from controller.decide.shadow_planners import ShadowPlanner
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.review_plans import PlanReviewer
+from controller.execute.verify_plans import PlanVerifier
+from controller.ports.control_ports import ControlPorts
+from controller.report.describe_changes import clients_word
+from controller.report.loop_metrics import LoopMetrics
+from controller.report.show_status import CostPoint, LoopStatus
+from controller.report.tell_refusals import RefusalTeller
+from controller.state.closed_window import ClosedWindow
+from controller.state.find_homes import with_homes
+from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.state.planner_interface import OverlayState, Planner
+from controller.state.ring_state import ring_state_of
+from controller.windows.read_windows import WindowReader
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.inventory import Inventory
 from schemas.command import Command

@@ -11,16 +11,16 @@ from functools import partial
 import redis
 import structlog
 
-from controller.client_register import KafkaClientRegister
 from controller.control_loop import ControlLoop
-from controller.control_ports import ControlPorts, DocumentSink
 from controller.controller_settings import ControllerSettings
-from controller.kafka_links import KafkaPlanStore, RecordSender, TopicReader
-from controller.live_view import LiveView
-from controller.loop_metrics import LoopHealth, LoopMetrics
-from controller.measure_ports import measured
-from controller.order_topic import KafkaOrders
-from controller.write_status import StatusView
+from controller.ports.client_register import KafkaClientRegister
+from controller.ports.control_ports import ControlPorts, DocumentSink
+from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
+from controller.ports.live_view import LiveView
+from controller.ports.measure_ports import measured
+from controller.ports.order_topic import KafkaOrders
+from controller.ports.write_status import StatusView
+from controller.report.loop_metrics import LoopHealth, LoopMetrics
 from infra.serve_metrics import serve_metrics
 from overlay.inventory import Inventory
 from schemas.command import CommandResult

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from controller.assemble_state import AssemblyLimits, WindowAssembler
-from controller.closed_window import ClosedWindow
-from controller.find_homes import homes_after, homes_before
-from controller.plan_target import ring_bits_of, target_of, with_homes_of
-from controller.window_costs import can_be_costed, cost_per_s, rates_of
+from controller.state.closed_window import ClosedWindow
+from controller.state.find_homes import homes_after, homes_before
+from controller.state.plan_target import ring_bits_of, target_of, with_homes_of
+from controller.state.window_costs import can_be_costed, cost_per_s, rates_of
+from controller.windows.assemble_state import AssemblyLimits, WindowAssembler
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.configuration import Configuration
 from overlay.cost import CostBreakdown, overlay_cost

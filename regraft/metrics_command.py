@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
     """Return what each stage measures, by the name of its section in the settings."""
     from alerts.alert_metrics import AlertMetrics
-    from controller.loop_metrics import LoopMetrics
+    from controller.report.loop_metrics import LoopMetrics
     from dashboard.dashboard_metrics import DashboardMetrics
     from producers.emulator.emulator_metrics import EmulatorMetrics
     from streaming.job_metrics import JobMetrics

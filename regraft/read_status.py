@@ -16,7 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from controller.live_view import VIEW_PARTS
+from controller.ports.live_view import VIEW_PARTS
 from regraft.judge_status import Document, ServiceState
 from regraft.observe_run import read_status
 from regraft.settings import Settings

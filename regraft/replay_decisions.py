@@ -15,7 +15,7 @@ import msgspec
 
 from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings
-from controller.memory_ports import MemoryPorts
+from controller.ports.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
 from regraft.imagine_brokers import ImaginedBrokers
 from schemas.client import Client

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from controller.attach_clients import topic_traffic, with_clients
-from controller.closed_window import ClosedWindow
-from controller.registered_clients import RegisteredClients
+from controller.state.closed_window import ClosedWindow
+from controller.windows.attach_clients import topic_traffic, with_clients
+from controller.windows.registered_clients import RegisteredClients
 from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from regraft.read_topics import read_messages
 from schemas.client import Client

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from controller.controller_settings import ControllerSettings
-from controller.plan_log import PASSED_PHASES
-from controller.show_status import COST_POINTS_MAX
+from controller.report.show_status import COST_POINTS_MAX
+from controller.state.plan_log import PASSED_PHASES
 from experiments.run_tasks import TellWork
 from producers.emulator.emulator_settings import EmulatorSettings
 from producers.emulator.ledger import LedgerSnapshot

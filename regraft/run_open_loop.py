@@ -15,17 +15,17 @@ from itertools import chain
 
 import msgspec
 
-from controller.closed_window import ClosedWindow
 from controller.controller_settings import ControllerSettings
-from controller.judge_proposals import Situation, transition_price_per_s
-from controller.memory_ports import MemoryPorts
-from controller.plan_log import PASSED_PHASES, PlanLog
-from controller.plan_target import with_homes_of
-from controller.planner_interface import OverlayState
-from controller.planner_table import planners_of
-from controller.read_windows import WindowReader
-from controller.shadow_planners import ShadowPlanner
-from controller.window_costs import can_be_costed, cost_per_s
+from controller.decide.judge_proposals import Situation, transition_price_per_s
+from controller.decide.planner_table import planners_of
+from controller.decide.shadow_planners import ShadowPlanner
+from controller.ports.memory_ports import MemoryPorts
+from controller.state.closed_window import ClosedWindow
+from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.state.plan_target import with_homes_of
+from controller.state.planner_interface import OverlayState
+from controller.state.window_costs import can_be_costed, cost_per_s
+from controller.windows.read_windows import WindowReader
 from experiments.run_tasks import TellWork
 from infra.stack_error import StackError
 from overlay.chord_configuration import AnyConfiguration

@@ -12,7 +12,7 @@ import msgspec
 
 from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings
-from controller.memory_ports import MemoryPorts
+from controller.ports.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
 from producers.emulator.emulator_settings import WorkloadSettings
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings

@@ -1,7 +1,7 @@
 """Place users where others want the same (paper 002, section 4, Algorithm 1), the best moves first.
 
 In: the state of a ring. Out: a proposal for each cluster of brokers in which users would be better placed. Utility and
-the answer to one user belong to :mod:`controller.place_users`.
+the answer to one user belong to :mod:`controller.planners.steps.place_users`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.place_users import AskingUsers, BrokerStates, PlacementRules, choose_homes, place_in_turn
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.rank_moves import moving_proposal
-from controller.ring_state import RingState
+from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, choose_homes, place_in_turn
+from controller.planners.steps.rank_moves import moving_proposal
+from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.ring_state import RingState
 from overlay.ring_costs import overlay_ring_cost
 from overlay.user_clusters import UserClusters
 from overlay.user_interests import UserInterests
@@ -36,12 +36,11 @@ def place_users_dynatops(state: OverlayState, settings: PlannerSettings, rng: ra
     All users are scored at once; those that would gain utility then ask again one after the other, the one that would
     gain most first, each answered as the earlier ones left the brokers, until ``users_moved_max`` have moved. Clusters
     are ``user_cluster_brokers`` brokers that follow each other by name, the same at each call. At most
-    ``proposals_max`` proposals, by the utility that their users gain.
-    Source: paper 002, section 4. Cost O(subscriptions * brokers of a cluster), and the ring's cost for each proposal.
-    Guarantee: with ``user_load_weight`` 0 and clusters of fewer than 20 brokers, each move lowers the number of topics
-    that brokers subscribe to; none for the one cost, which utility does not know (the judge does). Departures: users
-    are asked after a window instead of at each change of theirs; the readings of :mod:`controller.place_users`.
-    Nothing is drawn from ``rng``.
+    ``proposals_max`` proposals, by the utility that their users gain. Source: paper 002, section 4. Cost
+    O(subscriptions * brokers of a cluster), and the ring's cost for each proposal. Guarantee: with ``user_load_weight``
+    0 and clusters of fewer than 20 brokers, each move lowers the number of topics that brokers subscribe to; none for
+    the one cost, which utility does not know (the judge does). Departures: users are asked after a window instead of at
+    each change of theirs; the readings of :mod:`controller.planners.steps.place_users`. Nothing is drawn from ``rng``.
     """
     ring = state.ring
     if ring is None or not ring.interests.subscription_count:

@@ -1,16 +1,17 @@
 """Reassign ring IDs by linear assignment and swaps that mind the move price: ours, in the place of DYNATOPS-Greedy.
 
 In: the state of a ring. Out: one proposal with all IDs that change, or none. The steps belong to
-:mod:`controller.assign_ring_ids`, what is proposed of them to :mod:`controller.propose_ring_ids`.
+:mod:`controller.planners.steps.assign_ring_ids`, what is proposed of them to
+:mod:`controller.planners.steps.propose_ring_ids`.
 """
 
 from __future__ import annotations
 
 import random
 
-from controller.assign_ring_ids import assign_ids
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.propose_ring_ids import reassigning_proposals
+from controller.planners.steps.assign_ring_ids import assign_ids
+from controller.planners.steps.propose_ring_ids import reassigning_proposals
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from schemas.plan import Proposal
 
 PLANNER = "reassign_ids_assignment"

@@ -1,16 +1,17 @@
 """Reassign ring IDs as DYNATOPS does: DYNATOPS-Greedy of paper 002.
 
 In: the state of a ring. Out: one proposal with all IDs that change, or none. The steps belong to
-:mod:`controller.search_ring_ids`, what is proposed of them to :mod:`controller.propose_ring_ids`.
+:mod:`controller.planners.steps.search_ring_ids`, what is proposed of them to
+:mod:`controller.planners.steps.propose_ring_ids`.
 """
 
 from __future__ import annotations
 
 import random
 
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.propose_ring_ids import reassigning_proposals
-from controller.search_ring_ids import best_on_path, improve_greedily, swaps_of
+from controller.planners.steps.propose_ring_ids import reassigning_proposals
+from controller.planners.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from schemas.plan import Proposal
 
 PLANNER = "reassign_ids_ssbr"

@@ -1,16 +1,17 @@
 """Move publishers by GRAPE (paper 001, section 4): least message rate, least delivery delay, or some of both.
 
 In: the state over a horizon. Out: a proposal for each publisher whose best broker is not its home. Gathering what was
-traced belongs to :mod:`controller.trace_publishers`, the selection to :mod:`controller.select_home_grape`.
+traced belongs to :mod:`controller.planners.steps.trace_publishers`, the selection to
+:mod:`controller.planners.steps.select_home_grape`.
 """
 
 from __future__ import annotations
 
 import random
 
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.rank_moves import rank_moves
-from controller.select_home_grape import GrapeSelection
+from controller.planners.steps.rank_moves import rank_moves
+from controller.planners.steps.select_home_grape import GrapeSelection
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publisher_grape"

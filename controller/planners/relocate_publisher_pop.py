@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.rank_moves import rank_moves
-from controller.trace_publishers import columns_by_publisher, subscribers_mean
+from controller.planners.steps.rank_moves import rank_moves
+from controller.planners.steps.trace_publishers import columns_by_publisher, subscribers_mean
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree
 from schemas.plan import ClientMove, Proposal

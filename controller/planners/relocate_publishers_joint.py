@@ -1,7 +1,8 @@
 """Move all publishers at once by true cost, under caps of load: ours, in the place of POP and GRAPE of paper 001.
 
 In: the state over a horizon. Out: a sequence of proposals, any prefix of which is worth doing and keeps the caps. The
-search itself belongs to :mod:`controller.search_homes`, the order of its moves to :mod:`controller.order_moves`.
+search itself belongs to :mod:`controller.planners.steps.search_homes`, the order of its moves to
+:mod:`controller.planners.steps.order_moves`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.describe_moves import effect_text
-from controller.order_moves import steps_to
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.rank_moves import move_gain_per_s, moving_proposal, present_cost_per_s
-from controller.search_homes import HomeSearch
-from controller.select_home_grape import GrapeSelection, Priority
-from controller.trace_publishers import hop_delays, trace_sessions
+from controller.planners.steps.describe_moves import effect_text
+from controller.planners.steps.order_moves import steps_to
+from controller.planners.steps.rank_moves import move_gain_per_s, moving_proposal, present_cost_per_s
+from controller.planners.steps.search_homes import HomeSearch
+from controller.planners.steps.select_home_grape import GrapeSelection, Priority
+from controller.planners.steps.trace_publishers import hop_delays, trace_sessions
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from overlay.publisher_placement import PublisherPlacement
 from overlay.trace_sessions import SessionMetrics
 from schemas.plan import ClientMove, Proposal

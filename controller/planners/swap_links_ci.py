@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.rank_swaps import rank_swaps
+from controller.planners.steps.rank_swaps import rank_swaps
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from overlay.configuration import link
 from overlay.horizon_paths import Paths, paths_within
 from overlay.interest_caches import InterestCaches
@@ -51,17 +51,16 @@ class LocalKnowledge:
 def swap_links_ci(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return the swaps on which the brokers of each reconfiguration cycle would agree.
 
-    Source: paper 000, section 4.1 (evaluation) and 4.2 (consensus). Readings where the text is open: B_i belongs to
-    its own neighbourhood in Eq. 6, Eq. 7 runs along the path from B_i with B_i's own estimates, a pair without common
+    Source: paper 000, section 4.1 (evaluation) and 4.2 (consensus). Readings where the text is open: B_i belongs to its
+    own neighbourhood in Eq. 6, Eq. 7 runs along the path from B_i with B_i's own estimates, a pair without common
     interest adds 0 to Eq. 8, a tie keeps the present topology. Cost O(pairs within eta * eta^3) in array operations.
     Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree dearer, so
     ``cost_before_per_s`` and ``cost_after_per_s`` carry the true cost (``overlay.cost``), on which all planners are
-    compared; the decision itself uses the paper's local criterion only.
-    Departures, each with a setting that takes it back: interests are exact counts over the whole horizon
-    (``cache_ids_max``, ``bloom_bits``); swaps are ordered by true gain (``order``); with ``degree_max`` set, only
-    removals that keep the cap are compared. Beyond the paper: ``path_interest`` "conjunction" (its section 6).
-    Swaps of one call are independent of each other (:mod:`controller.rank_swaps`). ``rng`` gives the order of arrival,
-    if that is asked for.
+    compared; the decision itself uses the paper's local criterion only. Departures, each with a setting that takes it
+    back: interests are exact counts over the whole horizon (``cache_ids_max``, ``bloom_bits``); swaps are ordered by
+    true gain (``order``); with ``degree_max`` set, only removals that keep the cap are compared. Beyond the paper:
+    ``path_interest`` "conjunction" (its section 6). Swaps of one call are independent of each other
+    (:mod:`controller.planners.steps.rank_swaps`). ``rng`` gives the order of arrival, if that is asked for.
     """
     paths = paths_within(state.tree, settings.horizon_hops)
     known = local_knowledge(state, settings, paths)

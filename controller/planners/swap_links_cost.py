@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from overlay.configuration import Link, NotATreeError, link
 from overlay.tree_costs import LinkSwap, TreeCosts
 from schemas.plan import Proposal

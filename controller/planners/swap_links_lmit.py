@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from controller.find_lighter_swaps import lighter_swaps
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.rank_swaps import rank_swaps
+from controller.planners.steps.find_lighter_swaps import lighter_swaps
+from controller.planners.steps.rank_swaps import rank_swaps
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from schemas.plan import Proposal
 
 PLANNER = "swap_links_lmit"
@@ -17,7 +17,7 @@ def swap_links_lmit(state: OverlayState, settings: PlannerSettings, rng: random.
 
     Source: paper 000, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
     Guarantee: each swap raises the sum of common interest over the links; none for the overlay's cost, which
-    the proposals carry. Departures: those of :mod:`controller.rank_swaps`. ``rng`` gives the order of
+    the proposals carry. Departures: those of :mod:`controller.planners.steps.rank_swaps`. ``rng`` gives the order of
     arrival, if that is asked for.
     """
     # The least interest is the heaviest weight of its negative.

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from controller.assign_ring_ids import assign_ids
-from controller.search_ring_ids import best_on_path, improve_greedily, swaps_of
+from controller.planners.steps.assign_ring_ids import assign_ids
+from controller.planners.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
 from infra.measured_figures import Figure
 from overlay.chord_configuration import ChordConfiguration
 from overlay.ring_costs import topic_roots

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from controller.place_users import PlacementRules
+from controller.planners.steps.place_users import PlacementRules
 from experiments.dynatops.chord_baseline import random_configuration
 from experiments.dynatops.dissemination import Floats
 from experiments.dynatops.location_grid import RTT_MS_PER_KM, LocationGrid, draw_rtt_ms

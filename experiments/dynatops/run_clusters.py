@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from controller.place_users import PlacementRules
+from controller.planners.steps.place_users import PlacementRules
 from experiments.dynatops.chord_baseline import random_configuration
 from experiments.dynatops.poisson_workload import Pattern
 from experiments.dynatops.random_streams import random_of

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from controller.place_users import PlacementRules
+from controller.planners.steps.place_users import PlacementRules
 from experiments.dynatops.chord_baseline import random_configuration
 from experiments.dynatops.compared_systems import ConnectedSystem, System, bayeux_systems, ring_systems
 from experiments.dynatops.poisson_workload import Pattern, PoissonSettings, draw_poisson_changes

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from controller.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
+from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
 from experiments.dynatops.poisson_workload import PATTERNS, PoissonSettings, draw_poisson_changes
 from experiments.dynatops.random_streams import random_of
 from infra.measured_figures import Figure

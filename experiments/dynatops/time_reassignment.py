@@ -14,8 +14,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from controller.assign_ring_ids import assign_ids
-from controller.search_ring_ids import ImprovementPath, Reassignment, best_on_path, improve_greedily, swaps_of
+from controller.planners.steps.assign_ring_ids import assign_ids
+from controller.planners.steps.search_ring_ids import (
+    ImprovementPath,
+    Reassignment,
+    best_on_path,
+    improve_greedily,
+    swaps_of,
+)
 from experiments.dynatops.cut_patterns import PATTERNS, Pattern, draw_problem
 from infra.measured_figures import Figure
 from overlay.ring_reassignment import RingProblem

@@ -23,7 +23,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.place_users import AskingUsers, BrokerStates, OwnPart, PlacementRules, choose_homes, place_in_turn
+from controller.planners.steps.place_users import (
+    AskingUsers,
+    BrokerStates,
+    OwnPart,
+    PlacementRules,
+    choose_homes,
+    place_in_turn,
+)
 from experiments.dynatops.broker_interests import InterestStep, interest_steps
 from experiments.dynatops.user_changes import Ints, UserChanges
 from overlay.chord_configuration import ChordConfiguration

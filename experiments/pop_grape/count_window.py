@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 
-from controller.closed_window import ClosedWindow
+from controller.state.closed_window import ClosedWindow
 from experiments.pop_grape.quote_workload import QuotePublisher, QuoteWorkload
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.select_home_grape import Priority, select
+from controller.planners.steps.select_home_grape import Priority, select
 from experiments.pop_grape.distributed_traces import BYTE_BITS, BrokerReport
 from overlay.configuration import Configuration
 from overlay.distinct_sets import Words

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.closed_window import ClosedWindow
+from controller.state.closed_window import ClosedWindow
 from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.select_home_grape import Priority, select
+from controller.planners.steps.select_home_grape import Priority, select
 from experiments.pop_grape.quadratic_selection import reports_of, select_quadratic
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import PlannerSettings
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import PlannerSettings
 from experiments.pop_grape.choose_homes import WAYS, decide_homes, settle_homes
 from experiments.pop_grape.compare_relocation import Comparison, distributed_figures
 from experiments.pop_grape.count_window import WorkloadCounter

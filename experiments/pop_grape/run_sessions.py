@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import PlannerSettings
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import PlannerSettings
 from experiments.pop_grape.choose_homes import WAYS, decide_homes
 from experiments.pop_grape.count_window import WorkloadCounter
 from experiments.pop_grape.placement_measures import counted

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from controller.select_home_grape import Priority
+from controller.planners.steps.select_home_grape import Priority
 from experiments.pop_grape.quadratic_selection import reports_of, select_quadratic
 from experiments.pop_grape.random_sessions import (
     Instance,

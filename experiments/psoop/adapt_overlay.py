@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.planner_table import PLANNERS
+from controller.decide.planner_table import PLANNERS
 from controller.planners import swap_links_ci, swap_links_cost, swap_links_lmit, swap_links_lmst
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from experiments.psoop.message_costs import (
     broadcast_cost,
     exchange_cost,
@@ -40,7 +40,7 @@ UNBOUNDED = 1_000_000  # The paper bounds neither the exchanges of a round nor t
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to adapt; planners are named as in ``controller.planner_table``.
+    """One way to adapt; planners are named as in ``controller.decide.planner_table``.
 
     ``kind``: "static" keeps the first tree, "mst" and "mit" rebuild with global knowledge and are charged nothing,
     "paper" are its brokers, which know ``horizon_hops`` around them, "central" is our controller. It acts at the end of

@@ -22,9 +22,9 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.swap_links_ci import swap_links_ci
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from experiments.command_parts import instance_count, table_console
 from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
 from experiments.psoop.topologies import COST_MAX, Costs, transit_stub_costs, uniform_costs

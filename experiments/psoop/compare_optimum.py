@@ -15,8 +15,8 @@ from statistics import fmean
 
 from rich.table import Table
 
-from controller.planner_interface import OverlayState, Planner, PlannerSettings
-from controller.planner_table import LINK_PLANNERS
+from controller.decide.planner_table import LINK_PLANNERS
+from controller.state.planner_interface import OverlayState, Planner, PlannerSettings
 from experiments.command_parts import instance_count, table_console
 from experiments.psoop.exact_optimum import BROKERS_MAX, exact_optimum
 from experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance

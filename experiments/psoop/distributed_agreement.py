@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.swap_links_ci import cycle_costs, local_knowledge, swap_links_ci, wanting_paths
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from experiments.psoop.distributed_central import cached_state
 from experiments.psoop.distributed_estimates import removals
 from experiments.psoop.distributed_messages import Cycle, Exchange, Step

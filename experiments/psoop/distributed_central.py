@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.planner_table import PLANNERS
+from controller.decide.planner_table import PLANNERS
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from experiments.psoop.distributed_exchanges import TransitionDriver, message_cost
 from experiments.psoop.distributed_messages import HEADER_BYTES, MessageKind
 from experiments.psoop.distributed_overlay import FINISH_MS_MAX, FINISH_STEP_MS, CachedOverlay

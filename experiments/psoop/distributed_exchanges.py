@@ -2,8 +2,8 @@
 
 In: exchanges that brokers hand over, or whole target trees of a central planner. Out: transitions. Paper 000 leaves the
 reconfiguration to another paper; here one broker, the executor, runs the controller's side of the transition
-(:mod:`controller.transition`), so that no notification is lost, repeated or disordered. It decides nothing: it only
-checks that an exchange still fits the tree.
+(:mod:`controller.execute.transition`), so that no notification is lost, repeated or disordered. It decides nothing: it
+only checks that an exchange still fits the tree.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from controller.carry_out_plan import PlanRunner
-from controller.memory_ports import MemoryPorts
-from controller.plan_log import PlanLog
-from controller.transition import TransitionLimits
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.transition import TransitionLimits
+from controller.ports.memory_ports import MemoryPorts
+from controller.state.plan_log import PlanLog
 from experiments.message_tally import MessageTally
 from experiments.psoop.distributed_messages import HEADER_BYTES, Exchange, MessageKind
 from experiments.psoop.distributed_settings import DistributedSettings

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from controller.planner_interface import PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.message_tally import MessageTally, notifications_on_links
 from experiments.psoop.distributed_agreement import Agreement, AgreementMeter
 from experiments.psoop.distributed_cache import SECOND_MS

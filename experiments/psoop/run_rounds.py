@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState
 from experiments.psoop.adapt_overlay import Round, Variant, adapt
 from experiments.psoop.broker_caches import CacheReader, Caches
 from experiments.psoop.evaluation_tasks import ROUND_TICKS

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState
 from experiments.psoop.exact_optimum import all_trees, tree_at
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.closed_window import ClosedWindow
 from controller.controller_settings import ControllerSettings
-from controller.decide_plan import decide_plan
-from controller.judge_proposals import Situation
-from controller.planner_interface import OverlayState
-from controller.planner_table import PLANNERS
+from controller.decide.decide_plan import decide_plan
+from controller.decide.judge_proposals import Situation
+from controller.decide.planner_table import PLANNERS
 from controller.planners.swap_links_cost import Search, descend
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState
 from experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 from infra.measured_figures import Figure
 from overlay.configuration import Configuration

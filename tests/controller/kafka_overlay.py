@@ -5,7 +5,7 @@ import time
 
 from confluent_kafka import Producer
 
-from controller.kafka_links import TopicReader
+from controller.ports.kafka_links import TopicReader
 from overlay.inventory import Inventory
 from schemas.codec import encode
 from schemas.command import Command, CommandPhase, CommandResult

@@ -2,8 +2,8 @@
 
 import random
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets

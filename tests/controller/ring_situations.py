@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.closed_window import ClosedWindow
 from controller.controller_settings import DecisionSettings
-from controller.judge_proposals import Situation
+from controller.decide.judge_proposals import Situation
+from controller.state.closed_window import ClosedWindow
 from schemas.plan import Proposal
 from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_ring import (

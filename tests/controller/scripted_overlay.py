@@ -6,9 +6,9 @@ from pathlib import Path
 
 from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings, DecisionSettings
-from controller.memory_ports import MemoryPorts
-from controller.planner_interface import Planner
-from controller.transition import TransitionLimits
+from controller.execute.transition import TransitionLimits
+from controller.ports.memory_ports import MemoryPorts
+from controller.state.planner_interface import Planner
 from overlay.inventory import Inventory
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.event import EventKind

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from controller.attach_clients import topic_traffic, with_clients
-from controller.closed_window import ClosedWindow
-from controller.gather_deliveries import gather_deliveries
-from controller.planner_interface import OverlayState
-from controller.ring_state import ring_state_of
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState
+from controller.state.ring_state import ring_state_of
+from controller.windows.attach_clients import topic_traffic, with_clients
+from controller.windows.gather_deliveries import gather_deliveries
 from overlay.chord_configuration import ChordConfiguration
 from overlay.chord_ring import ring_key
 from overlay.inventory import Inventory

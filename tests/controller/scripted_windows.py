@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from controller.closed_window import ClosedWindow
+from controller.state.closed_window import ClosedWindow
 from schemas.state import (
     BrokerCompleteness,
     PublisherDelivery,

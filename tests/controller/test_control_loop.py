@@ -11,8 +11,8 @@ import pytest
 
 from controller.control_loop import ControlLoop
 from controller.controller_settings import DecisionSettings
-from controller.loop_metrics import LoopMetrics
-from controller.planner_interface import OverlayState, PlannerSettings
+from controller.report.loop_metrics import LoopMetrics
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from overlay.cost import overlay_cost
 from overlay.tree_costs import LinkSwap
 from schemas.command import CommandPhase, CommandResult, Outcome

@@ -10,13 +10,13 @@ import pytest
 
 from controller.control_loop import ControlLoop
 from controller.controller_settings import DecisionSettings
-from controller.loop_metrics import LoopMetrics
-from controller.memory_ports import MemoryClients, MemoryPorts
-from controller.plan_log import PlanLog
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.planner_table import PLANNERS
-from controller.read_windows import REGISTER_WAIT_MS, WindowReader
-from controller.window_costs import cost_per_s
+from controller.decide.planner_table import PLANNERS
+from controller.ports.memory_ports import MemoryClients, MemoryPorts
+from controller.report.loop_metrics import LoopMetrics
+from controller.state.plan_log import PlanLog
+from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.window_costs import cost_per_s
+from controller.windows.read_windows import REGISTER_WAIT_MS, WindowReader
 from schemas.command import CommandPhase
 from schemas.event import EventKind
 from schemas.plan import PlanPhase, Proposal, Verdict

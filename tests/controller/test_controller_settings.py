@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.assemble_state import AssemblyLimits
 from controller.controller_settings import ControllerSettings, DecisionSettings
-from controller.planner_interface import PlannerSettings
+from controller.execute.transition import TransitionLimits
 from controller.run_controller import ControllerSettingsError, run_controller
-from controller.transition import TransitionLimits
+from controller.state.planner_interface import PlannerSettings
+from controller.windows.assemble_state import AssemblyLimits
 from overlay.inventory import InventoryError
 from tests.controller.scripted_ring import ring_inventory
 from tests.overlay.small_overlays import line_of

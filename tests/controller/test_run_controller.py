@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import controller.run_controller
-from controller.control_ports import ControlPorts, DocumentSink
 from controller.controller_settings import ControllerSettings
-from controller.loop_metrics import LoopMetrics
-from controller.memory_ports import MemoryPlans, MemoryPorts
+from controller.ports.control_ports import ControlPorts, DocumentSink
+from controller.ports.memory_ports import MemoryPlans, MemoryPorts
+from controller.report.loop_metrics import LoopMetrics
 from controller.run_controller import run_controller
 from infra.find_port import LOOPBACK, choose_ports
 from infra.run_clock import RunClock

@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from controller.live_view import LiveView
+from controller.ports.live_view import LiveView
 from overlay.inventory import Inventory
 from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay

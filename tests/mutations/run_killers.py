@@ -37,7 +37,7 @@ TESTS = {
         "tests/producers/brokers/test_bundles.py",
         "tests/scenarios/test_recorded_runs.py",
     ),
-    "controller": ("tests/controller/test_transition.py",),
+    "controller": ("tests/controller/execute/test_transition.py",),
 }
 DEATHS = "tests/scenarios/test_deaths_during_plans.py"
 # Scenarios that take more than one second on correct code come behind the random search.

@@ -66,14 +66,14 @@ def test_a_missing_safeguard_is_noticed(copy: MutatedCopy, name: str, killer: st
     ("old", "new", "text"),
     [
         ("nothing that is there", "", "occurs 0 times"),
-        ("return", "pass", "times in controller/transition.py, not once"),
+        ("return", "pass", "times in controller/execute/transition.py, not once"),
         ("class SendCommand:", "class:", "not valid"),
         ("import msgspec", "import msgspec_is_not_there", "msgspec_is_not_there"),
     ],
 )
 def test_a_mutation_that_cannot_run_is_not_taken_as_noticed(copy: MutatedCopy, old: str, new: str, text: str) -> None:
     """Whoever reads the table would believe that a test had found it."""
-    mutation = Mutation("broken", "controller/transition.py", "both", "nothing", old, new)
+    mutation = Mutation("broken", "controller/execute/transition.py", "both", "nothing", old, new)
     verdict = copy.judge(mutation, QUICK)
     assert verdict.outcome == INVALID
     assert text in verdict.text

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,
@@ -21,6 +19,8 @@ from controller.planners.swap_links_ci import (
     wanted_links,
     wanting_paths,
 )
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from overlay.bloom_filters import FilterShape
 from overlay.configuration import Configuration, link
 from overlay.cost import overlay_cost

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.planner_table import LINK_PLANNERS
+from controller.decide.planner_table import LINK_PLANNERS
 from controller.planners.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,
@@ -23,6 +21,8 @@ from controller.planners.swap_links_ci import (
 )
 from controller.planners.swap_links_lmit import swap_links_lmit
 from controller.planners.swap_links_lmst import swap_links_lmst
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from overlay.configuration import Configuration, link
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.relocate_publisher_grape import relocate_publisher_grape
-from controller.select_home_grape import GrapeSelection, Priority, select
+from controller.planners.steps.select_home_grape import GrapeSelection, Priority, select
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from experiments.pop_grape.random_sessions import random_instance, select_by_paper, select_linear
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree

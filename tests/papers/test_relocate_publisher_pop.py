@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.relocate_publisher_pop import (
     probe_walk,
     relocate_publisher_pop,
@@ -17,7 +16,8 @@ from controller.planners.relocate_publisher_pop import (
     trace,
     trace_probability,
 )
-from controller.trace_publishers import columns_by_publisher
+from controller.planners.steps.trace_publishers import columns_by_publisher
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree
 from schemas.plan import ClientMove

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.relocate_publisher_grape import relocate_publisher_grape
 from controller.planners.relocate_publishers_joint import relocate_publishers_joint
-from controller.select_home_grape import Priority
+from controller.planners.steps.select_home_grape import Priority
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from overlay.configuration import Configuration
 from overlay.publisher_costs import PublisherCosts
 from schemas.plan import ClientMove, Proposal

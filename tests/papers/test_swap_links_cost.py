@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState, PlannerSettings
 from controller.planners.swap_links_cost import swap_links_cost
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from experiments.psoop.exact_optimum import exact_optimum
 from experiments.psoop.small_instances import SMALL_SETTINGS, small_instance
 from overlay.configuration import Configuration, link

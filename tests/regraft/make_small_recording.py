@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from controller.control_loop import ControlLoop
-from controller.memory_ports import MemoryPorts
+from controller.ports.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
 from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay

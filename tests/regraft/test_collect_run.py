@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from controller.assemble_state import AssemblyLimits
+from controller.windows.assemble_state import AssemblyLimits
 from regraft.collect_run import (
     StoredRun,
     assemble_windows,

@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 from typer.testing import CliRunner
 
 from alerts.alert_metrics import AlertMetrics
-from controller.loop_metrics import LoopMetrics
+from controller.report.loop_metrics import LoopMetrics
 from dashboard.dashboard_metrics import DashboardMetrics
 from infra.stage_metrics import StageMetrics
 from producers.emulator.emulator_metrics import EmulatorMetrics

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from controller.controller_settings import ControllerSettings, DecisionSettings
-from controller.kafka_links import KafkaPlanStore
-from controller.order_topic import KafkaOrders
+from controller.ports.kafka_links import KafkaPlanStore
+from controller.ports.order_topic import KafkaOrders
 from controller.run_controller import run_controller
 from infra.create_topics import create_topics
 from infra.kafka_server import RunningKafka, start_kafka

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer
 
 import regraft.replay_register
-from controller.assemble_state import AssemblyLimits
-from controller.closed_window import ClosedWindow
-from controller.window_costs import cost_per_s
+from controller.state.closed_window import ClosedWindow
+from controller.state.window_costs import cost_per_s
+from controller.windows.assemble_state import AssemblyLimits
 from infra.create_topics import create_topics
 from infra.kafka_server import RunningKafka, start_kafka
 from overlay.configuration import Configuration

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from controller.live_view import LiveView
+from controller.ports.live_view import LiveView
 from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
 from regraft.cli import app

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from controller.carry_out_plan import PlanRunner
-from controller.memory_ports import MemoryPorts
-from controller.plan_log import PlanLog
-from controller.transition import TransitionLimits
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.transition import TransitionLimits
+from controller.ports.memory_ports import MemoryPorts
+from controller.state.plan_log import PlanLog
 from overlay.chord_configuration import AnyConfiguration
 from overlay.inventory import Inventory
 from schemas.command import Command, CommandResult

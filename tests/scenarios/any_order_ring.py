@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from controller.plan_log import PlanLog
-from controller.transition import TransitionLimits
+from controller.execute.transition import TransitionLimits
+from controller.state.plan_log import PlanLog
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.inventory import Inventory
 from producers.brokers.match_content import Filter

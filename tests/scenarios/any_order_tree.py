@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.plan_log import PlanLog
+from controller.state.plan_log import PlanLog
 from overlay.configuration import Configuration, NotATreeError, link
 from overlay.inventory import Inventory
 from overlay.tree import cycle_links, random_tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.transition import EmitEvent, SendCommand, Transition, TransitionEffect, TransitionLimits
+from controller.execute.transition import EmitEvent, SendCommand, Transition, TransitionEffect, TransitionLimits
 from overlay.chord_configuration import ChordConfiguration
 from producers.virtual_overlay import VirtualOverlay
 from schemas.event import AdaptationEvent

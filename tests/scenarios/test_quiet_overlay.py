@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.assemble_state import AssemblyLimits
-from controller.closed_window import ClosedWindow
 from controller.controller_settings import ControllerSettings, DecisionSettings
-from controller.decide_plan import decide_plan
-from controller.judge_proposals import Situation
-from controller.planner_interface import OverlayState
-from controller.planner_table import PLANNERS
+from controller.decide.decide_plan import decide_plan
+from controller.decide.judge_proposals import Situation
+from controller.decide.planner_table import PLANNERS
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState
+from controller.windows.assemble_state import AssemblyLimits
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.inventory import Inventory

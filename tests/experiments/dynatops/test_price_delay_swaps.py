@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.search_ring_ids import improve_greedily
+from controller.planners.steps.search_ring_ids import improve_greedily
 from experiments.dynatops.price_delay_swaps import DelaySwaps
 from overlay.chord_ring import ChordRing
 from overlay.ring_reassignment import RingProblem

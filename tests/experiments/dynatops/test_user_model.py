@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.place_users import PlacementRules
+from controller.planners.steps.place_users import PlacementRules
 from experiments.dynatops.poisson_workload import PoissonSettings, draw_poisson_changes
 from experiments.dynatops.user_changes import UserChanges
 from experiments.dynatops.user_model import (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from controller.closed_window import ClosedWindow
+from controller.state.closed_window import ClosedWindow
 from experiments.pop_grape.relocation_tasks import Size
 from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets

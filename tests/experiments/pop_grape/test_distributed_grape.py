@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planner_interface import PlannerSettings
 from controller.planners.relocate_publisher_grape import relocate_publisher_grape
+from controller.state.planner_interface import PlannerSettings
 from experiments.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker, TraceSession
 from experiments.pop_grape.distributed_selection import GrapeSettings, Selection
 from experiments.pop_grape.distributed_traces import (

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planner_interface import PlannerSettings
 from controller.planners.relocate_publisher_pop import NEWEST_SHARE, probe_walk, relocate_publisher_pop
+from controller.state.planner_interface import PlannerSettings
 from experiments.message_tally import notifications_on_links
 from experiments.pop_grape.distributed_pop import PopBroker, PopSettings, Profile, ProfileTable
 from experiments.pop_grape.distributed_traces import (

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState
 from experiments.pop_grape.distributed_relocation import RelocatingOverlay, Settings
 from experiments.pop_grape.distributed_traces import Gathered, TraceMessage
 from overlay.configuration import Configuration

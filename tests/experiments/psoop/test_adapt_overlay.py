@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from controller.planner_interface import OverlayState
+from controller.state.planner_interface import OverlayState
 from experiments.psoop.adapt_overlay import CI, OURS, RANDOM_TREE, Round, adapt
 from experiments.psoop.broker_caches import CacheReader
 from experiments.psoop.message_costs import report_cost, transition_cost

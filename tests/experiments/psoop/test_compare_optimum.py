@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.closed_window import ClosedWindow
-from controller.planner_interface import OverlayState, PlannerSettings
-from controller.planner_table import LINK_PLANNERS
+from controller.decide.planner_table import LINK_PLANNERS
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
 from experiments.psoop import compare_optimum
 from experiments.psoop.compare_optimum import (
     PASSES_MAX,

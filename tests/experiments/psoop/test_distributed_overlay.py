@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planner_interface import PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.psoop.distributed_agreement import AgreementMeter, brokers_decision, cycle_of, exact_decision
 from experiments.psoop.distributed_broker import BUSY, NOT_CARRIED_OUT
 from experiments.psoop.distributed_central import cached_state

@@ -32,7 +32,7 @@ from schemas.codec import decode
 from schemas.command import Command, CommandPhase
 from schemas.plan import ClientMove, Plan, PlanPhase
 from schemas.topics import DEAD_LETTERS, TOPICS
-from tests.controller.test_plan_log import plan_at
+from tests.controller.state.test_plan_log import plan_at
 from tests.producers.recorded_messages import START_MS, Sent, sent, telemetry, write
 
 LONGS = st.integers(-(2**63), 2**63 - 1)

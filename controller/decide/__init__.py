@@ -1,0 +1,1 @@
+"""From closed windows to at most one plan: plan, judge, choose, shadow, verify. Pure."""

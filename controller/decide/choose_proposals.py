@@ -1,0 +1,257 @@
+"""Judge proposals one after the other on the overlay that the accepted ones leave, and make one plan of those."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from controller.controller_settings import DecisionSettings
+from controller.decide.evacuate_brokers import PLANNER as EVACUATION
+from controller.decide.judge_proposals import (
+    Situation,
+    judge_calm,
+    judge_caps,
+    judge_gain,
+    judge_maintenance,
+    judge_state,
+)
+from controller.report.describe_changes import clients_word
+from controller.state.planner_interface import OverlayState
+from controller.state.reached_overlay import HomeError, RingIdError
+from controller.state.reached_ring import Reached, reached_at
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration, id_moves_between
+from overlay.configuration import NotATreeError
+from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, RingId, Verdict
+
+REFUSED_KEPT_MAX = 32  # Refused proposals that a plan keeps, to be looked at with it.
+REFUSED_MOVES_KEPT_MAX = 24  # Moves of each: on a ring one may have hundreds, and a plan is stored at every phase.
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What was chosen: the proposals of the plan (costed one on top of the other), all others with their refusal."""
+
+    chosen: tuple[Proposal, ...]
+    refused: tuple[Proposal, ...]
+    target: AnyConfiguration
+    cost_before_per_s: float
+    cost_predicted_per_s: float
+
+
+class PlanDraft:
+    """Takes in the proposals of one planner after the other; :meth:`choice` says what makes a plan.
+
+    Two changes may each be good and together be worth nothing or cut the tree, so each is costed and judged on the
+    overlay after the ones accepted before it, whichever planner they are of. A plan is one transition however much it
+    changes, so its price and the dead band are held against what all accepted proposals save together.
+    """
+
+    def __init__(self, situation: Situation, settings: DecisionSettings) -> None:
+        self._situation = situation
+        self._settings = settings
+        self._about_state = judge_state(situation, settings)
+        self._is_ring = isinstance(situation.state.configuration, ChordConfiguration)
+        self._reached: Reached | None = None  # Costing the windows one by one waits for the first proposal.
+        self._chosen: list[Proposal] = []
+        self._refused: list[Proposal] = []
+
+    @property
+    def state(self) -> OverlayState:
+        """The state with the configuration that the accepted proposals lead to, for the next planner."""
+        return self._situation.state if self._reached is None else self._reached.state
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing has been proposed."""
+        return not self._chosen and not self._refused
+
+    def consider(self, proposals: Sequence[Proposal]) -> None:
+        """Judge the proposals in their order and accept those that nothing speaks against."""
+        if proposals and self._reached is None:
+            self._reached = self._start()
+        for proposal in proposals:
+            kept = _without_avoided(proposal, self._situation)
+            self._consider(msgspec.structs.replace(kept, price_per_s=self._situation.price_per_s))
+
+    def choice(self, epoch_next: int) -> Choice:
+        """Return which of the proposals make a plan, in their order, and why the others do not."""
+        start = self._start()
+        reached, chosen, refused = self._reached or start, self._chosen, self._refused
+        saved_per_s = start.cost_per_s - reached.cost_per_s
+        against = self._judge_whole(saved_per_s, start.cost_per_s) if chosen else None
+        if against is not None:
+            reached, chosen, refused = start, [], [*(_refused(one, *against) for one in chosen), *refused]
+        target = replace(reached.configuration, epoch=epoch_next)
+        return Choice(tuple(chosen), tuple(refused), target, start.cost_per_s, reached.cost_per_s)
+
+    def _start(self) -> Reached:
+        return reached_at(self._situation.state, self._situation.ring_delay_weight)
+
+    def _consider(self, proposal: Proposal) -> None:
+        assert self._reached is not None
+        against = (
+            self._about_state
+            or judge_calm(proposal, self._situation, self._settings)
+            or judge_maintenance(proposal, self._situation)
+            or _judge_size(proposal, self._chosen, self._is_ring, self._settings)
+        )
+        if against is None:
+            judged, after = self._judge_on(self._reached, proposal)
+            if after is not None:
+                self._reached = after
+                self._chosen.append(judged)
+                return
+            proposal, against = judged, (judged.verdict, judged.verdict_reason)
+        self._refused.append(_refused(proposal, *against))
+
+    def _judge_on(self, reached: Reached, proposal: Proposal) -> tuple[Proposal, Reached | None]:
+        """Return the proposal as costed here with its verdict, and the overlay after it when it is accepted."""
+        situation = self._situation
+        try:
+            after: Reached = reached.after(proposal)
+        except NotATreeError as error:
+            against: tuple[Verdict, str] | None = (Verdict.NOT_A_TREE, str(error))
+        except KeyError as error:
+            against = (Verdict.NOT_A_TREE, f"broker {error} is not in the overlay")
+        except HomeError as error:
+            against = (Verdict.WRONG_HOME, str(error))
+        except RingIdError as error:
+            against = (Verdict.WRONG_ID, str(error))
+        else:
+            proposal = msgspec.structs.replace(
+                proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
+            )
+            gains_per_s = [float(gain) for gain in reached.costs_per_s - after.costs_per_s]
+            against = judge_caps(reached, after, situation)
+            if against is None and proposal.planner != EVACUATION:  # A person has asked for it, whatever it costs.
+                concerned_per_s = reached.concerned_cost_per_s(proposal)
+                against = judge_gain(proposal, concerned_per_s, gains_per_s, situation, self._settings)
+        if against is None:
+            reason = f"saves {proposal.gain_per_s:.4g}/s, the transition's price is {proposal.price_per_s:.4g}/s"
+            return msgspec.structs.replace(proposal, verdict=Verdict.ACCEPTED, verdict_reason=reason), after
+        if self._chosen:
+            against = Verdict.CONFLICT, f"after the earlier changes: {against[1]}"
+        return _refused(proposal, *against), None
+
+    def _judge_whole(self, saved_per_s: float, before_per_s: float) -> tuple[Verdict, str] | None:
+        """Return why all that is accepted is together not worth a plan, None when it is or a person asked for it."""
+        if any(one.planner == EVACUATION for one in self._chosen):
+            return None
+        price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * before_per_s
+        saves = f"all of the plan saves {saved_per_s:.4g}/s"
+        if saved_per_s <= price_per_s:
+            return Verdict.GAIN_BELOW_PRICE, f"{saves}, its price is {price_per_s:.4g}/s"
+        if saved_per_s <= floor_per_s:
+            return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {floor_per_s:.4g}/s"
+        return None
+
+
+def _without_avoided(proposal: Proposal, situation: Situation) -> Proposal:
+    """Leave out the moves to brokers in maintenance where a proposal has others: those may be as good without."""
+    kept = tuple(move for move in proposal.moves if move.home_to not in situation.maintained)
+    if not kept or len(kept) == len(proposal.moves):
+        return proposal
+    left_out = f"{len(proposal.moves) - len(kept)} moves to brokers in maintenance left out"
+    return msgspec.structs.replace(proposal, moves=kept, reason=f"{proposal.reason}; {left_out}")
+
+
+def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
+    """Return the plan that leads from the state's configuration to the target of the choice, not yet begun.
+
+    The plan is named by the epoch it leads to, so the same decisions give the same names.
+    """
+    present, target = state.configuration, choice.target
+    plan = Plan(
+        plan=f"plan-{target.epoch}",
+        epoch_from=present.epoch,
+        epoch_to=target.epoch,
+        window_end_ms=state.newest.end_ms,
+        proposals=choice.chosen,
+        links_removed=(),
+        links_added=(),
+        links_target=(),
+        cost_before_per_s=choice.cost_before_per_s,
+        cost_predicted_per_s=choice.cost_predicted_per_s,
+        phase=PlanPhase.PREPARING,
+        history=(),
+        undoes=undoes,
+        moves=moves_of(choice.chosen),
+        refused=tuple(_shortened(one) for one in choice.refused[:REFUSED_KEPT_MAX]),
+    )
+    if isinstance(present, ChordConfiguration) and isinstance(target, ChordConfiguration):
+        ring = tuple(RingId(broker, number) for broker, number in target.id_of.items())
+        return msgspec.structs.replace(plan, id_moves=id_moves_between(present, target), ring_target=ring)
+    return msgspec.structs.replace(
+        plan,
+        links_removed=tuple(sorted(set(present.links) - set(target.links))),
+        links_added=tuple(sorted(set(target.links) - set(present.links))),
+        links_target=target.links,
+    )
+
+
+def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None:
+    """Return why a plan made on earlier windows cannot be carried out any more, None when it can.
+
+    It must fit the overlay as it is, keep the caps, spare brokers in maintenance, and save more than its price. Noise
+    and dead band are not asked for again: a plan that was worth it is kept until it is not worth its price.
+    """
+    start = reached = reached_at(situation.state, situation.ring_delay_weight)
+    for proposal in plan.proposals:
+        against = judge_maintenance(proposal, situation)
+        if against is None:
+            try:
+                after: Reached = reached.after(proposal)
+            except (NotATreeError, HomeError, RingIdError, KeyError) as error:
+                return Verdict.CONFLICT, f"the overlay has changed: {error}"
+            against = judge_caps(reached, after, situation)
+            reached = after
+        if against is not None:
+            return against
+    saved_per_s, price_per_s = start.cost_per_s - reached.cost_per_s, situation.price_per_s
+    if saved_per_s <= price_per_s and not any(one.planner == EVACUATION for one in plan.proposals):
+        return Verdict.GAIN_BELOW_PRICE, f"it saves {saved_per_s:.4g}/s now, its price is {price_per_s:.4g}/s"
+    return None
+
+
+def _shortened(refused: Proposal) -> Proposal:
+    moves, id_moves = refused.moves[:REFUSED_MOVES_KEPT_MAX], refused.id_moves[:REFUSED_MOVES_KEPT_MAX]
+    return msgspec.structs.replace(refused, moves=moves, id_moves=id_moves)
+
+
+def moves_of(proposals: Sequence[Proposal]) -> tuple[ClientMove, ...]:
+    """Return the clients whose home differs after all of the proposals, in their order made, sorted."""
+    homes: dict[str, tuple[str, str]] = {}
+    for proposal in proposals:
+        for move in proposal.moves:
+            first, _ = homes.get(move.client, (move.home_from, ""))
+            homes[move.client] = (first, move.home_to)
+    return tuple(ClientMove(client, old, new) for client, (old, new) in sorted(homes.items()) if old != new)
+
+
+def _judge_size(
+    proposal: Proposal, chosen: Sequence[Proposal], is_ring: bool, settings: DecisionSettings
+) -> tuple[Verdict, str] | None:
+    """Return why the proposal is too much for this plan, None when it is not.
+
+    A reassignment of ring IDs has no limit: it is one change however many brokers it concerns.
+    """
+    links, more_links = sum(len(one.links_added) for one in chosen), len(proposal.links_added)
+    if more_links and links + more_links > settings.changes_per_plan_max:
+        return Verdict.CHANGES_PER_PLAN, (
+            f"{links} links are exchanged already and {more_links} more would be, "
+            f"the limit of a plan is {settings.changes_per_plan_max}"
+        )
+    limit = settings.users_per_plan_max if is_ring else settings.moves_per_plan_max
+    moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
+    if more_moves and moves + more_moves > limit:
+        return Verdict.CHANGES_PER_PLAN, (
+            f"{moves} {clients_word(is_ring=is_ring)} move already and {more_moves} more would, "
+            f"the limit of a plan is {limit}"
+        )
+    return None
+
+
+def _refused(proposal: Proposal, verdict: Verdict, reason: str) -> Proposal:
+    return msgspec.structs.replace(proposal, verdict=verdict, verdict_reason=reason)

@@ -1,0 +1,63 @@
+"""State to at most one plan: plan, judge, choose. Pure: the same state and settings give the same decision."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.controller_settings import ControllerSettings
+from controller.decide.choose_proposals import PlanDraft, plan_of
+from controller.decide.evacuate_brokers import evacuate_brokers
+from controller.decide.judge_proposals import Situation, judge_state
+from controller.state.planner_interface import Planner
+from schemas.plan import Plan, Proposal, Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What came of one window: a plan or None, and every proposal that was refused.
+
+    ``state_verdict`` and ``state_reason`` are set when the state as a whole was refused; then no planner was asked.
+    """
+
+    window_end_ms: int
+    plan: Plan | None = None
+    refused: tuple[Proposal, ...] = ()
+    state_verdict: Verdict | None = None
+    state_reason: str = ""
+
+
+def decide_plan(
+    situation: Situation, planners: Sequence[Planner], epoch_next: int, settings: ControllerSettings
+) -> Decision:
+    """Return the decision on the situation's newest window.
+
+    Clients that a person wants away from a broker go first. The planners are asked in their order, each about the
+    overlay that the accepted proposals of those before it lead to. They draw from a generator seeded by the settings
+    and the window, so that a restart changes nothing.
+    """
+    state = situation.state
+    end_ms = state.newest.end_ms
+    unfit = judge_state(situation, settings.decision)
+    if unfit:
+        return Decision(end_ms, state_verdict=unfit[0], state_reason=unfit[1])
+    rng = random.Random(f"{settings.seed}/{end_ms}")
+    told = settings.planner_settings(state.inventory.degree_max)
+    draft = PlanDraft(situation, settings.decision)
+    draft.consider(_evacuation(situation, settings))
+    for planner in planners:
+        draft.consider(planner(draft.state, told, rng))
+    if draft.is_empty:
+        return Decision(end_ms)  # Most windows of a settled overlay: nothing to cost window by window.
+    choice = draft.choice(epoch_next)
+    plan = plan_of(choice, state) if choice.chosen else None
+    return Decision(end_ms, plan, choice.refused)
+
+
+def _evacuation(situation: Situation, settings: ControllerSettings) -> list[Proposal]:
+    decision, state = settings.decision, situation.state
+    moves_max = decision.moves_per_plan_max if state.ring is None else decision.users_per_plan_max
+    weight = situation.ring_delay_weight
+    avoided, left = situation.maintained, situation.evacuated
+    return evacuate_brokers(state, avoided, left, moves_max, situation.user_load_max, weight)

@@ -1,0 +1,64 @@
+"""The planners by name: which paper each comes from and what it changes.
+
+| name | paper | acts on |
+|---|---|---|
+| swap_links_cost | ours, on the cost of 000, Eq. 1-2 | links of a tree, by true cost |
+| swap_links_ci | 000, section 4 | links of a tree, by cost and common interest |
+| swap_links_lmst | 000, sections 3.1.2 and 5 | links of a tree, by link cost alone |
+| swap_links_lmit | 000, sections 3.1.2 and 5 | links of a tree, by common interest alone |
+| relocate_publisher_pop | 001, section 3 | a publisher's home, by the number of its subscribers |
+| relocate_publisher_grape | 001, section 4 | a publisher's home, by message rate and delivery delay |
+| relocate_publishers_joint | ours, for the problem of 001 | all publishers' homes, by true cost under caps of load |
+| reassign_ids_ssbr | 002, section 5 | ring IDs, by relayed messages and delay |
+| reassign_ids_assignment | ours, for the problem of 002 | ring IDs, by the same and with the price of each move |
+| place_users_dynatops | 002, section 4 | users' homes on a ring, by likeness of interests and load |
+"""
+
+from controller.planners import (
+    place_users_dynatops,
+    reassign_ids_assignment,
+    reassign_ids_ssbr,
+    relocate_publisher_grape,
+    relocate_publisher_pop,
+    relocate_publishers_joint,
+    swap_links_ci,
+    swap_links_cost,
+    swap_links_lmit,
+    swap_links_lmst,
+)
+from controller.state.planner_interface import Planner
+
+CHAIN = "+"  # Joins the names of planners that decide one after the other on one plan.
+
+LINK_PLANNERS: dict[str, Planner] = {
+    swap_links_cost.PLANNER: swap_links_cost.swap_links_cost,
+    swap_links_ci.PLANNER: swap_links_ci.swap_links_ci,
+    swap_links_lmst.PLANNER: swap_links_lmst.swap_links_lmst,
+    swap_links_lmit.PLANNER: swap_links_lmit.swap_links_lmit,
+}
+
+HOME_PLANNERS: dict[str, Planner] = {
+    relocate_publisher_pop.PLANNER: relocate_publisher_pop.relocate_publisher_pop,
+    relocate_publisher_grape.PLANNER: relocate_publisher_grape.relocate_publisher_grape,
+    relocate_publishers_joint.PLANNER: relocate_publishers_joint.relocate_publishers_joint,
+}
+
+TREE_PLANNERS: dict[str, Planner] = LINK_PLANNERS | HOME_PLANNERS
+
+RING_PLANNERS: dict[str, Planner] = {
+    reassign_ids_ssbr.PLANNER: reassign_ids_ssbr.reassign_ids_ssbr,
+    reassign_ids_assignment.PLANNER: reassign_ids_assignment.reassign_ids_assignment,
+    place_users_dynatops.PLANNER: place_users_dynatops.place_users_dynatops,
+}
+
+PLANNERS: dict[str, Planner] = TREE_PLANNERS | RING_PLANNERS
+
+
+def planner_names(chain: str) -> tuple[str, ...]:
+    """Return the names in a chain such as ``swap_links_cost+relocate_publishers_joint``, in their order."""
+    return tuple(name.strip() for name in chain.split(CHAIN))
+
+
+def planners_of(chain: str) -> tuple[Planner, ...]:
+    """Return the planners of a chain. Raises KeyError for a name that is not known."""
+    return tuple(PLANNERS[name] for name in planner_names(chain))

@@ -1,0 +1,212 @@
+"""Check a plan that is carried out on the windows after it: what it was to save against what it saves.
+
+In: the plan, both configurations and complete windows that lay wholly in the new epoch. Out: a Verification. Starting
+the plan that takes it back belongs to the control loop.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from controller.controller_settings import DecisionSettings
+from controller.decide.judge_proposals import gain_noise_per_s
+from controller.state.closed_window import ClosedWindow
+from controller.state.find_homes import homes_before, homes_in
+from controller.state.planner_interface import OverlayState
+from controller.state.reached_ring import Reached, reached_at
+from controller.state.ring_state import ring_state_of
+from controller.state.window_costs import cost_per_s
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from overlay.configuration import Configuration
+from overlay.inventory import Inventory
+from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal, RingId
+
+UNDO_PLANNER = "undo"
+MISSED_SHARE = 0.5  # A plan that saves less than this share of what was predicted is told as a missed gain.
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the plan's overlay and the one before it cost on the same windows, per second.
+
+    ``cost_counted_per_s`` is what the brokers' own counters add up to, None when no counters came, and on a ring, where
+    counters know no delay. ``noise_per_s`` is
+    the standard error of the gain over the windows, infinite with a single window.
+    """
+
+    cost_observed_per_s: float
+    cost_without_per_s: float
+    cost_counted_per_s: float | None
+    noise_per_s: float
+    gain_predicted_per_s: float
+    price_per_s: float
+
+    @property
+    def gain_per_s(self) -> float:
+        """What the plan saves on the windows after it."""
+        return self.cost_without_per_s - self.cost_observed_per_s
+
+    @property
+    def is_missed(self) -> bool:
+        """Tell whether the plan saves much less than predicted."""
+        return self.gain_per_s < MISSED_SHARE * self.gain_predicted_per_s
+
+    def made_worse(self, settings: DecisionSettings) -> bool:
+        """Tell whether the plan costs more than it saves by more than noise, dead band and the price of undoing it."""
+        noise_per_s = settings.noise_factor * self.noise_per_s if math.isfinite(self.noise_per_s) else 0.0
+        dead_band_per_s = settings.gain_share_min * self.cost_without_per_s
+        return -self.gain_per_s > max(noise_per_s, dead_band_per_s, self.price_per_s)
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        counted = "" if self.cost_counted_per_s is None else f", counters say {self.cost_counted_per_s:.4g}/s"
+        return (
+            f"predicted gain {self.gain_predicted_per_s:.4g}/s, observed {self.gain_per_s:.4g}/s "
+            f"(cost {self.cost_observed_per_s:.4g}/s instead of {self.cost_without_per_s:.4g}/s{counted})"
+        )
+
+
+def verify_gain(
+    plan: Plan,
+    before: AnyConfiguration,
+    after: AnyConfiguration,
+    windows: Sequence[ClosedWindow],
+    inventory: Inventory,
+    lifetime_s: float | None = None,
+    ring_delay_weight: float = 1.0,
+) -> Verification:
+    """Return how the plan does on the windows. Raises ValueError without a window, or on a ring without interests.
+
+    ``before`` and ``after`` name the homes of the clients that the plan moved; a user that has gone elsewhere since is
+    there in both. ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share what
+    lives longer.
+    """
+    if not windows:
+        raise ValueError(f"plan {plan.plan} cannot be verified on no window")
+    observed = [cost_per_s(after, inventory, window, ring_delay_weight) for window in windows]
+    without = [cost_per_s(before, inventory, window, ring_delay_weight) for window in windows]
+    gains = [old - new for old, new in zip(without, observed, strict=True)]
+    found = [counted_cost_per_s(window, inventory) for window in windows]
+    counted = [cost for cost in found if cost is not None]
+    return Verification(
+        cost_observed_per_s=statistics.fmean(observed),
+        cost_without_per_s=statistics.fmean(without),
+        cost_counted_per_s=statistics.fmean(counted) if counted else None,
+        noise_per_s=gain_noise_per_s(gains, (windows[-1].end_ms - windows[-1].start_ms) / 1000, lifetime_s),
+        gain_predicted_per_s=plan.cost_before_per_s - plan.cost_predicted_per_s,
+        price_per_s=max((proposal.price_per_s for proposal in plan.proposals), default=0.0),
+    )
+
+
+def counted_cost_per_s(window: ClosedWindow, inventory: Inventory) -> float | None:
+    """Return the window's cost on a tree by the brokers' own counters: notifications on each link end and broker.
+
+    None when no broker of the inventory sent counters, and on a ring. Cost by counters also holds what crossed links
+    that a transition was retiring.
+    """
+    known = [queue for queue in window.queues if queue.broker in inventory.index]
+    if not known or isinstance(inventory.bootstrap, ChordConfiguration):
+        return None
+    return sum(
+        queue.notifications_out_per_s * inventory.cost_of_link(queue.broker, queue.peer)
+        if queue.peer in inventory.index
+        else queue.notifications_out_per_s * float(inventory.processing_cost[inventory.index[queue.broker]])
+        for queue in known
+    )
+
+
+def plan_undoing(
+    plan: Plan, before: AnyConfiguration, epoch_next: int, found: Verification, newest: ClosedWindow
+) -> Plan:
+    """Return the plan that leads back to the overlay and homes before ``plan``, at a new epoch.
+
+    Users go back that are still where the plan put them, as the newest window says; one that has left or gone elsewhere
+    by itself stays out of it.
+    """
+    moves = tuple(ClientMove(move.client, move.home_to, move.home_from) for move in plan.moves)
+    if newest.interests is not None:
+        homes = homes_in(newest.interests, (move.client for move in moves))
+        moves = tuple(move for move in moves if homes.get(move.client) == move.home_from)
+    id_moves = tuple(IdMove(move.broker, move.id_to, move.id_from) for move in plan.id_moves)
+    proposal = Proposal(
+        planner=UNDO_PLANNER,
+        links_removed=plan.links_added,
+        links_added=plan.links_removed,
+        cost_before_per_s=found.cost_observed_per_s,
+        cost_after_per_s=found.cost_without_per_s,
+        price_per_s=found.price_per_s,
+        reason=f"takes back {plan.plan}: {found.text}",
+        verdict_reason="the plan made things worse",
+        moves=moves,
+        id_moves=id_moves,
+    )
+    ring = before.id_of.items() if isinstance(before, ChordConfiguration) else ()
+    return msgspec.structs.replace(
+        plan,
+        plan=f"plan-{epoch_next}",
+        epoch_from=plan.epoch_to,
+        epoch_to=epoch_next,
+        window_end_ms=newest.end_ms,
+        proposals=(proposal,),
+        links_removed=plan.links_added,
+        links_added=plan.links_removed,
+        links_target=() if ring else before.links,
+        ring_target=tuple(RingId(broker, number) for broker, number in ring),
+        cost_before_per_s=found.cost_observed_per_s,
+        cost_predicted_per_s=found.cost_without_per_s,
+        phase=PlanPhase.PREPARING,
+        history=(),
+        undoes=plan.plan,
+        cost_observed_per_s=None,
+        control_messages=0,
+        moves=moves,
+        id_moves=id_moves,
+        refused=(),
+    )
+
+
+def overlay_before(plan: Plan, after: AnyConfiguration) -> AnyConfiguration:
+    """Return the configuration that the plan began from, with the homes of the clients that it moved."""
+    homes = after.home_of | homes_before([plan])
+    if isinstance(after, ChordConfiguration):
+        id_of = after.id_of | {move.broker: move.id_from for move in plan.id_moves}
+        return ChordConfiguration.of(plan.epoch_from, after.bits, id_of, homes)
+    links = (set(after.links) - set(plan.links_added)) | set(plan.links_removed)
+    return Configuration.of(plan.epoch_from, after.brokers, links, homes)
+
+
+def observed_gains_per_s(
+    plan: Plan,
+    before: AnyConfiguration,
+    windows: Sequence[ClosedWindow],
+    inventory: Inventory,
+    ring_delay_weight: float = 1.0,
+) -> list[float | None]:
+    """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``.
+
+    None for all where publishers moved and a window does not tell what was delivered apart from what was published. A
+    user that has gone elsewhere by itself since counts for no proposal.
+    """
+    reached: Reached
+    strayed: frozenset[str] = frozenset()
+    if isinstance(before, ChordConfiguration):
+        strayed = windows[-1].strayed
+        ring = ring_state_of(before, windows)
+        reached = reached_at(OverlayState(before, inventory, tuple(windows), ring), ring_delay_weight)
+    elif plan.moves and any(window.sets.delivered is None for window in windows):
+        return [None] * len(plan.proposals)
+    else:
+        reached = reached_at(OverlayState(before, inventory, tuple(windows)), ring_delay_weight)
+    gains: list[float | None] = []
+    for proposal in plan.proposals:
+        moves = tuple(move for move in proposal.moves if move.client not in strayed)
+        after: Reached = reached.after(msgspec.structs.replace(proposal, moves=moves))
+        gains.append(reached.cost_per_s - after.cost_per_s)
+        reached = after
+    return gains

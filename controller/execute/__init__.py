@@ -1,0 +1,1 @@
+"""A plan's way through its phases: review, commands and answers, verification."""

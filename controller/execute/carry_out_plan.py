@@ -1,0 +1,122 @@
+"""Carry out plans: run a transition's effects against the ports, in order, and store a plan before acting on it.
+
+In: plans to begin, answers of brokers, time. Out: commands, events, stored plans. What a transition does next is
+decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`controller.control_loop`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from controller.execute.transition import PersistPlan, SendCommand, Transition, TransitionEffect, TransitionLimits
+from controller.ports.control_ports import ControlPorts
+from controller.state.plan_log import PlanLog
+from schemas.command import Command, CommandResult
+from schemas.event import AdaptationEvent
+from schemas.plan import Plan
+
+
+class PlanRunner:
+    """Runs one plan at a time.
+
+    When a plan cannot be stored nothing further happens: the effects behind it wait, answers stay unread in their
+    topic, and the next :meth:`advance` tries to store it again. So both queues here are bounded by one step.
+    """
+
+    def __init__(
+        self,
+        ports: ControlPorts,
+        log: PlanLog,
+        brokers: tuple[str, ...],
+        limits: TransitionLimits,
+        on_command: Callable[[Command, int], None],
+        on_event: Callable[[AdaptationEvent], None],
+    ) -> None:
+        self._ports = ports
+        self._log = log
+        self._brokers = brokers
+        self._limits = limits
+        self._on_command = on_command
+        self._on_event = on_event
+        self._transition: Transition | None = None
+        self._effects: deque[TransitionEffect] = deque()
+        self._results: deque[CommandResult] = deque()
+        self._is_blocked = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether a plan is under way or something waits to be stored, sent or told."""
+        return self._transition is not None or bool(self._effects)
+
+    @property
+    def queue_lengths(self) -> dict[str, int]:
+        """How many effects and answers of brokers wait, by what they are."""
+        return {"effects": len(self._effects), "results": len(self._results)}
+
+    def begin(self, plan: Plan, now_ms: int, reason: str = "chosen") -> None:
+        """Take up a new plan; nothing is stored or sent before the next :meth:`advance`."""
+        if self.is_busy:
+            raise RuntimeError(f"plan {plan.plan} cannot begin: another plan is under way, one at a time")
+        self._transition = self._transition_of(plan)
+        self._effects.extend(self._transition.start(now_ms, reason))
+
+    def cancel(self, reason: str, now_ms: int) -> None:
+        """Abort the plan under way if it is still being prepared; carried out by the next :meth:`advance`."""
+        if self._transition is not None and not self._effects:
+            self._effects.extend(self._transition.cancel(reason, now_ms))
+
+    def add(self, effects: Iterable[TransitionEffect]) -> None:
+        """Queue effects that belong to no transition, to be run in order by the next :meth:`advance`."""
+        self._effects.extend(effects)
+
+    def advance(self, now_ms: int) -> None:
+        """Run what waits, take answers, let time pass; take up an unfinished plan when there is one."""
+        was_blocked = self._is_blocked
+        if not self._run_effects(now_ms):
+            return
+        if was_blocked and self._transition is not None:
+            # The brokers could not be asked while the store was away, so the phase gets its whole time from now.
+            self._effects.extend(self._transition.resume(now_ms))
+        if self._transition is None:
+            unfinished = self._log.moving
+            if unfinished is None:
+                self._ports.results.poll()  # Late answers to plans that are over.
+                return
+            self._transition = self._transition_of(unfinished)
+            self._effects.extend(self._transition.resume(now_ms))
+        if self._take_results(self._transition, now_ms):
+            self._effects.extend(self._transition.on_tick(now_ms))
+            if self._run_effects(now_ms) and self._transition.is_done:
+                self._transition = None
+
+    def _transition_of(self, plan: Plan) -> Transition:
+        return Transition(plan, self._brokers, self._limits, self._log.ring_bits)
+
+    def _take_results(self, transition: Transition, now_ms: int) -> bool:
+        """Feed the answers one by one; return False when one of them led to a plan that could not be stored."""
+        if not self._results:
+            self._results.extend(self._ports.results.poll())
+        while self._run_effects(now_ms):
+            if not self._results:
+                return True
+            self._effects.extend(transition.on_result(self._results.popleft(), now_ms))
+        return False
+
+    def _run_effects(self, now_ms: int) -> bool:
+        """Run effects in order; return False when a plan could not be stored, which leaves it first in the queue."""
+        while self._effects:
+            effect = self._effects[0]
+            if isinstance(effect, PersistPlan):
+                self._is_blocked = not self._ports.plans.persist(effect.plan)
+                if self._is_blocked:
+                    return False
+                self._log.record(effect.plan)
+            elif isinstance(effect, SendCommand):
+                self._ports.commands.send(effect.command)
+                self._on_command(effect.command, now_ms)
+            else:
+                self._ports.events.emit(effect.event)
+                self._on_event(effect.event)
+            self._effects.popleft()
+        return True

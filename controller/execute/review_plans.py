@@ -1,0 +1,192 @@
+"""Plans that wait for a person: approved and carried out exactly as shown, refused, or out of date.
+
+In: orders, the plan that waits, the situation at the newest window. Out: effects for the plan runner, and events. What
+is chosen for a plan belongs to :mod:`controller.decide.choose_proposals`; who may act without being asked, to the
+settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from controller.controller_settings import ControllerSettings
+from controller.decide.choose_proposals import recheck_plan
+from controller.decide.judge_proposals import Situation, judge_state
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.transition import EmitEvent, PersistPlan
+from controller.ports.control_ports import OrderSource
+from controller.state.plan_log import PlanLog
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.order import Order, OrderKind
+from schemas.order_book import OrderBook, order_text
+from schemas.plan import PhaseChange, Plan, PlanPhase
+
+CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.
+NOT_KNOWN = "what people have ordered is not known yet: is the topic of orders there and readable?"
+
+
+class PlanReviewer:
+    """Takes orders in, and looks after the one plan that waits for a person."""
+
+    def __init__(
+        self, settings: ControllerSettings, source: OrderSource, emit: Callable[[AdaptationEvent], None]
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._emit = emit
+        self.book = OrderBook()
+        self.is_known = False
+
+    def read(self, plan_log: PlanLog, now_ms: int) -> None:
+        """Take in what has been ordered since; what comes after the start is told."""
+        for order in self._source.poll():
+            self.book.take(order)
+            if self.is_known:
+                self._tell(order, plan_log, now_ms)
+        self.is_known = self.is_known or self._source.is_known
+
+    def paused(self, now_ms: int) -> str:
+        """Say why nothing may be decided, empty when something may."""
+        if not self.is_known:
+            return NOT_KNOWN
+        order = self.book.paused(now_ms)
+        return "" if order is None else f"paused by {order.by}: {order.reason}"
+
+    def maintained(self, now_ms: int) -> dict[str, str]:
+        """Return the brokers in maintenance, and by whom and why each is."""
+        return {
+            broker: f"in maintenance, by {order.by}: {order.reason}"
+            for broker, order in self.book.maintained(now_ms).items()
+        }
+
+    def evacuated(self, now_ms: int) -> frozenset[str]:
+        """Return the brokers in maintenance that clients are to leave."""
+        return frozenset(broker for broker, order in self.book.maintained(now_ms).items() if order.evacuate)
+
+    def muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
+        """Return until when each planner is muted of which a person has refused a plan: it would propose it again."""
+        muted: dict[str, int] = {}
+        for plan in plan_log.plans:
+            order = self.book.about_plan(plan.plan) if plan.phase is PlanPhase.REFUSED else None
+            if order is not None and order.kind is not OrderKind.APPROVE:
+                for proposal in plan.proposals:
+                    until_ms = order.time_ms + self._settings.decision.mute_ms
+                    muted[proposal.planner] = max(muted.get(proposal.planner, 0), until_ms)
+        return muted
+
+    def propose(self, runner: PlanRunner, plan: Plan, now_ms: int) -> None:
+        """Store a plan that a person is to look at."""
+        proposed = _entered(plan, PlanPhase.PROPOSED, now_ms, "waits for approval")
+        text = f"plan {plan.plan} waits for approval: `regraft plans show {plan.plan}`"
+        runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
+
+    def cancel(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
+        """Abort the plan that is being prepared when a person wants it so."""
+        plan = plan_log.moving
+        order = None if plan is None or plan.phase is not PlanPhase.PREPARING else self._word_about(plan)
+        if order is not None and order.kind is OrderKind.CANCEL:
+            runner.cancel(f"cancelled by {order.by}: {order.reason}", now_ms)
+
+    def look_after(
+        self, plan_log: PlanLog, runner: PlanRunner, situation_of: Callable[[], Situation | None], now_ms: int
+    ) -> bool:
+        """Refuse the plan that waits when it is refused or out of date, carry it out when it is approved.
+
+        Return whether a plan has begun. ``situation_of`` is asked only for a plan that is approved.
+        """
+        plan = plan_log.proposed
+        if plan is None or runner.is_busy or not self.is_known:
+            return False
+        order = self._word_about(plan)
+        against = self._out_of_date(plan, plan_log, now_ms)
+        if order is not None and order.kind is not OrderKind.APPROVE:
+            against = f"{order.kind} by {order.by}: {order.reason}"
+        if against:
+            self._refuse(runner, plan, against, now_ms)
+            return False
+        situation = situation_of() if order is not None else None
+        if situation is None or order is None:
+            return False
+        if judge_state(situation, self._settings.decision) is not None:
+            return False  # It waits for a state that is fit to act on, until its review ends.
+        stale = self.objection(plan, situation)
+        if stale:
+            self._refuse(runner, plan, f"approved by {order.by}, but no longer as shown: {stale}", now_ms)
+            return False
+        runner.begin(plan, now_ms, f"approved by {order.by}: {order.reason}")
+        return True
+
+    def revalidate(self, plan: Plan, runner: PlanRunner, situation: Situation, now_ms: int) -> None:
+        """Refuse the plan that waits when it is not worth its price any more on the newest window."""
+        stale = "" if judge_state(situation, self._settings.decision) else self.objection(plan, situation)
+        if stale:
+            self._refuse(runner, plan, f"no longer as shown: {stale}", now_ms)
+
+    def objection(self, plan: Plan, situation: Situation) -> str:
+        """Return why the plan cannot be carried out as shown in the situation, empty when it can.
+
+        A plan that takes another back was not made for a gain on these windows, so only its epoch counts.
+        """
+        if plan.undoes:
+            return ""
+        against = recheck_plan(plan, situation)
+        return "" if against is None else f"{against[0]}, {against[1]}"
+
+    def _word_about(self, plan: Plan) -> Order | None:
+        """Return the newest order about a plan, None for one from before the plan was made.
+
+        Where the topic of plans began anew but that of orders did not, names come again, and old words must not count.
+        """
+        order = self.book.about_plan(plan.plan)
+        made_ms = plan.history[0].time_ms if plan.history else 0
+        return order if order is not None and order.time_ms >= made_ms - CLOCKS_APART_MS_MAX else None
+
+    def _out_of_date(self, plan: Plan, plan_log: PlanLog, now_ms: int) -> str:
+        present = plan_log.present.epoch
+        if plan.epoch_from != present:
+            return f"stale: it leads from epoch {plan.epoch_from}, present is {present}"
+        waited_ms = now_ms - plan.history[-1].time_ms if plan.history else 0
+        if waited_ms > self._settings.review_ms_max:
+            return f"nobody approved it within {self._settings.review_ms_max} ms"
+        return ""
+
+    def _refuse(self, runner: PlanRunner, plan: Plan, reason: str, now_ms: int) -> None:
+        refused = _entered(plan, PlanPhase.REFUSED, now_ms, reason)
+        text = f"plan {plan.plan} is not carried out: {reason}"
+        runner.add([PersistPlan(refused), _event(plan, EventKind.PLAN_REFUSED, Severity.INFO, now_ms, text)])
+
+    def _tell(self, order: Order, plan_log: PlanLog, now_ms: int) -> None:
+        against = _unfit(order, plan_log)
+        kind = EventKind.ORDER_REFUSED if against else EventKind.ORDER_TAKEN
+        severity = Severity.WARNING if against else Severity.INFO
+        text = f"order to {order_text(order)}" + (f"; not done: {against}" if against else "")
+        plan = order.subject if order.kind.scope == "plan" else ""
+        self._emit(AdaptationEvent(order.subject, kind, severity, now_ms, text, plan))
+
+
+def _unfit(order: Order, plan_log: PlanLog) -> str:
+    """Return why the order cannot be followed as things stand, empty when it can."""
+    if order.kind.scope == "broker":
+        known = plan_log.present.brokers
+        return "" if order.subject in known else f"the overlay has no broker {order.subject}"
+    if order.kind.scope != "plan":
+        return ""
+    plan = next((plan for plan in plan_log.plans if plan.plan == order.subject), None)
+    if plan is None:
+        return f"there is no plan {order.subject}"
+    if plan.phase is PlanPhase.PROPOSED or (plan.phase is PlanPhase.PREPARING and order.kind is OrderKind.CANCEL):
+        return ""
+    if order.kind is OrderKind.CANCEL:
+        return f"{plan.plan} is {plan.phase}: only a plan that waits or is being prepared can be cancelled"
+    return f"{plan.plan} is {plan.phase}: only a plan that waits for approval can be approved or refused"
+
+
+def _entered(plan: Plan, phase: PlanPhase, now_ms: int, reason: str) -> Plan:
+    change = PhaseChange(phase, now_ms, reason)
+    return msgspec.structs.replace(plan, phase=phase, history=(*plan.history, change))
+
+
+def _event(plan: Plan, kind: EventKind, severity: Severity, now_ms: int, text: str) -> EmitEvent:
+    return EmitEvent(AdaptationEvent(plan.plan, kind, severity, now_ms, text, plan.plan))

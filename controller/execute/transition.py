@@ -1,0 +1,281 @@
+"""The controller's side of one transition as a pure state machine: plan and answers in, commands and records out.
+
+Nothing here sends or stores: every step returns effects that the control loop carries out in order. A plan and its
+phase are persisted before any command of that phase is sent, so that a controller that restarts resumes from the
+persisted phase by asking again; brokers answer a repeated command as they answered the first.
+
+    PREPARING -> ACTIVATING -> DRAINING -> RETIRING -> VERIFYING -> COMPLETED
+        |-> ABORTING -> ABORTED
+
+Persisting ACTIVATING is the point of no return: before it a plan can be aborted without trace, after it only a new
+plan can undo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from controller.report.describe_changes import changes_text, clients_word
+from controller.state.plan_target import target_of
+from overlay.chord_ring import DEFAULT_BITS
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.plan import PhaseChange, Plan, PlanPhase
+
+HISTORY_MAX = 64  # Phase changes kept in a plan; a transition has at most seven.
+NAMED_BROKERS_MAX = 5  # Brokers named in a message before the rest is only counted.
+
+
+@dataclass(frozen=True)
+class TransitionLimits:
+    """How long each phase may take, and how often unanswered commands are repeated.
+
+    What is activated cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED
+    event, and the plan goes on.
+
+    ``prepare_ms``: until every broker is prepared, or the plan is aborted without trace.
+    ``activate_ms``: until every broker works with both configurations.
+    ``drain_ms``: until no broker sees a notification of the old configuration any more; the longest, it waits for
+    queues.
+    ``retire_ms``: until every broker has dropped the old configuration, and until an abort is answered.
+    ``resend_ms``: pause after which an unanswered command is sent again.
+    """
+
+    prepare_ms: int = 20_000
+    activate_ms: int = 20_000
+    drain_ms: int = 60_000
+    retire_ms: int = 20_000
+    resend_ms: int = 2_000
+
+
+@dataclass(frozen=True)
+class PersistPlan:
+    """Store the plan in the plans topic and wait for the acknowledgement before going on."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class SendCommand:
+    """Send a command to its broker."""
+
+    command: Command
+
+
+@dataclass(frozen=True)
+class EmitEvent:
+    """Tell people."""
+
+    event: AdaptationEvent
+
+
+TransitionEffect = PersistPlan | SendCommand | EmitEvent
+
+_COMMAND_OF_PHASE = {
+    PlanPhase.PREPARING: CommandPhase.PREPARE,
+    PlanPhase.ACTIVATING: CommandPhase.ACTIVATE,
+    # A repeated activate makes a broker say again whether it has drained.
+    PlanPhase.DRAINING: CommandPhase.ACTIVATE,
+    PlanPhase.RETIRING: CommandPhase.RETIRE,
+    PlanPhase.ABORTING: CommandPhase.ABORT,
+}
+_ANSWER_OF_PHASE = {
+    PlanPhase.PREPARING: Outcome.PREPARED,
+    PlanPhase.ACTIVATING: Outcome.ACTIVATED,
+    PlanPhase.DRAINING: Outcome.DRAINED,
+    PlanPhase.RETIRING: Outcome.RETIRED,
+    PlanPhase.ABORTING: Outcome.ABORTED,
+}
+_NEXT_PHASE = {
+    PlanPhase.PREPARING: PlanPhase.ACTIVATING,
+    PlanPhase.ACTIVATING: PlanPhase.DRAINING,
+    PlanPhase.DRAINING: PlanPhase.RETIRING,
+    PlanPhase.RETIRING: PlanPhase.VERIFYING,
+    PlanPhase.ABORTING: PlanPhase.ABORTED,
+}
+
+
+class Transition:
+    """One plan on its way from PREPARING to VERIFYING or ABORTED. ``ring_bits`` counts only on a ring."""
+
+    def __init__(
+        self, plan: Plan, brokers: Sequence[str], limits: TransitionLimits, ring_bits: int = DEFAULT_BITS
+    ) -> None:
+        self.plan = plan
+        self.limits = limits
+        self._brokers = tuple(sorted(brokers))
+        self._is_ring = bool(plan.ring_target)
+        self._digest = target_of(plan, brokers, ring_bits).digest
+        self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
+        self._lost: set[str] = set()  # Brokers that a neighbour has found dead.
+        self._control_messages: dict[str, int] = {}
+        self._asked_ms = 0
+        self._asked_all_ms = 0
+        self._phase_since_ms = 0
+        self._stall_told = False
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether no command of this plan is or will be under way."""
+        return self.plan.phase not in _COMMAND_OF_PHASE
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """The brokers whose answer the present phase still needs, sorted: a dead one is needed to prepare only."""
+        if self.is_done:
+            return ()
+        answered = self._answered[_ANSWER_OF_PHASE[self.plan.phase]]
+        if self.plan.phase is not PlanPhase.PREPARING:
+            answered = answered | self._lost
+        return tuple(broker for broker in self._brokers if broker not in answered)
+
+    def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
+        """Begin a plan that no broker has heard of yet."""
+        changes = changes_text(self.plan, clients_word(is_ring=self._is_ring))
+        text = f"plan {self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
+        effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
+        # The event follows the record, so that nothing is told that might not have happened.
+        return [effects[0], self._event(EventKind.PLAN_STARTED, Severity.INFO, now_ms, text), *effects[1:]]
+
+    def resume(self, now_ms: int) -> list[TransitionEffect]:
+        """Go on after a restart of the controller: ask again for the persisted phase."""
+        self._phase_since_ms = now_ms
+        return self._ask(now_ms)
+
+    def cancel(self, reason: str, now_ms: int) -> list[TransitionEffect]:
+        """Abort a plan that is being prepared; later it is too late, and nothing happens."""
+        return self._enter(PlanPhase.ABORTING, now_ms, reason) if self.plan.phase is PlanPhase.PREPARING else []
+
+    def on_result(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
+        """Take a broker's answer; late, repeated and foreign answers change nothing."""
+        if result.plan != self.plan.plan or result.broker not in self._brokers or self.is_done:
+            return []
+        sent = self._control_messages.get(result.broker, 0)
+        self._control_messages[result.broker] = max(sent, result.control_messages)
+        self._lost |= set(result.lost_peers).intersection(self._brokers)
+        if result.outcome is Outcome.REFUSED:
+            return self._on_refusal(result, now_ms)
+        self._answered[result.outcome].add(result.broker)
+        effects: list[TransitionEffect] = []
+        if self._lost and self.plan.phase is PlanPhase.PREPARING:
+            reason = f"{self._named(sorted(self._lost))} dead, as the neighbours say: a plan needs every broker"
+            effects += self._enter(PlanPhase.ABORTING, now_ms, reason)
+        while not self.is_done and not self.waiting_for:
+            effects += self._enter(_NEXT_PHASE[self.plan.phase], now_ms, "all brokers answered")
+        return effects
+
+    def on_tick(self, now_ms: int) -> list[TransitionEffect]:
+        """Let time pass: repeat what is unanswered, abort a prepare that takes too long, tell of a stall once."""
+        if self.is_done:
+            return []
+        late_ms = now_ms - self._phase_since_ms
+        if late_ms > self._limit_ms():
+            if self.plan.phase is PlanPhase.PREPARING:
+                reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {self._named(self.waiting_for)}"
+                return self._enter(PlanPhase.ABORTING, now_ms, reason)
+            if self.plan.phase is PlanPhase.DRAINING and self._lost:
+                dead = self._named(sorted(self._lost))
+                return self._enter(PlanPhase.RETIRING, now_ms, f"{dead} dead: what was to come from there is lost")
+            effects: list[TransitionEffect] = [] if self._stall_told else [self._stalled(late_ms, now_ms)]
+            if now_ms - self._asked_all_ms >= self._limit_ms():
+                effects += self._ask(now_ms, self._brokers)  # Who has answered may have found a neighbour dead since.
+            if effects:
+                return effects
+        if now_ms - self._asked_ms >= self.limits.resend_ms:
+            return self._ask(now_ms)
+        return []
+
+    def _on_refusal(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
+        if self.plan.phase is PlanPhase.PREPARING and result.phase is CommandPhase.PREPARE:
+            return self._enter(PlanPhase.ABORTING, now_ms, f"{result.broker} refused to prepare: {result.reason}")
+        if result.phase is not _COMMAND_OF_PHASE[self.plan.phase]:
+            return []  # The answer to a command of an earlier phase that was under way.
+        if self._stall_told:
+            return []
+        self._stall_told = True
+        text = f"{result.broker} refused {result.phase} of plan {self.plan.plan}: {result.reason}"
+        return [self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)]
+
+    def _stalled(self, late_ms: int, now_ms: int) -> EmitEvent:
+        self._stall_told = True
+        text = f"plan {self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {self._named(self.waiting_for)}"
+        return self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)
+
+    def _enter(self, phase: PlanPhase, now_ms: int, reason: str) -> list[TransitionEffect]:
+        """Persist the phase first; only then send its commands."""
+        change = PhaseChange(phase, now_ms, reason)
+        self.plan = msgspec.structs.replace(
+            self.plan,
+            phase=phase,
+            history=(*self.plan.history, change)[-HISTORY_MAX:],
+            control_messages=sum(self._control_messages.values()),
+        )
+        self._phase_since_ms = self._asked_all_ms = now_ms
+        self._stall_told = False
+        effects: list[TransitionEffect] = [PersistPlan(self.plan)]
+        if phase is PlanPhase.ABORTED:
+            text = f"plan {self.plan.plan} aborted without trace: {self._abort_reason()}"
+            return [*effects, self._event(EventKind.PLAN_ABORTED, Severity.WARNING, now_ms, text)]
+        if phase is PlanPhase.VERIFYING:
+            text = f"plan {self.plan.plan} carried out: epoch {self.plan.epoch_to} everywhere"
+            return [*effects, self._event(EventKind.PLAN_PHASE, Severity.INFO, now_ms, text)]
+        if phase is PlanPhase.DRAINING:
+            self._asked_ms = now_ms  # Who is active says by itself when it is drained.
+            return effects
+        return effects + self._ask(now_ms)
+
+    def _abort_reason(self) -> str:
+        reasons = [change.reason for change in self.plan.history if change.phase is PlanPhase.ABORTING]
+        return reasons[0] if reasons else "unknown"
+
+    def _ask(self, now_ms: int, brokers: Sequence[str] | None = None) -> list[TransitionEffect]:
+        """Send the phase's command, to those that have not answered unless ``brokers`` says otherwise."""
+        self._asked_ms = now_ms
+        if brokers is not None:
+            self._asked_all_ms = now_ms
+        phase = _COMMAND_OF_PHASE.get(self.plan.phase)
+        if phase is None:
+            return []
+        asked = self.waiting_for if brokers is None else brokers
+        return [SendCommand(self._command(phase, broker)) for broker in asked]
+
+    def _command(self, phase: CommandPhase, broker: str) -> Command:
+        plan = self.plan
+        if phase is not CommandPhase.PREPARE:
+            lost = tuple(sorted(self._lost)) if phase is CommandPhase.RETIRE else ()
+            return Command(plan.plan, phase, broker, plan.epoch_from, plan.epoch_to, lost_brokers=lost)
+        moves = plan.moves
+        if self._is_ring:
+            # Who routes by topics needs not know where users are; on a tree all must know where publishers are.
+            moves = tuple(move for move in moves if broker in (move.home_from, move.home_to))
+        return Command(
+            plan.plan,
+            phase,
+            broker,
+            plan.epoch_from,
+            plan.epoch_to,
+            plan.links_removed,
+            plan.links_added,
+            self._digest,
+            moves,
+            plan.id_moves,
+        )
+
+    def _limit_ms(self) -> int:
+        return {
+            PlanPhase.PREPARING: self.limits.prepare_ms,
+            PlanPhase.ACTIVATING: self.limits.activate_ms,
+            PlanPhase.DRAINING: self.limits.drain_ms,
+            PlanPhase.RETIRING: self.limits.retire_ms,
+            PlanPhase.ABORTING: self.limits.retire_ms,
+        }[self.plan.phase]
+
+    def _named(self, brokers: Sequence[str]) -> str:
+        named = ", ".join(brokers[:NAMED_BROKERS_MAX])
+        return named if len(brokers) <= NAMED_BROKERS_MAX else f"{named} and {len(brokers) - NAMED_BROKERS_MAX} more"
+
+    def _event(self, kind: EventKind, severity: Severity, now_ms: int, text: str) -> EmitEvent:
+        return EmitEvent(AdaptationEvent(self.plan.plan, kind, severity, now_ms, text, self.plan.plan))

@@ -1,0 +1,98 @@
+"""Close plans that are carried out: verified on the windows after them, taken back when they made things worse.
+
+In: the plan that is to be verified and the windows since. Out: effects for the plan runner, and events. What a plan
+saves is found by :mod:`controller.decide.verify_gain`; when to look belongs to the control loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from controller.controller_settings import ControllerSettings
+from controller.decide.evacuate_brokers import is_evacuation
+from controller.decide.verify_gain import Verification, observed_gains_per_s, overlay_before, plan_undoing, verify_gain
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.transition import EmitEvent, PersistPlan
+from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.windows.read_windows import WindowReader
+from overlay.inventory import Inventory
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.plan import PhaseChange, Plan, PlanPhase
+
+
+class PlanVerifier:
+    """Looks at the one plan that is carried out and not yet checked.
+
+    ``begin`` takes up the plan that takes another back, or has it reviewed first.
+    """
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        inventory: Inventory,
+        windows: WindowReader,
+        emit: Callable[[AdaptationEvent], None],
+        begin: Callable[[PlanRunner, Plan, int], None],
+    ) -> None:
+        self._settings = settings
+        self._inventory = inventory
+        self._windows = windows
+        self._emit = emit
+        self._begin = begin
+        self._verified: dict[str, Verification] = {}
+
+    def verify(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
+        """Check the plan that is carried out; close it, and begin the plan that takes it back when it is worse."""
+        plan = plan_log.verifying
+        if plan is None or runner.is_busy:
+            return
+        undo = plan_log.undo_of(plan.plan)
+        if undo is not None and undo.phase is PlanPhase.PROPOSED:
+            return
+        if undo is not None:
+            done = "taken back by" if undo.phase in PASSED_PHASES else "made things worse, but was not taken back by"
+            self._close(runner, plan, self._verified.pop(plan.plan, None), f"{done} {undo.plan}", now_ms)
+            return
+        windows = self._windows.verifying(plan.epoch_to)
+        if len(windows) < self._settings.verify_windows:
+            since_ms = plan.history[-1].time_ms
+            if now_ms - since_ms > self._settings.verify_ms_max:
+                reason = f"not verified: no {self._settings.verify_windows} complete windows of epoch {plan.epoch_to}"
+                self._close(runner, plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
+            return
+        weight, lifetime_s = self._settings.ring_delay_weight, self._windows.lifetime_s
+        after = plan_log.present
+        before = overlay_before(plan, after)
+        found = verify_gain(plan, before, after, windows, self._inventory, lifetime_s, weight)
+        is_to_save = not plan.undoes and not is_evacuation(plan)
+        if is_to_save and found.made_worse(self._settings.decision):
+            self._verified = {plan.plan: found}
+            self._tell_missed(plan, found, "it is taken back", now_ms)
+            self._begin(runner, plan_undoing(plan, before, plan_log.epoch_next, found, windows[-1]), now_ms)
+            return
+        if is_to_save and found.is_missed:
+            self._tell_missed(plan, found, "it is kept", now_ms)
+        gains = observed_gains_per_s(plan, before, windows, self._inventory, weight)
+        observed = zip(plan.proposals, gains, strict=True)
+        proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
+        plan = msgspec.structs.replace(plan, proposals=proposals)
+        self._close(runner, plan, found, found.text, now_ms)
+
+    def _close(self, runner: PlanRunner, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
+        """Store the plan as completed and tell it."""
+        change = PhaseChange(PlanPhase.COMPLETED, now_ms, reason)
+        completed = msgspec.structs.replace(
+            plan,
+            phase=PlanPhase.COMPLETED,
+            history=(*plan.history, change),
+            cost_observed_per_s=None if found is None else found.cost_observed_per_s,
+        )
+        text = f"plan {plan.plan} completed: {reason}"
+        event = AdaptationEvent(plan.plan, EventKind.PLAN_COMPLETED, Severity.INFO, now_ms, text, plan.plan)
+        runner.add([PersistPlan(completed), EmitEvent(event)])
+
+    def _tell_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
+        text = f"plan {plan.plan}: {found.text}; {outcome}"
+        self._emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))

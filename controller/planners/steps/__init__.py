@@ -1,0 +1,1 @@
+"""Steps that several planners share: search, select, order, rank. As pure as the planners."""

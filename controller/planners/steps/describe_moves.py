@@ -1,0 +1,42 @@
+"""Say in one sentence what moves of publishers do: messages and delay before and after.
+
+In: a state and moves. Out: text for people; nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.state.planner_interface import OverlayState
+from schemas.plan import ClientMove
+
+
+def effect_text(state: OverlayState, moves: Sequence[ClientMove]) -> str:
+    """Return how the messages of the moved publishers change, and the mean delay to their subscribers.
+
+    Messages are those through all brokers (paper 001, Algorithm 2). The delay is what links and brokers cost by the
+    inventory, from the publisher's home to each delivery of the horizon, without queues; left out without any delivery.
+    """
+    priced, row = state.publisher_costs, state.inventory.index
+    rates = [0.0, 0.0]
+    delays = [0.0, 0.0]
+    count = 0
+    for move in moves:
+        deliveries = state.local_deliveries.get(move.client, {})
+        count += sum(deliveries.values())
+        for place, home in enumerate((move.home_from, move.home_to)):
+            rates[place] += float(priced.message_rates_per_s[priced.place_of(move.client), row[home]])
+            ways = _ways_from(state, home)
+            delays[place] += sum(ways[broker] * number for broker, number in deliveries.items())
+    text = f"messages {rates[0]:.4g} -> {rates[1]:.4g}/s"
+    return f"{text}, delay {delays[0] / count:.4g} -> {delays[1] / count:.4g}" if count else text
+
+
+def _ways_from(state: OverlayState, home: str) -> dict[str, float]:
+    """Return what links and brokers cost from a home to every broker, both ends included."""
+    inventory = state.inventory
+    costs = {home: float(inventory.processing_cost[inventory.index[home]])}
+    for broker, parent in state.tree.parents_from(home).items():
+        own = float(inventory.processing_cost[inventory.index[broker]])
+        costs[broker] = costs[parent] + inventory.cost_of_link(parent, broker) + own
+    return costs

@@ -1,0 +1,107 @@
+"""Read the register of clients, the compacted topic, and keep it up to date.
+
+In: Client records and their tombstones. Out: the answers of :class:`RegisteredClients`, once the register has been read
+to its end. What is made of clients does not belong here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import structlog
+from confluent_kafka import Message
+
+from controller.ports.kafka_links import TopicReader
+from controller.windows.registered_clients import RegisteredClients
+from overlay.user_interests import UserInterests
+from schemas.client import Client
+from schemas.dead_letter import DeadLetter
+from schemas.topics import CLIENTS, topic_name
+
+log = structlog.get_logger(__name__)
+
+MESSAGES_PER_COUNT_MAX = 2000  # Some tens of milliseconds: a register of a million clients must not stop the loop.
+SUBSCRIPTIONS_MAX = 1_000_000  # Subscriptions and publishers kept, some 100 MB.
+
+
+class KafkaClientRegister:
+    """Reads the register of clients from its beginning on, a bounded number of records a call.
+
+    What it says is known from when the register has once been read to its end. Beyond SUBSCRIPTIONS_MAX the register is
+    let go of, and all stays unknown.
+    """
+
+    def __init__(self, bootstrap: str, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
+        self._reader = TopicReader(bootstrap, {topic_name(CLIENTS, namespace): Client}, 0, bury)
+        self._clients = RegisteredClients()
+        self._is_read = False
+        self._is_too_large = False
+
+    @property
+    def undecodable(self) -> Counter[str]:
+        """How many records did not decode, by topic."""
+        return self._reader.undecodable
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is known, empty when it is."""
+        if self._is_too_large:
+            return f"the register of clients has more than {SUBSCRIPTIONS_MAX} subscriptions"
+        return "" if self._is_read else "the register of clients is not yet read to its end"
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Tell whether more may be known soon."""
+        return not (self._is_read or self._is_too_large)
+
+    def count(self) -> int | None:
+        """Take in what has come since, and return how many subscriptions there are; None while that is not known."""
+        if self._is_too_large:
+            return None
+        for message in self._reader.messages(MESSAGES_PER_COUNT_MAX):
+            self._take(message)
+        if self._clients.held_count > SUBSCRIPTIONS_MAX:
+            self._let_go()
+            return None
+        self._is_read = self._is_read or self._reader.has_read_all()
+        return self._clients.subscription_count if self._is_read else None
+
+    def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
+        """Return what users want where, as of the last :meth:`count`; None while that is not known."""
+        return None if self.fault else self._clients.interests(brokers)
+
+    @property
+    def topic_of(self) -> Mapping[str, str]:
+        """What each publisher publishes on, as of the last :meth:`count`."""
+        return self._clients.topic_of
+
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions to topics have ever ended, as of the last :meth:`count`."""
+        return self._clients.ended_count
+
+    @property
+    def unplaced(self) -> int:
+        """How many users the last answer left out, as their home is no broker of the overlay."""
+        return self._clients.unplaced
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._reader.close()
+
+    def _take(self, message: Message) -> None:
+        client = self._reader.decoded(message)
+        if client is not None:
+            self._clients.put(client)
+        elif message.value() is None:
+            self._clients.remove((message.key() or b"").decode(errors="replace"))
+
+    def _let_go(self) -> None:
+        self._is_too_large = True
+        self._clients = RegisteredClients()
+        log.warning(
+            "register_let_go",
+            reason=f"{self.fault}: nothing is decided on a ring; on a tree give their lifetime, "
+            "controller.subscription_lifetime_s",
+        )

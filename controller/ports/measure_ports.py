@@ -1,0 +1,180 @@
+"""The loop's ports, counted: commands and their repetitions, answers, phases of plans, queues, views.
+
+In: ports, and the metrics. Out: ports that do the same and count. The loop itself does not know of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from controller.ports.control_ports import CommandSink, ControlPorts, Document, EventSink, PlanStore
+from controller.report.bind_plan import UNDER_WAY_PHASES, PlanBinder
+from controller.report.loop_metrics import LoopHealth, LoopMetrics
+from schemas.command import Command, CommandResult
+from schemas.event import AdaptationEvent, Severity
+from schemas.plan import Plan
+
+log = structlog.get_logger(__name__)
+
+LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.CRITICAL: logging.ERROR}
+
+Record = TypeVar("Record")
+
+
+class RecordSource(Protocol[Record]):
+    """Records as they come."""
+
+    def poll(self) -> list[Record]:
+        """Return what has come since."""
+        ...
+
+
+def measured(ports: ControlPorts, metrics: LoopMetrics, health: LoopHealth) -> ControlPorts:
+    """Return ports that count into ``metrics`` and log the plan under way; ``health`` learns when plans were read."""
+    binder, commands = PlanBinder(), MeasuredCommands(ports.commands, metrics)
+    return replace(
+        ports,
+        state=MeasuredSource(ports.state, "state", metrics),
+        results=MeasuredSource(ports.results, "results", metrics, lambda result: _count_result(metrics, result)),
+        commands=commands,
+        events=LoggedEvents(ports.events, binder),
+        plans=MeasuredPlans(ports.plans, metrics, health, binder, commands.begin_phase),
+        views=(*ports.views, MetricsView(metrics)),
+    )
+
+
+class MeasuredSource(Generic[Record]):
+    """A source of records, counted; ``note`` sees each of them."""
+
+    def __init__(
+        self,
+        source: RecordSource[Record],
+        name: str,
+        metrics: LoopMetrics,
+        note: Callable[[Record], None] | None = None,
+    ) -> None:
+        self._source = source
+        self._count = metrics.records_read.labels(name)
+        self._note = note
+
+    def poll(self) -> list[Record]:
+        """Return what has come since."""
+        found = self._source.poll()
+        self._count.inc(len(found))
+        if self._note is not None:
+            for record in found:
+                self._note(record)
+        return found
+
+
+def _count_result(metrics: LoopMetrics, result: CommandResult) -> None:
+    metrics.results.labels(result.outcome).inc()
+
+
+class LoggedEvents:
+    """The way to people; each event is a line of the log, too, with its plan and epoch."""
+
+    def __init__(self, events: EventSink, binder: PlanBinder) -> None:
+        self._events = events
+        self._binder = binder
+
+    def emit(self, event: AdaptationEvent) -> None:
+        """Hand the event over."""
+        level, ids = LEVELS[event.severity], self._binder.ids_of(event.plan)
+        log.log(level, "adaptation_event", kind=event.kind, subject=event.subject, text=event.text, **ids)
+        self._events.emit(event)
+
+
+class MeasuredCommands:
+    """The way to the brokers; a command that the same broker had before in the same phase counts as repeated."""
+
+    def __init__(self, commands: CommandSink, metrics: LoopMetrics) -> None:
+        self._commands = commands
+        self._metrics = metrics
+        self._asked: set[str] = set()  # The brokers asked in this phase of this plan.
+
+    def begin_phase(self) -> None:
+        """Note that a plan has entered another phase, in which every broker is asked for the first time."""
+        self._asked.clear()
+
+    def send(self, command: Command) -> None:
+        """Hand the command over."""
+        if command.broker in self._asked:
+            self._metrics.commands_repeated.labels(command.phase).inc()
+        self._asked.add(command.broker)
+        self._commands.send(command)
+
+
+class MeasuredPlans:
+    """The plan store: how long each phase took, and how often storing or reading failed."""
+
+    def __init__(
+        self,
+        plans: PlanStore,
+        metrics: LoopMetrics,
+        health: LoopHealth,
+        binder: PlanBinder,
+        on_phase: Callable[[], None],
+    ) -> None:
+        self._plans = plans
+        self._metrics = metrics
+        self._health = health
+        self._binder = binder
+        self._on_phase = on_phase
+        self._counted: tuple[str, int] | None = None
+
+    def persist(self, plan: Plan) -> bool:
+        """Store the plan and tell whether that was acknowledged."""
+        if not self._plans.persist(plan):
+            self._metrics.plan_store_failures.inc()
+            return False
+        self._show(plan)
+        version = (plan.plan, len(plan.history))
+        if version != self._counted:
+            self._counted = version
+            self._on_phase()
+            if len(plan.history) > 1:
+                earlier, latest = plan.history[-2:]
+                self._metrics.phase_ms.labels(earlier.phase).observe(latest.time_ms - earlier.time_ms)
+        return True
+
+    def load(self) -> list[Plan] | None:
+        """Return the newest version of every plan."""
+        found = self._plans.load()
+        if found is None:
+            self._metrics.plan_store_failures.inc()
+            return None
+        self._health.has_plans = True
+        for plan in found:
+            self._show(plan)
+        return found
+
+    def forget(self, plan: str) -> None:
+        """Let go of a plan."""
+        self._plans.forget(plan)
+
+    def _show(self, plan: Plan) -> None:
+        self._binder.note(plan)
+        for phase in UNDER_WAY_PHASES:
+            self._metrics.plan_phase.labels(phase).set(phase is plan.phase)
+
+
+class MetricsView:
+    """Takes from the loop's document what nothing else counts."""
+
+    def __init__(self, metrics: LoopMetrics) -> None:
+        self._metrics = metrics
+
+    def publish(self, document: Document, now_ms: int) -> None:
+        """Set the gauges to what the document says."""
+        latencies_ms = document.get("window_end_to_state_ms")
+        if latencies_ms:
+            self._metrics.window_to_state_ms.set(latencies_ms[-1])
+        orders: Mapping[str, Any] = document.get("orders") or {}
+        self._metrics.is_paused.set(orders.get("paused") is not None)
+        self._metrics.maintenance.set(len(orders.get("maintenance") or ()))

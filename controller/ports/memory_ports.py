@@ -1,0 +1,204 @@
+"""The ports of the control loop in memory: for tests, and for runs on the virtual clock without Kafka."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.ports.control_ports import ControlPorts, Document
+from controller.windows.registered_clients import RegisteredClients
+from overlay.user_interests import UserInterests
+from schemas.client import Client
+from schemas.command import Command, CommandResult
+from schemas.event import AdaptationEvent
+from schemas.order import Order
+from schemas.plan import Plan
+from schemas.state import StateRow, WindowClosed
+
+RECORDS_KEPT_MAX = 100_000  # Enough for any test; a longer run must take its records out.
+
+
+@dataclass
+class MemoryState:
+    """State rows and markers that somebody puts in ``records``."""
+
+    records: deque[StateRow | WindowClosed] = field(default_factory=deque)
+
+    def poll(self) -> list[StateRow | WindowClosed]:
+        """Return and forget what is there."""
+        found = list(self.records)
+        self.records.clear()
+        return found
+
+
+@dataclass
+class MemoryResults:
+    """Answers of brokers that somebody puts in ``records``."""
+
+    records: deque[CommandResult] = field(default_factory=deque)
+
+    def poll(self) -> list[CommandResult]:
+        """Return and forget what is there."""
+        found = list(self.records)
+        self.records.clear()
+        return found
+
+
+@dataclass
+class MemoryCommands:
+    """Commands sent, oldest first, for somebody to take out of ``sent``."""
+
+    sent: deque[Command] = field(default_factory=lambda: deque(maxlen=RECORDS_KEPT_MAX))
+
+    def send(self, command: Command) -> None:
+        """Keep the command."""
+        self.sent.append(command)
+
+
+@dataclass
+class MemoryEvents:
+    """Events emitted, oldest first."""
+
+    emitted: deque[AdaptationEvent] = field(default_factory=lambda: deque(maxlen=RECORDS_KEPT_MAX))
+
+    def emit(self, event: AdaptationEvent) -> None:
+        """Keep the event."""
+        self.emitted.append(event)
+
+
+@dataclass
+class MemoryPlans:
+    """A plan store that outlives the loop; ``is_away`` makes it answer like a Kafka that is down."""
+
+    stored: dict[str, Plan] = field(default_factory=dict)
+    versions: list[Plan] = field(default_factory=list)
+    is_away: bool = False
+
+    def persist(self, plan: Plan) -> bool:
+        """Store the newest version of the plan unless the store is away."""
+        if self.is_away:
+            return False
+        self.stored.pop(plan.plan, None)  # The newest version moves to the end, as in a compacted topic.
+        self.stored[plan.plan] = plan
+        self.versions.append(plan)
+        return True
+
+    def load(self) -> list[Plan] | None:
+        """Return the newest version of each plan."""
+        return None if self.is_away else list(self.stored.values())
+
+    def forget(self, plan: str) -> None:
+        """Let go of a plan."""
+        self.stored.pop(plan, None)
+
+
+@dataclass
+class MemoryClients:
+    """A register of clients that somebody fills, or just a number of subscriptions that somebody sets.
+
+    It is known as soon as a client has been put in, or ``is_known`` is set.
+    """
+
+    subscription_count: int | None = None
+    registered: RegisteredClients = field(default_factory=RegisteredClients)
+    is_known: bool = False
+
+    def put(self, client: Client) -> None:
+        """Take a client as it is now."""
+        self.registered.put(client)
+        self.is_known = True
+
+    def remove(self, name: str) -> None:
+        """Take out a client that has left."""
+        self.registered.remove(name)
+
+    def count(self) -> int | None:
+        """Return the number that was set, else that of the clients put in."""
+        if self.subscription_count is not None or not self.is_known:
+            return self.subscription_count
+        return self.registered.subscription_count
+
+    def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
+        """Return what users want where."""
+        return self.registered.interests(brokers) if self.is_known else None
+
+    @property
+    def topic_of(self) -> Mapping[str, str]:
+        """What each publisher publishes on."""
+        return self.registered.topic_of
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is known."""
+        return "" if self.is_known else "nobody has filled the register of clients"
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Tell nobody to wait: who fills it does so before the next step."""
+        return False
+
+    @property
+    def ended_count(self) -> int:
+        """Return how many subscriptions to topics have ever ended."""
+        return self.registered.ended_count
+
+    @property
+    def unplaced(self) -> int:
+        """How many users have a home that is no broker."""
+        return self.registered.unplaced
+
+
+@dataclass
+class MemoryOrders:
+    """Orders that somebody puts in ``records``; those that stand at the start are known when ``is_known`` is set."""
+
+    records: deque[Order] = field(default_factory=deque)
+    is_known: bool = True
+
+    def poll(self) -> list[Order]:
+        """Return and forget what is there."""
+        found = list(self.records)
+        self.records.clear()
+        return found
+
+
+@dataclass
+class MemoryView:
+    """The last document shown, and how many there were."""
+
+    document: Document = field(default_factory=dict)
+    published_count: int = 0
+
+    def publish(self, document: Document, now_ms: int) -> None:
+        """Keep the document."""
+        self.document = document
+        self.published_count += 1
+
+
+@dataclass
+class MemoryPorts:
+    """One of each; ``ports`` is what the control loop takes."""
+
+    state: MemoryState = field(default_factory=MemoryState)
+    results: MemoryResults = field(default_factory=MemoryResults)
+    commands: MemoryCommands = field(default_factory=MemoryCommands)
+    events: MemoryEvents = field(default_factory=MemoryEvents)
+    plans: MemoryPlans = field(default_factory=MemoryPlans)
+    clients: MemoryClients = field(default_factory=MemoryClients)
+    orders: MemoryOrders = field(default_factory=MemoryOrders)
+    view: MemoryView = field(default_factory=MemoryView)
+
+    @property
+    def ports(self) -> ControlPorts:
+        """All of them as the control loop wants them."""
+        return ControlPorts(
+            self.state,
+            self.results,
+            self.commands,
+            self.events,
+            self.plans,
+            self.clients,
+            self.orders,
+            (self.view,),
+        )

@@ -1,0 +1,1 @@
+"""What the loop shows of itself: status document, events, metrics, log lines."""

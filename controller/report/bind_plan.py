@@ -1,0 +1,39 @@
+"""Put the plan under way and its epoch on every log line, from its first storing to its end.
+
+In: plans as they are stored or read. Out: ``plan`` and ``epoch`` in the log's context of this thread. What is logged
+does not belong here.
+"""
+
+from __future__ import annotations
+
+from structlog.contextvars import bind_contextvars, unbind_contextvars
+
+from controller.state.plan_log import MOVING_PHASES
+from schemas.plan import Plan, PlanPhase
+
+UNDER_WAY_PHASES = MOVING_PHASES | {PlanPhase.VERIFYING}
+
+
+class PlanBinder:
+    """Binds the newest plan that is under way; one that waits for a person or is over is bound no more."""
+
+    def __init__(self) -> None:
+        self._bound = ""
+        self._newest: tuple[str, int] = ("", 0)
+
+    def note(self, plan: Plan) -> None:
+        """Take a plan's newest version."""
+        if plan.phase in UNDER_WAY_PHASES:
+            bind_contextvars(plan=plan.plan, epoch=plan.epoch_to)
+            self._bound = plan.plan
+            self._newest = (plan.plan, plan.epoch_to)
+        elif plan.plan == self._bound:
+            unbind_contextvars("plan", "epoch")
+            self._bound = ""
+
+    def ids_of(self, plan: str) -> dict[str, str | int]:
+        """Return what a line about ``plan`` carries, also after its end; nothing where a line is about no plan."""
+        if not plan:
+            return {}
+        newest, epoch = self._newest
+        return {"plan": plan, "epoch": epoch} if plan == newest else {"plan": plan}

@@ -1,0 +1,107 @@
+"""Prometheus metrics of the control loop, in a registry of their own so that several loops fit one process.
+
+What the loop decides it counts here itself; what passes its ports is counted by :mod:`controller.ports.measure_ports`.
+"""
+
+from __future__ import annotations
+
+from infra.serve_metrics import Health, Pulse
+from infra.stage_metrics import StageMetrics
+
+LATENCY_MS_BUCKETS = (100, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)
+
+
+class LoopMetrics:
+    """Counters and gauges that the loop keeps; names start with ``regraft_controller_``. Durations are in ms."""
+
+    def __init__(self) -> None:
+        self.stage = StageMetrics("controller")
+        self.registry = self.stage.registry
+        counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
+        self.windows = counter("windows", "Closed windows by completeness.", ["complete"])
+        self.refusals = counter("refusals", "Refused proposals and states by verdict.", ["verdict"])
+        self.commands = counter("commands", "Commands sent by phase.", ["phase"])
+        self.events = counter("events", "Events emitted by kind.", ["kind"])
+        self.cost_per_s = gauge(
+            "cost_per_s", "Overlay cost of the last window; tree is present, bootstrap or shadow:<planner>.", ["tree"]
+        )
+        self.epoch = gauge("epoch", "Epoch of the present configuration.")
+        self.window_age_ms = gauge("window_age_ms", "Time since the end of the newest window.")
+        self.plans = gauge("plans", "Plans by phase.", ["phase"])
+        self.changes = gauge(
+            "changes",
+            "Links exchanged, ring IDs reassigned, publishers or users moved by the plans kept that were carried out.",
+            ["what"],
+        )
+        self.faults = gauge("faults", "What went wrong on the borders since the start.", ["what"])
+        self.command_latency_ms = histogram(
+            "window_close_to_command_ms",
+            "From the end of a window to the first command of the plan made from it.",
+            buckets=LATENCY_MS_BUCKETS,
+        )
+        self.decision_ms = histogram(
+            "decision_ms",
+            "How long one decision of a planner takes, judge and choice included; role is acting or shadow.",
+            ["planner", "role"],
+        )
+        self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
+        self._add_borders()
+
+    def _add_borders(self) -> None:
+        """Make what the ports are measured by."""
+        counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
+        self.window_to_state_ms = gauge(
+            "window_end_to_state_ms", "From the end of the newest window until its state was put together."
+        )
+        self.plan_phase = gauge("plan_phase", "1 for the phase of the plan under way, 0 for the others.", ["phase"])
+        self.phase_ms = histogram(
+            "phase_ms",
+            "How long plans stayed in a phase, by phase.",
+            ["phase"],
+            buckets=(*LATENCY_MS_BUCKETS, 128_000, 256_000),
+        )
+        self.commands_repeated = counter(
+            "commands_repeated", "Commands sent again because a broker had not answered, by phase.", ["phase"]
+        )
+        self.results = counter("results", "Answers of brokers by outcome.", ["outcome"])
+        self.records_read = counter(
+            "records_read", "Records of state, results and orders taken in, by source.", ["source"]
+        )
+        self.plan_store_failures = counter(
+            "plan_store_failures", "Times that a plan was not stored, or the plans not read, and it was tried again."
+        )
+        self.queue_length = gauge(
+            "queue_length",
+            "What waits: effects and results of the plan under way, records on their way to Kafka (outbound).",
+            ["queue"],
+        )
+        self.view_failures = gauge("view_failures", "Writings of the live view that failed since the start.")
+        self.kafka_faults = gauge(
+            "kafka_faults", "Readings of Kafka that failed since the start, by source.", ["source"]
+        )
+        self.records_lost = gauge(
+            "records_lost", "Records that Kafka did not take since the start, by topic.", ["topic"]
+        )
+        self.dead_letters = gauge(
+            "dead_letters",
+            "Records that did not decode since the start, by topic; they are kept as dead letters.",
+            ["topic"],
+        )
+        self.is_paused = gauge("paused", "1 while a person has paused the controller.")
+        self.maintenance = gauge("maintenance_brokers", "Brokers in maintenance.")
+
+
+class LoopHealth:
+    """How the controller is, for /health and /ready; asked from other threads.
+
+    Not ready before the plans were read, which is the loop's first deed; ill when no step ends for ``silence_s_max``.
+    """
+
+    def __init__(self, silence_s_max: float) -> None:
+        self.pulse = Pulse("the control loop", silence_s_max)
+        self.has_plans = False
+
+    def __call__(self) -> Health:
+        """Return how the controller is now."""
+        fault = self.pulse.fault()
+        return Health(self.has_plans, () if fault is None else (fault,))

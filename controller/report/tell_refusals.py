@@ -1,0 +1,64 @@
+"""Turn refusals and bad windows into events, few of them: only what differs from what was told last.
+
+In: decisions and windows. Out: events. Counting every single refusal belongs to :mod:`controller.report.show_status`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller.decide.decide_plan import Decision
+from controller.report.describe_changes import changes_text
+from controller.state.closed_window import ClosedWindow
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.plan import Verdict
+
+REPEAT_EVERY = 30  # The same thing is told again after so many times, so that it is not forgotten.
+
+
+class RefusalTeller:
+    """Remembers what was told last of each kind."""
+
+    def __init__(self) -> None:
+        self._told: dict[EventKind, str] = {}
+        self._repeats: Counter[EventKind] = Counter()
+
+    def about_window(self, window: ClosedWindow, now_ms: int) -> AdaptationEvent | None:
+        """Return an event when a window is incomplete for another reason than the one before."""
+        if window.is_complete:
+            self._told.pop(EventKind.WINDOW_INCOMPLETE, None)
+            return None
+        subject = f"window-{window.end_ms}"
+        told_by = ",".join(window.short_brokers) or "rows"
+        return self._event(EventKind.WINDOW_INCOMPLETE, told_by, subject, window.fault, now_ms, Severity.WARNING)
+
+    def about_decision(self, decision: Decision, now_ms: int) -> AdaptationEvent | None:
+        """Return an event when a decision refused for other reasons than the one before."""
+        subject = f"window-{decision.window_end_ms}"
+        if decision.state_verdict is Verdict.STALE_STATE:
+            reason = decision.state_reason
+            return self._event(EventKind.WINDOW_STALE, "stale", subject, reason, now_ms, Severity.WARNING)
+        if decision.state_verdict is not None:
+            return None  # Incomplete windows are told by about_window, a running plan by its own events.
+        self._told.pop(EventKind.WINDOW_STALE, None)
+        if not decision.refused:
+            return None
+        counts = Counter(str(proposal.verdict) for proposal in decision.refused)
+        first = decision.refused[0]
+        why = f"{first.verdict}, {first.verdict_reason}"
+        text = f"{len(decision.refused)} proposals refused; {changes_text(first)}: {why}"
+        told_by = ",".join(sorted(counts))
+        event = self._event(EventKind.PROPOSAL_REFUSED, told_by, subject, text, now_ms, Severity.INFO)
+        if event is not None:
+            event.details.update({verdict: str(count) for verdict, count in counts.items()})
+        return event
+
+    def _event(
+        self, kind: EventKind, told_by: str, subject: str, text: str, now_ms: int, severity: Severity
+    ) -> AdaptationEvent | None:
+        self._repeats[kind] += 1
+        if self._told.get(kind) == told_by and self._repeats[kind] % REPEAT_EVERY:
+            return None
+        self._told[kind] = told_by
+        self._repeats[kind] = 0
+        return AdaptationEvent(subject, kind, severity, now_ms, text, details={})

@@ -1,0 +1,94 @@
+"""ClosedWindow: everything known about one window whose rows have all arrived, or have been given up on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from overlay.delivery_sets import DeliverySets
+from overlay.user_interests import UserInterests
+from schemas.state import LinkRtt, QueueState
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedWindow:
+    """One window as the controller uses it.
+
+    ``fault`` is empty when the window is complete, else it says what is missing; ``short_brokers`` names the brokers of
+    which too few batches came. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1
+    when no broker was heard. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at
+    which each publisher published last in the window; ``local_deliveries`` counts the hand-overs to local subscribers
+    by (publisher, broker). On a ring there is more (:mod:`controller.windows.attach_clients`): ``interests`` are what
+    users wanted where, not at the window's end but when it was put together, some seconds later; None on a tree, and
+    where that is not known. ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are
+    the users that were not where plans had last put them: they have gone there by themselves.
+    """
+
+    start_ms: int
+    end_ms: int
+    sets: DeliverySets
+    queues: tuple[QueueState, ...] = ()
+    rtts: tuple[LinkRtt, ...] = ()
+    client_changes: int = 0
+    epoch_min: int = -1
+    epoch_max: int = -1
+    short_brokers: tuple[str, ...] = ()
+    fault: str = ""
+    late_rows: int = 0
+    homes: Mapping[str, str] = field(default_factory=dict)
+    local_deliveries: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    interests: UserInterests | None = None
+    topic_rates_per_s: Mapping[str, float] = field(default_factory=dict)
+    strayed: frozenset[str] = frozenset()
+    _placed: tuple[dict[str, str], DeliverySets] | None = field(default=None, init=False, repr=False)
+    _users_placed: tuple[dict[str, str], UserInterests] | None = field(default=None, init=False, repr=False)
+
+    def sets_at(self, homes: Mapping[str, str]) -> DeliverySets:
+        """Return the delivery sets as if the publishers had been at these homes; those not named stay.
+
+        The last answer is kept: a horizon asks for the same homes at every decision until one moves.
+        """
+        moved = {publisher: home for publisher, home in self.homes.items() if homes.get(publisher, home) != home}
+        if not moved:
+            return self.sets
+        wanted = {publisher: homes[publisher] for publisher in moved}
+        if self._placed is None or self._placed[0] != wanted:
+            object.__setattr__(self, "_placed", (wanted, self.sets.at_homes(wanted)))
+        assert self._placed is not None
+        return self._placed[1]
+
+    def interests_at(self, homes: Mapping[str, str]) -> UserInterests:
+        """Return the interests as if the users had been at these homes.
+
+        Those not named stay, and so do those that have strayed: wherever plans had put them, they would have gone. The
+        last answer is kept. Raises ValueError when the interests are not known, KeyError for a home that is no broker.
+        """
+        interests = self.interests
+        if interests is None:
+            raise ValueError(f"nothing is known of the users in the window ending {self.end_ms}")
+        position_of, brokers, at = interests.position_of, interests.brokers, interests.homes
+        wanted = {
+            user: home
+            for user, home in homes.items()
+            if user not in self.strayed and user in position_of and brokers[at[position_of[user]]] != home
+        }
+        if not wanted:
+            return interests
+        if self._users_placed is None or self._users_placed[0] != wanted:
+            object.__setattr__(self, "_users_placed", (wanted, interests.at_homes(wanted)))
+        assert self._users_placed is not None
+        return self._users_placed[1]
+
+    def without_interests(self) -> ClosedWindow:
+        """Return the window without what users wanted, which takes much memory; its rates stay."""
+        return replace(self, interests=None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether decisions may rest on the window."""
+        return not self.fault
+
+    @property
+    def epoch(self) -> int | None:
+        """The one epoch in which the whole window lay, None when a transition ran through it."""
+        return self.epoch_min if self.epoch_min == self.epoch_max and self.epoch_min >= 0 else None

@@ -1,0 +1,194 @@
+"""The plans so far and what follows from them: present configuration, next epoch, what is unfinished.
+
+In: plans in the order in which they were persisted. Out: answers. Reading and writing the topic belongs to
+:mod:`controller.ports.kafka_links`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.state.find_homes import homes_after, homes_before
+from controller.state.plan_target import ring_bits_of, target_of, with_homes_of
+from overlay.chord_configuration import AnyConfiguration
+from overlay.inventory import Inventory
+from schemas.plan import Plan, PlanPhase
+
+PASSED_PHASES = frozenset({PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.COMPLETED})
+MOVING_PHASES = frozenset(
+    {PlanPhase.PREPARING, PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING, PlanPhase.ABORTING}
+)
+PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten, here and by the topic, which would grow for ever.
+MOVES_KEPT_MAX = 100_000  # The same by the clients that all plans together moved: some tens of MB.
+HOMES_KEPT_MAX = 100_000  # Homes set by forgotten plans; where the client has been moved since, a kept plan says.
+CONFIGURATIONS_KEPT_MAX = 8  # Put together on demand, as each names all clients that were ever moved.
+PRICED_PLANS_MAX = 5  # Plans whose control messages tell the price of the next: recent ones, as interests drift.
+
+
+class PlanLog:
+    """The newest version of each plan, by epoch.
+
+    Epoch numbers are never used twice, not even that of an aborted plan: a broker may still hold traces of it.
+    """
+
+    def __init__(self, inventory: Inventory, plans: Iterable[Plan] = ()) -> None:
+        self._bootstrap = inventory.bootstrap
+        self._plans: dict[str, Plan] = {}
+        self._epoch_max = self._bootstrap.epoch
+        self._targets: dict[int, AnyConfiguration] = {self._bootstrap.epoch: self._bootstrap}  # Without homes.
+        self._homes_forgotten: dict[str, str] = {}
+        self._configurations: dict[int, AnyConfiguration] = {}
+        self._moves_kept = 0
+        self._forgotten: list[str] = []
+        for plan in plans:
+            self.record(plan)
+
+    def record(self, plan: Plan) -> None:
+        """Take a plan's newest version.
+
+        Raises NotATreeError, RingError or ValueError when its target is no overlay over the inventory.
+        """
+        if plan.epoch_to not in self._targets:
+            self._targets[plan.epoch_to] = self._target_of(plan)
+        known = self._plans.get(plan.plan)
+        self._moves_kept += len(plan.moves) - (0 if known is None else len(known.moves))
+        self._plans[plan.plan] = plan
+        self._epoch_max = max(self._epoch_max, plan.epoch_to)
+        self._configurations.clear()
+        while len(self._plans) > PLANS_KEPT_MAX or self._moves_kept > MOVES_KEPT_MAX:
+            if not self._forget_oldest():
+                break
+
+    def take_forgotten(self) -> list[str]:
+        """Return the plans forgotten since the last call, which their topic needs not keep either."""
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
+
+    @property
+    def ring_bits(self) -> int:
+        """The bits of the ring's IDs, those of a ring by default on a tree."""
+        return ring_bits_of(self._bootstrap)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All plans kept, by epoch."""
+        return tuple(sorted(self._plans.values(), key=lambda plan: plan.epoch_to))
+
+    @property
+    def epoch_next(self) -> int:
+        """The epoch of the next plan: one more than any plan has ever had."""
+        return self._epoch_max + 1
+
+    @property
+    def present(self) -> AnyConfiguration:
+        """The configuration of the last plan that passed activation, else the bootstrap.
+
+        Its homes are those that plans have set; where the other clients are, telemetry and the register tell.
+        """
+        return self._configuration_at(self._epoch_present)
+
+    @property
+    def homes_origin(self) -> dict[str, str]:
+        """The home that each client had before any kept plan moved it."""
+        return self.homes_before_plans_since(self._bootstrap.epoch)
+
+    @property
+    def moving(self) -> Plan | None:
+        """The oldest plan whose transition is not over, to be carried on."""
+        return next((plan for plan in self.plans if plan.phase in MOVING_PHASES), None)
+
+    @property
+    def proposed(self) -> Plan | None:
+        """The oldest plan that waits for a person."""
+        return next((plan for plan in self.plans if plan.phase is PlanPhase.PROPOSED), None)
+
+    @property
+    def verifying(self) -> Plan | None:
+        """The oldest plan that is carried out but not yet checked."""
+        return next((plan for plan in self.plans if plan.phase is PlanPhase.VERIFYING), None)
+
+    @property
+    def transition_ended_ms(self) -> int:
+        """When the last transition was over, carried out or aborted; 0 when there was none."""
+        ended = (PlanPhase.VERIFYING, PlanPhase.ABORTED)
+        times = [change.time_ms for plan in self._plans.values() for change in plan.history if change.phase in ended]
+        return max(times, default=0)
+
+    @property
+    def control_messages_mean(self) -> float | None:
+        """What the last plans that were carried out sent between brokers on average, None before the first."""
+        sent = [plan.control_messages for plan in self.plans if plan.phase in PASSED_PHASES][-PRICED_PLANS_MAX:]
+        return sum(sent) / len(sent) if sent else None
+
+    def homes_before_plans_since(self, epoch: int) -> dict[str, str]:
+        """Return the home that each client had before the kept plans to later epochs moved it."""
+        return homes_before(plan for plan in self.plans if plan.phase in PASSED_PHASES and plan.epoch_to > epoch)
+
+    def configuration_of(self, epoch: int) -> AnyConfiguration | None:
+        """Return the configuration with this epoch, None when no kept plan leads to it."""
+        return self._configuration_at(epoch) if epoch in self._targets else None
+
+    def undo_of(self, plan: str) -> Plan | None:
+        """Return the plan that takes this one back, if there is one."""
+        return next((other for other in self._plans.values() if other.undoes == plan), None)
+
+    def muted_until_ms(self, mute_ms: int) -> dict[str, int]:
+        """Return until when each planner is muted, for those of which a plan had to be undone."""
+        muted: dict[str, int] = {}
+        for undo in self._plans.values():
+            undone = self._plans.get(undo.undoes)
+            if undone is None or not undo.history:
+                continue
+            for proposal in undone.proposals:
+                until_ms = undo.history[0].time_ms + mute_ms
+                muted[proposal.planner] = max(muted.get(proposal.planner, 0), until_ms)
+        return muted
+
+    @property
+    def _epoch_present(self) -> int:
+        passed = [plan.epoch_to for plan in self._plans.values() if plan.phase in PASSED_PHASES]
+        return max(passed, default=self._bootstrap.epoch)
+
+    def _configuration_at(self, epoch: int) -> AnyConfiguration:
+        found = self._configurations.get(epoch)
+        if found is None:
+            on_the_way = [
+                plan
+                for plan in self.plans
+                if plan.epoch_to == epoch or (plan.epoch_to < epoch and plan.phase in PASSED_PHASES)
+            ]
+            before = self._homes_forgotten if epoch > self._bootstrap.epoch else {}
+            found = with_homes_of(self._targets[epoch], before | homes_after(on_the_way))
+            while len(self._configurations) >= CONFIGURATIONS_KEPT_MAX:
+                del self._configurations[next(iter(self._configurations))]
+            self._configurations[epoch] = found
+        return found
+
+    def _target_of(self, plan: Plan) -> AnyConfiguration:
+        target = target_of(plan, self._bootstrap.brokers, self.ring_bits)
+        if type(target) is not type(self._bootstrap):
+            kinds = {True: "a ring", False: "a tree"}
+            raise ValueError(
+                f"plan {plan.plan} leads to {kinds[bool(plan.ring_target)]}, but the inventory's overlay is "
+                f"{kinds[not plan.ring_target]}: take the inventory that it was made for, or another namespace"
+            )
+        return target
+
+    def _forget_oldest(self) -> bool:
+        """Forget the oldest plan that is over and leads nowhere in use; return False when there is none."""
+        final = (PlanPhase.COMPLETED, PlanPhase.ABORTED, PlanPhase.REFUSED)
+        in_use = {self._epoch_present, self._epoch_max}
+        plan = next((plan for plan in self.plans if plan.phase in final and plan.epoch_to not in in_use), None)
+        if plan is None:
+            return False
+        del self._plans[plan.plan]
+        self._forgotten.append(plan.plan)
+        del self._targets[plan.epoch_to]
+        self._moves_kept -= len(plan.moves)
+        if plan.phase is PlanPhase.COMPLETED:
+            for client, home in homes_after([plan]).items():
+                self._homes_forgotten.pop(client, None)  # The newest stand last, so that the oldest go first.
+                self._homes_forgotten[client] = home
+            for client in list(self._homes_forgotten)[: max(len(self._homes_forgotten) - HOMES_KEPT_MAX, 0)]:
+                del self._homes_forgotten[client]
+        return True

@@ -1,0 +1,161 @@
+"""The ring that a sequence of proposals leads to, with what it costs in each window and what each broker serves.
+
+In: a state of a ring and proposals, one after the other. Out: the state that the next planner sees, costs and loads.
+Whether a proposal is worth it is judged elsewhere. The tree's counterpart is :mod:`controller.state.reached_overlay`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.state.planner_interface import OverlayState
+from controller.state.reached_overlay import HomeError, ReachedOverlay, RingIdError
+from controller.state.ring_state import RingState
+from overlay.chord_configuration import ChordConfiguration
+from overlay.chord_ring import RingError
+from overlay.configuration import NotATreeError
+from overlay.ring_costs import topic_costs, topic_roots
+from schemas.plan import ClientMove, IdMove, Proposal
+
+Floats = NDArray[np.float64]
+
+
+class ReachedRing:
+    """One ring on the windows of a state; :meth:`after` leads to the next and leaves this one as it is.
+
+    The newest interests hold for all windows: the register knows them exactly, so windows differ by the rates at which
+    topics are published. ``cost_per_s`` is at the filtered rates that planners see. A reassignment of IDs prices all
+    topics anew; a move only those that a broker is the first to want, or wants no more.
+    """
+
+    def __init__(self, state: OverlayState, delay_weight: float) -> None:
+        if state.ring is None:
+            raise ValueError("nothing is known of the users of the ring")
+        self._start = state
+        self._ring: RingState = state.ring
+        self._delay_weight = delay_weight
+        self._present: ChordConfiguration = state.ring.configuration  # With the homes of the start.
+        self._homes: dict[str, str] = {}  # Of the users moved since.
+        self._counts: NDArray[np.int32] = state.ring.interests.user_counts
+        self._topic_costs: Floats = state.ring.topic_costs.total(delay_weight)
+
+    @property
+    def costs_per_s(self) -> Floats:
+        """What the ring costs in each window, shape (windows,)."""
+        return np.asarray(self._ring.window_rates_per_s @ self._topic_costs)
+
+    @property
+    def cost_per_s(self) -> float:
+        """What the ring costs at the filtered rates."""
+        return float(self._ring.rates_per_s @ self._topic_costs)
+
+    @property
+    def loads(self) -> Floats:
+        """The share of all subscriptions that each broker serves, shape (brokers,)."""
+        return np.asarray(self._counts.sum(axis=1) / max(self._ring.interests.subscription_count, 1))
+
+    @cached_property
+    def configuration(self) -> ChordConfiguration:
+        """The IDs reached, with the homes of all users that were ever moved; its epoch is still the present one."""
+        homes = self._present.home_of | self._homes
+        return replace(self._present, homes=tuple(sorted(homes.items()))) if self._homes else self._present
+
+    @cached_property
+    def state(self) -> OverlayState:
+        """The state with this configuration."""
+        if self.configuration == self._start.configuration:
+            return self._start
+        return self._start.with_configuration(self.configuration)
+
+    def concerned_cost_per_s(self, proposal: Proposal) -> float:
+        """Return the cost of what the proposal is about: all of it for IDs, for users their share of subscriptions."""
+        if proposal.id_moves:
+            return self.cost_per_s
+        interests = self._ring.interests
+        known = [interests.position_of[move.client] for move in proposal.moves if move.client in interests.position_of]
+        wanted = int(np.diff(interests.starts)[known].sum())
+        return self.cost_per_s * wanted / max(interests.subscription_count, 1)
+
+    def after(self, proposal: Proposal) -> ReachedRing:
+        """Return the ring after the proposal.
+
+        Raises NotATreeError when links are to be exchanged, RingIdError when IDs do not fit, HomeError for a user that
+        is not at the home it is to leave, or is to go to a broker that is not there. A user that the register does not
+        know has left, and does no harm.
+        """
+        if proposal.links_added or proposal.links_removed:
+            raise NotATreeError("links of a ring follow from its IDs and cannot be exchanged")
+        reached = self._copy()
+        if proposal.id_moves:
+            reached._reassign(proposal.id_moves)
+        if proposal.moves:
+            reached._move(proposal.moves)
+        return reached
+
+    def _copy(self) -> ReachedRing:
+        twin = object.__new__(ReachedRing)
+        known = {name: value for name, value in self.__dict__.items() if name not in ("configuration", "state")}
+        twin.__dict__.update(known)
+        return twin
+
+    def _reassign(self, id_moves: tuple[IdMove, ...]) -> None:
+        id_of = dict(self._present.id_of)
+        for move in id_moves:
+            known = id_of.get(move.broker)
+            if known != move.id_from:
+                has = "is not in the overlay" if known is None else f"has {known}"
+                raise RingIdError(f"{move.broker} is to give up ring ID {move.id_from}, but {has}")
+            id_of[move.broker] = move.id_to
+        try:
+            present = self._present
+            self._present = ChordConfiguration.of(present.epoch, present.bits, id_of, present.home_of)
+        except RingError as error:
+            raise RingIdError(str(error)) from error
+        self._topic_costs = self._priced(np.arange(len(self._topic_costs)))
+
+    def _move(self, moves: tuple[ClientMove, ...]) -> None:
+        interests = self._ring.interests
+        row = {broker: position for position, broker in enumerate(interests.brokers)}
+        before = self._counts
+        self._counts, self._homes = before.copy(), dict(self._homes)
+        for move in moves:
+            if move.home_to not in row:
+                raise HomeError(f"user {move.client} is to go to {move.home_to}, which is not in the overlay")
+            user = interests.position_of.get(move.client)
+            if user is None:
+                continue
+            home = self._homes.get(move.client, interests.brokers[interests.homes[user]])
+            if home != move.home_from:
+                raise HomeError(f"user {move.client} is to leave {move.home_from}, but its home is {home}")
+            wanted = interests.wanted[interests.starts[user] : interests.starts[user + 1]]
+            self._counts[row[home], wanted] -= 1
+            self._counts[row[move.home_to], wanted] += 1
+            self._homes[move.client] = move.home_to
+        changed = np.flatnonzero(((before > 0) != (self._counts > 0)).any(axis=0))
+        self._topic_costs = self._topic_costs.copy()
+        self._topic_costs[changed] = self._priced(changed)
+
+    def _priced(self, topics: NDArray[np.intp]) -> Floats:
+        """Return what one notification of each of these topics (by position) costs."""
+        ring, names = self._present, self._ring.interests.topics
+        row = {broker: position for position, broker in enumerate(ring.brokers)}
+        at_position = np.array([row[broker] for broker in ring.broker_at])
+        wanted = self._counts[np.ix_(at_position, topics)] > 0
+        roots = topic_roots(ring, tuple(names[topic] for topic in topics))
+        return topic_costs(ring.ring, roots, wanted).total(self._delay_weight)
+
+
+Reached = ReachedOverlay | ReachedRing
+
+
+def reached_at(state: OverlayState, delay_weight: float) -> Reached:
+    """Return the overlay of the state itself, before any proposal; ``delay_weight`` counts only on a ring.
+
+    Raises ValueError for a ring of whose users nothing is known.
+    """
+    is_ring = isinstance(state.configuration, ChordConfiguration)
+    return ReachedRing(state, delay_weight) if is_ring else ReachedOverlay(state)

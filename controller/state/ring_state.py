@@ -1,0 +1,109 @@
+"""What planners of a Chord ring look at: who wants what where, and how often topics are published.
+
+In: a ring configuration, and windows that know what users want and how often topics publish. Out: the values that
+planners share. Where windows come from belongs to the control loop, what is made of the values to the planners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.state.closed_window import ClosedWindow
+from controller.state.window_costs import rates_of
+from overlay.chord_configuration import ChordConfiguration
+from overlay.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
+from overlay.user_interests import UserInterests
+
+Floats = NDArray[np.float64]
+
+PAPER_RATE_FILTER = 0.3  # alpha_pub of paper 002, Eq. 8: the weight of what is new.
+
+
+@dataclass(frozen=True, eq=False)
+class RingState:
+    """A ring, its users and its topics over a horizon.
+
+    ``interests`` are those at the end of the newest window, with every user at its home in ``configuration``.
+    ``window_rates_per_s`` (windows, topics), oldest first, are the notifications published a second, ``window_s``
+    (windows,) the lengths of the windows. Topics are those of ``interests``.
+    """
+
+    configuration: ChordConfiguration
+    interests: UserInterests
+    window_rates_per_s: Floats
+    window_s: Floats
+
+    def __post_init__(self) -> None:
+        windows, topics = len(self.window_s), len(self.interests.topics)
+        if self.window_rates_per_s.shape != (windows, topics) or not windows:
+            raise ValueError(
+                f"{windows} windows, at least one, and {topics} topics need rates of shape ({windows}, {topics}), "
+                f"got {self.window_rates_per_s.shape}"
+            )
+        if self.interests.brokers != self.configuration.brokers:
+            raise ValueError("the interests are those of other brokers than the ring's")
+
+    @cached_property
+    def rates_per_s(self) -> Floats:
+        """What each topic will publish by the exponential filter over the windows (paper 002, Eq. 8), (topics,)."""
+        return filtered_rates(self.window_rates_per_s)
+
+    @cached_property
+    def roots(self) -> NDArray[np.int32]:
+        """The position of each topic's rendezvous, (topics,)."""
+        return topic_roots(self.configuration, self.interests.topics)
+
+    @cached_property
+    def wanted(self) -> NDArray[np.bool_]:
+        """At which positions of the ring a broker subscribes to which topic, (nodes, topics)."""
+        return at_positions(self.configuration, self.interests.user_counts > 0).astype(np.bool_)
+
+    @cached_property
+    def topic_costs(self) -> TopicCosts:
+        """What one notification of each topic costs, delay in hops."""
+        return topic_costs(self.configuration.ring, self.roots, self.wanted)
+
+    @cached_property
+    def cost(self) -> RingCost:
+        """What the topics cost at the filtered rates, delay in hops."""
+        return self.topic_costs.at_rates(self.rates_per_s)
+
+    def window_costs(self) -> tuple[RingCost, ...]:
+        """Return what the topics cost at the rates of each window."""
+        return tuple(self.topic_costs.at_rates(rates) for rates in self.window_rates_per_s)
+
+    def with_configuration(self, configuration: ChordConfiguration) -> RingState:
+        """Return the same users and topics on another ring, with users at its homes."""
+        interests = self.interests
+        if configuration.homes != self.configuration.homes:
+            interests = interests.at_homes(configuration.home_of)
+        return replace(self, configuration=configuration, interests=interests)
+
+
+def filtered_rates(window_rates_per_s: Floats | Sequence[Floats], weight: float = PAPER_RATE_FILTER) -> Floats:
+    """Return the estimate after all windows, oldest first: (1 - weight) of the old, weight of the new (Eq. 8)."""
+    estimate: Floats | None = None
+    for rates in window_rates_per_s:
+        estimate = rates if estimate is None else (1 - weight) * estimate + weight * rates
+    if estimate is None:
+        raise ValueError("rates need at least one window")
+    return np.asarray(estimate, dtype=np.float64)
+
+
+def ring_state_of(configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingState | None:
+    """Return the state that the windows (oldest first, at least one) show; None when the newest knows no interests.
+
+    Users are at the homes that the configuration names, all others where the newest window has them. Rates are those
+    of the topics that anybody wants now; what an older window has beside costs nothing.
+    """
+    if windows[-1].interests is None:
+        return None
+    interests = windows[-1].interests_at(configuration.home_of)
+    rates_per_s = np.array([rates_of(window, interests) for window in windows])
+    window_s = np.array([(window.end_ms - window.start_ms) / 1000 for window in windows])
+    return RingState(configuration, interests, rates_per_s, window_s)

@@ -1,0 +1,1 @@
+"""State rows to closed windows: put together, with deliveries, clients and lifetimes."""

@@ -1,0 +1,178 @@
+"""Put state rows and window markers together to closed windows, whatever order and how often they arrive.
+
+In: StateRow and WindowClosed records. Out: ClosedWindow values in the order of their time, each once. Whether a window
+is good enough to act on is judged elsewhere; here it is only said what it lacks. Every buffer is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controller.state.closed_window import ClosedWindow
+from controller.windows.gather_deliveries import gather_deliveries
+from schemas.state import StateRow, WindowClosed
+
+BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counted.
+
+
+@dataclass(frozen=True)
+class AssemblyLimits:
+    """How long a window waits to be whole, and how much may wait.
+
+    ``completeness_share_min``: share of a broker's batches that must have come, or the window is not decided on.
+    ``rows_wait_ms``: how long a window waits for its rows after its marker, and for an earlier window's marker.
+    ``windows_pending_max``: windows that may wait; beyond it the oldest is dropped.
+    ``rows_per_window_max``: rows kept of one window; further ones are refused, so the window is incomplete.
+    ``future_ms_max``: how far ahead of the present a window may lie before its records are refused.
+    """
+
+    completeness_share_min: float = 0.95
+    rows_wait_ms: int = 10_000
+    windows_pending_max: int = 64
+    rows_per_window_max: int = 500_000
+    future_ms_max: int = 600_000
+
+
+@dataclass
+class _PendingWindow:
+    end_ms: int
+    rows: dict[tuple[str, str], StateRow] = field(default_factory=dict)
+    marker: WindowClosed | None = None
+    marker_came_ms: int = 0
+
+    def missing_rows(self) -> dict[str, int]:
+        """Return how many rows of each kind the marker names and nobody has seen."""
+        if self.marker is None:
+            return {}
+        seen = Counter(kind for kind, _ in self.rows)
+        return {kind: count - seen[kind] for kind, count in self.marker.row_counts.items() if count > seen[kind]}
+
+
+class WindowAssembler:
+    """Collects rows and markers and gives each window out once, oldest first.
+
+    ``refused`` counts the records that were not used, by reason.
+    """
+
+    def __init__(self, brokers: Sequence[str], limits: AssemblyLimits) -> None:
+        self._brokers = tuple(sorted(brokers))
+        self._limits = limits
+        self._pending: dict[int, _PendingWindow] = {}
+        self._closed_until_ms = -1
+        self._batches_until: dict[str, tuple[int, int]] = {}  # broker -> (boot, last batch sequence)
+        self._heard_before = False
+        self.refused: Counter[str] = Counter()
+
+    def add(self, record: StateRow | WindowClosed, now_ms: int) -> None:
+        """Take one record; a row with the same key overwrites, a window that is given out already changes nothing."""
+        if record.window_end_ms <= self._closed_until_ms:
+            self.refused["window closed already"] += 1
+        elif record.window_start_ms > now_ms + self._limits.future_ms_max:
+            self.refused["window in the far future"] += 1
+        else:
+            window = self._pending.setdefault(record.window_start_ms, _PendingWindow(record.window_end_ms))
+            if isinstance(record, StateRow):
+                self._add_row(window, record)
+            else:
+                # The wait for rows runs from the first marker; a repeated one brings the newest counts.
+                window.marker_came_ms = window.marker_came_ms if window.marker else now_ms
+                window.marker = record
+            self._drop_excess()
+
+    def closed(self, now_ms: int) -> list[ClosedWindow]:
+        """Return the windows that can be given out now, oldest first; each marker gives exactly one."""
+        found = []
+        for start_ms in sorted(self._pending):
+            window = self._pending[start_ms]
+            if window.marker is None:
+                if self._later_marker_waits(start_ms, now_ms):
+                    break
+                if not self._later_marker(start_ms):
+                    continue
+                self.refused["window without a marker"] += 1
+            else:
+                missing = window.missing_rows()
+                if missing and now_ms - window.marker_came_ms < self._limits.rows_wait_ms:
+                    break
+                found.append(self._close(start_ms, window, window.marker, missing))
+            del self._pending[start_ms]
+            self._closed_until_ms = max(self._closed_until_ms, window.end_ms)
+        return found
+
+    def _add_row(self, window: _PendingWindow, row: StateRow) -> None:
+        key = (row.kind, row.entity)
+        if key not in window.rows and len(window.rows) >= self._limits.rows_per_window_max:
+            self.refused["too many rows in a window"] += 1
+            return
+        window.rows[key] = row
+
+    def _drop_excess(self) -> None:
+        while len(self._pending) > self._limits.windows_pending_max:
+            oldest = min(self._pending)
+            self._closed_until_ms = max(self._closed_until_ms, self._pending.pop(oldest).end_ms)
+            self.refused["too many windows pending"] += 1
+
+    def _later_marker(self, start_ms: int) -> bool:
+        return any(other > start_ms and window.marker is not None for other, window in self._pending.items())
+
+    def _later_marker_waits(self, start_ms: int, now_ms: int) -> bool:
+        """Tell whether a later window's marker came too recently to give up on the marker of this one."""
+        later = [w.marker_came_ms for other, w in self._pending.items() if other > start_ms and w.marker is not None]
+        return bool(later) and now_ms - min(later) < self._limits.rows_wait_ms
+
+    def _close(
+        self, start_ms: int, window: _PendingWindow, marker: WindowClosed, missing_rows: Mapping[str, int]
+    ) -> ClosedWindow:
+        short = self._short_brokers(marker)
+        faults = [f"rows missing: {count} of kind {kind}" for kind, count in sorted(missing_rows.items())]
+        if short:
+            named = ", ".join(f"{broker} ({why})" for broker, why in list(short.items())[:BROKERS_NAMED_MAX])
+            rest = len(short) - BROKERS_NAMED_MAX
+            faults.append(f"too few batches of {named}" + (f" and {rest} more" if rest > 0 else ""))
+        known = [entry for entry in marker.brokers if entry.broker in self._brokers]
+        rows = list(window.rows.values())
+        deliveries = gather_deliveries(rows, self._brokers, (window.end_ms - start_ms) / 1000)
+        self.refused += deliveries.refused
+        return ClosedWindow(
+            start_ms=start_ms,
+            end_ms=window.end_ms,
+            sets=deliveries.sets,
+            queues=tuple(row.queue for row in rows if row.queue is not None),
+            rtts=tuple(row.rtt for row in rows if row.rtt is not None),
+            client_changes=sum(row.churn.changes for row in rows if row.churn is not None),
+            epoch_min=min((entry.epoch_min for entry in known), default=-1),
+            epoch_max=max((entry.epoch_max for entry in known), default=-1),
+            short_brokers=tuple(short),
+            fault="; ".join(faults),
+            late_rows=marker.late_rows,
+            homes=deliveries.homes,
+            local_deliveries=deliveries.local_deliveries,
+        )
+
+    def _short_brokers(self, marker: WindowClosed) -> dict[str, str]:
+        """Return the brokers with too few batches, each with how many of how many came.
+
+        Batches that fell out between two windows show only as a gap in the sequence of one boot, so each window also
+        answers for the gap before it.
+        """
+        received: Counter[str] = Counter()
+        expected: Counter[str] = Counter()
+        for entry in sorted(marker.brokers, key=lambda entry: (entry.broker, entry.boot)):
+            boot, last = self._batches_until.get(entry.broker, (None, -1))
+            is_same_boot = boot == entry.boot
+            if is_same_boot or self._heard_before:
+                gap = entry.sequence_min - (last if is_same_boot else -1) - 1
+                expected[entry.broker] += max(gap, 0)
+            received[entry.broker] += entry.received
+            expected[entry.broker] += entry.expected
+            if not is_same_boot or entry.sequence_max > last:
+                self._batches_until[entry.broker] = (entry.boot, entry.sequence_max)
+        self._heard_before = True
+        share_min = self._limits.completeness_share_min
+        return {
+            broker: f"{received[broker]} of {expected[broker]}" if expected[broker] else "none"
+            for broker in self._brokers
+            if expected[broker] == 0 or received[broker] < share_min * expected[broker]
+        }

@@ -1,0 +1,89 @@
+"""Add to a window of a ring what the register of clients knows: what users want where, and how often topics publish.
+
+In: a window and the register, both as they are when the window is put together. Out: the window with both. Windows of a
+tree need none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.state.closed_window import ClosedWindow
+from controller.state.find_homes import strayed_users
+from overlay.chord_configuration import ChordConfiguration
+from overlay.delivery_sets import DeliverySets
+from overlay.user_interests import UserInterests
+
+NAMED_MAX = 3  # Publishers named before the rest is only counted.
+
+
+@dataclass(frozen=True)
+class TopicTraffic:
+    """How often topics were published, and what could not be told: notifications of publishers without a topic."""
+
+    rates_per_s: Mapping[str, float]
+    unknown_publishers: tuple[str, ...]
+    unknown_share: float
+
+
+def topic_traffic(sets: DeliverySets, topic_of: Mapping[str, str]) -> TopicTraffic:
+    """Return the notifications published a second by topic; each counts once, wherever it was delivered."""
+    counts = np.bitwise_count(sets.published)
+    by_topic: dict[str, int] = {}
+    unknown: dict[str, int] = {}
+    for (publisher, _), count in zip(sets.columns, counts.tolist(), strict=True):
+        topic = topic_of.get(publisher)
+        where, name = (unknown, publisher) if topic is None else (by_topic, topic)
+        where[name] = where.get(name, 0) + count
+    span_s = max(sets.span_s, 1e-9)
+    rates_per_s = {topic: count / span_s for topic, count in sorted(by_topic.items())}
+    total = sum(by_topic.values()) + sum(unknown.values())
+    return TopicTraffic(rates_per_s, tuple(sorted(unknown)), sum(unknown.values()) / total if total else 0.0)
+
+
+def with_clients(
+    window: ClosedWindow,
+    interests: UserInterests | None,
+    traffic: TopicTraffic,
+    in_force: Sequence[ChordConfiguration],
+    unknown_share_max: float,
+    fault: str = "",
+) -> ClosedWindow:
+    """Return the window with interests and rates.
+
+    ``in_force`` are the rings of the window's first and last epoch, with the homes that plans have set; in between a
+    user may still be where the first one has it. The window is incomplete, and so
+    not decided on, without interests (``fault`` says why), and when more than ``unknown_share_max`` of its
+    notifications are of publishers without a topic.
+    """
+    faults = [window.fault]
+    if interests is None:
+        faults.append(f"what users want is not known: {fault or 'no register of clients'}")
+    if traffic.unknown_share > unknown_share_max:
+        faults.append(
+            f"{traffic.unknown_share:.0%} of the notifications are of publishers without a topic "
+            f"({_named(traffic.unknown_publishers)}), the limit is {unknown_share_max:.0%}: "
+            "does the register of clients name what they publish on?"
+        )
+    return replace(
+        window,
+        interests=interests,
+        topic_rates_per_s=traffic.rates_per_s,
+        strayed=_strayed(interests, in_force),
+        fault="; ".join(one for one in faults if one),
+    )
+
+
+def _strayed(interests: UserInterests | None, in_force: Sequence[ChordConfiguration]) -> frozenset[str]:
+    if interests is None or not in_force:
+        return frozenset()
+    return frozenset.intersection(*(strayed_users(interests, ring.home_of) for ring in in_force))
+
+
+def _named(names: Iterable[str]) -> str:
+    known = list(names)
+    named = ", ".join(known[:NAMED_MAX])
+    return named if len(known) <= NAMED_MAX else f"{named} and {len(known) - NAMED_MAX} more"

@@ -1,0 +1,107 @@
+"""Delivery rows of one window -> delivery sets, homes of publishers and hand-overs.
+
+In: state rows of kind delivery, in any order; others are passed over. Out: :class:`WindowDeliveries`. Which rows a
+window has and whether they are all there belongs to :mod:`controller.windows.assemble_state`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from overlay.delivery_sets import DeliverySets, MaskCells
+from schemas.state import PublisherDelivery, StateRow
+from schemas.telemetry import BLOCK_SIZE
+
+
+@dataclass(frozen=True, eq=False)
+class WindowDeliveries:
+    """What the delivery rows of a window say; ``refused`` counts the rows that were not used, by reason.
+
+    ``local_deliveries`` leaves out the pairs without a hand-over.
+    """
+
+    sets: DeliverySets
+    homes: Mapping[str, str]
+    local_deliveries: Mapping[tuple[str, str], int]
+    refused: Counter[str]
+
+
+@dataclass
+class _Cells:
+    """One entry for each (row, block), and what is known of all rows together."""
+
+    row: list[int] = field(default_factory=list)
+    column: list[int] = field(default_factory=list)
+    masks: list[int] = field(default_factory=list)
+    published: list[int] = field(default_factory=list)
+    columns: dict[tuple[str, int], int] = field(default_factory=dict)
+    columns_of: dict[tuple[str, tuple[int, ...]], list[int]] = field(default_factory=dict)
+    is_published_known: bool = True
+
+    def add(self, row: int, delivery: PublisherDelivery) -> None:
+        """Take all blocks of one row. Most rows of a publisher have the same blocks, which are looked up once."""
+        name = (delivery.publisher, delivery.blocks)
+        columns = self.columns_of.get(name)
+        if columns is None:
+            keys = [(delivery.publisher, block) for block in delivery.blocks]
+            columns = self.columns_of[name] = [self.columns.setdefault(key, len(self.columns)) for key in keys]
+        self.row += [row] * len(columns)
+        self.column += columns
+        self.masks += delivery.masks
+        self.published += delivery.published or (0,) * len(columns)
+        if columns and not delivery.published:
+            self.is_published_known = False
+
+
+def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: float) -> WindowDeliveries:
+    """Return what the rows say of ``brokers``, which are sorted; ``span_s`` is the window's length in seconds.
+
+    One row of version 1, which does not tell what was published from what was delivered, leaves ``delivered`` of the
+    sets unknown and names no home. Cost O(rows + blocks) in Python.
+    """
+    index = {broker: position for position, broker in enumerate(brokers)}
+    cells, refused = _Cells(), Counter[str]()
+    local_deliveries: dict[tuple[str, str], int] = {}
+    for row in rows:
+        delivery = row.delivery
+        if delivery is None:
+            continue
+        position = index.get(delivery.broker)
+        if position is None:
+            refused["delivery of an unknown broker"] += 1
+        elif not len(delivery.blocks) == len(delivery.masks) == len(delivery.published or delivery.blocks):
+            refused["delivery with blocks and masks of different number"] += 1
+        else:
+            cells.add(position, delivery)
+            if delivery.local_deliveries:
+                local_deliveries[delivery.publisher, delivery.broker] = delivery.local_deliveries
+    homes = _homes(cells, brokers) if cells.is_published_known else {}
+    return WindowDeliveries(_sets(cells, brokers, span_s), homes, local_deliveries, refused)
+
+
+def _sets(cells: _Cells, brokers: Sequence[str], span_s: float) -> DeliverySets:
+    row, column = np.array(cells.row, dtype=np.int64), np.array(cells.column, dtype=np.int64)
+    masks, published = (np.array(values, dtype=np.int64).view(np.uint64) for values in (cells.masks, cells.published))
+    known = (
+        MaskCells(row, column, masks, published)
+        if cells.is_published_known
+        else MaskCells(row, column, masks | published)
+    )
+    return DeliverySets.of_cells(tuple(brokers), tuple(cells.columns), known, span_s)
+
+
+def _homes(cells: _Cells, brokers: Sequence[str]) -> dict[str, str]:
+    """Return for each publisher the broker with the highest sequence that it published."""
+    columns = tuple(cells.columns)
+    newest: dict[str, tuple[int, str]] = {}
+    for place, mask in enumerate(cells.published):
+        if mask:
+            publisher, block = columns[cells.column[place]]
+            sequence = block * BLOCK_SIZE + (mask % (1 << BLOCK_SIZE)).bit_length() - 1
+            seen = (sequence, brokers[cells.row[place]])
+            newest[publisher] = max(seen, newest.get(publisher, seen))
+    return {publisher: home for publisher, (_, home) in sorted(newest.items())}

@@ -1,0 +1,140 @@
+"""Read what has come: state records to closed windows, on a ring with what the register of clients knows.
+
+In: the ports of state and clients, the plans so far. Out: closed windows in the order of their time, and the horizon
+that a decision looks back on. Deciding and showing belong to the control loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from controller.controller_settings import ControllerSettings
+from controller.ports.control_ports import ControlPorts
+from controller.state.closed_window import ClosedWindow
+from controller.state.plan_log import PlanLog
+from controller.windows.assemble_state import WindowAssembler
+from controller.windows.attach_clients import topic_traffic, with_clients
+from controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
+from overlay.chord_configuration import ChordConfiguration
+from overlay.inventory import Inventory
+
+REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the register of clients to be read once.
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How far the last decision looked back.
+
+    ``windows_wanted`` follows from the settings and ``lifetime_s``, the mean lifetime of a subscription (None when too
+    little is known); ``windows`` of them were there. ``is_measured`` is False where the settings give the lifetime.
+    """
+
+    windows: int
+    windows_wanted: int
+    lifetime_s: float | None
+    is_measured: bool
+
+
+class WindowReader:
+    """Gives out each window once, and keeps the complete ones of the longest horizon.
+
+    ``complete`` are these, oldest first. On a ring only the newest of them keep their interests, those on which a plan
+    is verified: with 50,000 users one window's take some MB.
+    """
+
+    def __init__(self, settings: ControllerSettings, inventory: Inventory, ports: ControlPorts) -> None:
+        self._settings = settings
+        self._inventory = inventory
+        self._ports = ports
+        self._is_ring = isinstance(inventory.bootstrap, ChordConfiguration)
+        self._assembler = WindowAssembler(inventory.brokers, settings.assembly)
+        self._lifetimes = LifetimeMeter(settings.horizon_windows_max)
+        self._starts_ms: deque[int] = deque(maxlen=max(settings.decision.cool_down_windows, 1))
+        self._first_read_ms: int | None = None
+        self._unknown: Counter[str] = Counter()
+        self.complete: deque[ClosedWindow] = deque(maxlen=max(settings.horizon_windows_max, settings.verify_windows))
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """What could not be used, by reason."""
+        found = self._assembler.refused + self._unknown
+        if self._ports.clients.unplaced:
+            found["user at an unknown broker"] = self._ports.clients.unplaced
+        return {f"state: {why}": count for why, count in found.items()}
+
+    @property
+    def lifetime_s(self) -> float | None:
+        """The mean lifetime of a subscription, given or measured; None as long as it is not known."""
+        return self._settings.subscription_lifetime_s or self._lifetimes.mean_s
+
+    def read(self, plan_log: PlanLog, now_ms: int) -> list[ClosedWindow]:
+        """Take in what has come since, and return the windows that are put together now, oldest first."""
+        subscriptions = self._ports.clients.count()
+        if self._waits_for_register(now_ms):
+            return []
+        for record in self._ports.state.poll():
+            self._assembler.add(record, now_ms)
+        found = []
+        for window in self._assembler.closed(now_ms):
+            known = self._with_clients(window, plan_log) if self._is_ring else window
+            ended = self._ports.clients.ended_count if self._is_ring else None
+            self._lifetimes.add_window(known, subscriptions, ended)
+            self._starts_ms.append(known.start_ms)
+            if known.is_complete:
+                self._keep(known)
+            found.append(known)
+        return found
+
+    def windows_since(self, time_ms: int) -> int:
+        """Return how many windows lay wholly after a time, at most as many as the cool-down asks for."""
+        return sum(start_ms >= time_ms for start_ms in self._starts_ms)
+
+    def horizon(self, newest: ClosedWindow) -> tuple[tuple[ClosedWindow, ...], Horizon | None]:
+        """Return the complete windows that end with the newest, without those from before a long gap.
+
+        An incomplete window stands alone, and nothing is said of how far it looks back.
+        """
+        if not newest.is_complete:
+            return (newest,), None
+        settings, window_ms = self._settings, newest.end_ms - newest.start_ms
+        lifetime_s = self.lifetime_s
+        count = horizon_window_count(
+            settings.horizon_lifetimes,
+            lifetime_s,
+            window_ms,
+            settings.horizon_windows_min,
+            settings.horizon_windows_max,
+        )
+        earliest_ms = newest.end_ms - 2 * count * window_ms
+        found = tuple(window for window in self.complete if window.end_ms > earliest_ms)[-count:]
+        return found, Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
+
+    def verifying(self, epoch: int) -> list[ClosedWindow]:
+        """Return the complete windows that lay wholly in an epoch, on a ring those that know what users wanted."""
+        found = [window for window in self.complete if window.epoch == epoch]
+        return [window for window in found if window.interests is not None] if self._is_ring else found
+
+    def _waits_for_register(self, now_ms: int) -> bool:
+        """Tell whether state is left unread for now: windows put together before the register is known say little."""
+        self._first_read_ms = now_ms if self._first_read_ms is None else self._first_read_ms
+        is_patient = now_ms - self._first_read_ms < REGISTER_WAIT_MS
+        return self._is_ring and self._ports.clients.is_waited_for and is_patient
+
+    def _with_clients(self, window: ClosedWindow, plan_log: PlanLog) -> ClosedWindow:
+        known = {epoch: plan_log.configuration_of(epoch) for epoch in (window.epoch_min, window.epoch_max)}
+        rings = [ring or plan_log.present for ring in known.values()]
+        in_force = [ring for ring in rings if isinstance(ring, ChordConfiguration)]
+        clients = self._ports.clients
+        interests = clients.interests(self._inventory.brokers)
+        traffic = topic_traffic(window.sets, clients.topic_of)
+        if traffic.unknown_publishers:
+            self._unknown["publisher without a topic in a window"] += len(traffic.unknown_publishers)
+        share_max = 1 - self._settings.assembly.completeness_share_min
+        return with_clients(window, interests, traffic, in_force, share_max, clients.fault)
+
+    def _keep(self, window: ClosedWindow) -> None:
+        self.complete.append(window)
+        old = -1 - self._settings.verify_windows
+        if self._is_ring and len(self.complete) >= -old:
+            self.complete[old] = self.complete[old].without_interests()

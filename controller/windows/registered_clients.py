@@ -1,0 +1,176 @@
+"""Who is connected where and wants or publishes what, kept up to date record by record.
+
+In: Client records, and the names of clients that have left. Out: how many subscriptions there are, what users want and
+where they are, and what publishers publish on. Reading the topic belongs to :mod:`controller.ports.client_register`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from overlay.user_interests import UserInterests
+from schemas.client import Client, PredicateRecord, Role
+
+DEPARTED_KEPT_MAX = 10_000  # Publishers that have left, whose last notifications may be in windows yet to be closed.
+TOPIC_ATTRIBUTE, TOPIC_OPERATOR = "topic", "eq"  # A publisher's topic is its predicate "topic eq T".
+ITEM_BYTES = array("i").itemsize
+TOPICS_SPARE_MIN = 1_000  # Names of topics that nobody wants any more, kept before all are numbered anew.
+
+
+class _User(NamedTuple):
+    """Where a user is, and the numbers of the topics that it wants, in the order of their names."""
+
+    home: str
+    wanted: bytes
+
+
+class RegisteredClients:
+    """The clients of one overlay.
+
+    A subscriber with topics is a user, and each of its topics a subscription; any other subscriber is one
+    subscription. ``ended_count`` is how many subscriptions to topics have ever ended: topics that a user gave up, and
+    all of one that left; a user that moves ends none. ``unplaced`` counts the users that the last answer of
+    :meth:`interests` left out, as their home is no broker of the overlay.
+    """
+
+    def __init__(self) -> None:
+        self._users: dict[str, _User] = {}
+        self._subscribers: set[str] = set()
+        self._publishers: dict[str, str] = {}
+        self._departed: dict[str, str] = {}
+        self._topics: list[str] = []
+        self._topic_numbers: dict[str, int] = {}
+        self._topic_count = 0  # Of subscriptions to topics.
+        self._names: list[str] = []  # Users in order, as long as none comes or leaves.
+        self._is_order_known = False
+        self._snapshot: UserInterests | None = None
+        self.ended_count = 0
+        self.unplaced = 0
+
+    @property
+    def subscription_count(self) -> int:
+        """How many subscriptions there are."""
+        return self._topic_count + len(self._subscribers)
+
+    @property
+    def held_count(self) -> int:
+        """How many entries the register keeps in memory: subscriptions and publishers."""
+        return self.subscription_count + len(self._publishers)
+
+    @property
+    def topic_of(self) -> Mapping[str, str]:
+        """What each publisher publishes on; those that have left lately are still named."""
+        return self._departed | self._publishers
+
+    def put(self, client: Client) -> None:
+        """Take a client as it is now, in the place of what was known of it."""
+        name = client.client
+        self._publishers.pop(name, None)
+        self._subscribers.discard(name)
+        if client.role is Role.PUBLISHER:
+            topic = _published_topic(client.predicates)
+            self._departed.pop(name, None)
+            if topic is not None:
+                self._publishers[name] = topic
+        if client.topics:
+            wanted = array("i", [self._number_of(topic) for topic in sorted(set(client.topics))])
+            self._set_user(name, _User(client.home, wanted.tobytes()))
+        else:
+            self._set_user(name, None)
+            if client.role is Role.SUBSCRIBER:
+                self._subscribers.add(name)
+
+    def remove(self, name: str) -> None:
+        """Take out a client that has left; one that is not known changes nothing."""
+        topic = self._publishers.pop(name, None)
+        self._subscribers.discard(name)
+        self._set_user(name, None)
+        if topic is not None:
+            self._departed.pop(name, None)
+            self._departed[name] = topic
+            while len(self._departed) > DEPARTED_KEPT_MAX:
+                del self._departed[next(iter(self._departed))]
+
+    def interests(self, brokers: tuple[str, ...]) -> UserInterests:
+        """Return what users want where, as of now; ``brokers`` are sorted.
+
+        The same value again as long as nothing has changed. Else O(users + subscriptions), mostly in numpy: some 50 ms
+        for 50,000 users with 5 topics each.
+        """
+        if self._snapshot is None or self._snapshot.brokers != brokers:
+            self._snapshot = self._taken(brokers)
+        return self._snapshot
+
+    def _taken(self, brokers: tuple[str, ...]) -> UserInterests:
+        if len(self._topics) > 2 * self._topic_count + TOPICS_SPARE_MIN:
+            self._number_anew()
+        place = {broker: position for position, broker in enumerate(brokers)}
+        names = self._ordered_names()
+        users = list(map(self._users.__getitem__, names))
+        self.unplaced = sum(home not in place for home, _ in users)
+        if self.unplaced:
+            names = [name for name, (home, _) in zip(names, users, strict=True) if home in place]
+            users = list(map(self._users.__getitem__, names))
+        homes = np.array([place[home] for home, _ in users], dtype=np.int32)
+        numbers = np.frombuffer(b"".join([wanted for _, wanted in users]), dtype=np.intc)
+        starts = np.zeros(len(users) + 1, dtype=np.int64)
+        np.cumsum([len(wanted) // ITEM_BYTES for _, wanted in users], out=starts[1:])
+        # Topics that somebody wants, in the order of their names; a user's own are in that order already.
+        known = sorted(np.flatnonzero(np.bincount(numbers, minlength=len(self._topics))), key=self._topics.__getitem__)
+        rank = np.zeros(len(self._topics), dtype=np.int32)
+        rank[known] = np.arange(len(known))
+        topics = tuple(self._topics[number] for number in known)
+        return UserInterests(brokers, topics, tuple(names), homes, starts, rank[numbers])
+
+    def _ordered_names(self) -> list[str]:
+        if not self._is_order_known:
+            # Most stand in their order already, and sorting what is nearly sorted is quick.
+            kept = [name for name in self._names if name in self._users]
+            known = set(kept)
+            self._names = sorted([*kept, *(name for name in self._users if name not in known)])
+            self._is_order_known = True
+        return self._names
+
+    def _set_user(self, name: str, user: _User | None) -> None:
+        """Take a user, or take it out; what is as it was before makes no new snapshot."""
+        before = self._users.get(name)
+        if user == before:
+            return
+        self._snapshot = None
+        if user is None or before is None:
+            self._is_order_known = False
+        if user is None:
+            del self._users[name]
+        else:
+            self._users[name] = user
+        wanted, wanted_before = _numbers(user), _numbers(before)
+        self._topic_count += len(wanted) - len(wanted_before)
+        self.ended_count += len(wanted_before - wanted)
+
+    def _number_of(self, topic: str) -> int:
+        number = self._topic_numbers.get(topic)
+        if number is None:
+            number = self._topic_numbers[topic] = len(self._topics)
+            self._topics.append(topic)
+        return number
+
+    def _number_anew(self) -> None:
+        """Forget the names of topics that nobody wants any more."""
+        names = self._topics
+        self._topics, self._topic_numbers = [], {}
+        for user, known in self._users.items():
+            wanted = array("i", [self._number_of(names[number]) for number in array("i", known.wanted)])
+            self._users[user] = _User(known.home, wanted.tobytes())
+
+
+def _numbers(user: _User | None) -> set[int]:
+    return set() if user is None else set(array("i", user.wanted))
+
+
+def _published_topic(predicates: tuple[PredicateRecord, ...]) -> str | None:
+    found = (one.text for one in predicates if (one.attribute, one.operator) == (TOPIC_ATTRIBUTE, TOPIC_OPERATOR))
+    return next(found, None)

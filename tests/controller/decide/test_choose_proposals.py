@@ -1,0 +1,162 @@
+"""Which accepted proposals go into one plan."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.controller_settings import DecisionSettings
+from controller.decide.choose_proposals import Choice, plan_of
+from controller.decide.judge_proposals import Situation
+from controller.state.planner_interface import OverlayState
+from overlay.configuration import Link, link
+from overlay.cost import overlay_cost
+from overlay.tree import random_tree
+from overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
+from schemas.plan import PlanPhase, Proposal, Verdict
+from tests.controller.choose_all import choose_proposals
+from tests.controller.scripted_windows import closed_window
+from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of, line_of
+
+# Three wishes on a line: b00 with b02, b02 with b04, b00 with b06; the short ways are cheap.
+TREE = line_of(7)
+COSTS = {("b00", "b02"): 1.0, ("b02", "b04"): 1.0, ("b00", "b05"): 1.0, ("b01", "b06"): 5.0}
+INVENTORY = inventory_of(TREE, COSTS)
+WANTED = [{"b00", "b02"}] * 30 + [{"b02", "b04"}] * 20 + [{"b00", "b06"}] * 5
+STATE = OverlayState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, WANTED, 1000 * k) for k in range(3)))
+JOIN_0_2, JOIN_2_4 = (("b00", "b01"), ("b00", "b02")), (("b03", "b04"), ("b02", "b04"))
+JOIN_0_5, JOIN_1_6 = (("b01", "b02"), ("b00", "b05")), (("b05", "b06"), ("b01", "b06"))
+SETTINGS = DecisionSettings()
+
+
+SITUATION = Situation(STATE, now_ms=3500, degree_max=NO_CAP, price_per_s=0.0)
+
+
+def proposal_of(removed: Link, added: Link) -> Proposal:
+    return Proposal("p", (removed,), (added,), 0.0, 0.0, 0.0, "because")
+
+
+def choice_of(
+    *proposals: Proposal, settings: DecisionSettings = SETTINGS, degree_max: int = NO_CAP, price_per_s: float = 0.0
+) -> Choice:
+    situation = replace(SITUATION, degree_max=degree_max, price_per_s=price_per_s)
+    return choose_proposals(proposals, situation, 7, settings)
+
+
+def added_by(choice: Choice) -> list[Link]:
+    return [pair for one in choice.chosen for pair in one.links_added]
+
+
+def test_order_is_the_planners_and_costs_build_on_each_other() -> None:
+    """The proposals are taken in their order; each is costed on the tree after the ones before it."""
+    choice = choice_of(proposal_of(*JOIN_2_4), proposal_of(*JOIN_0_2))
+    assert added_by(choice) == [("b02", "b04"), ("b00", "b02")]
+    assert choice.chosen[0].cost_before_per_s == choice.cost_before_per_s
+    assert choice.chosen[1].cost_before_per_s == choice.chosen[0].cost_after_per_s
+    assert choice.cost_predicted_per_s == choice.chosen[1].cost_after_per_s
+    assert choice.cost_predicted_per_s == pytest.approx(overlay_cost(choice.target, INVENTORY, STATE.sets).total_per_s)
+
+
+def test_price_is_held_against_the_whole_plan() -> None:
+    """Two swaps that together pay for the transition are a plan, though neither does alone."""
+    both = (proposal_of(*JOIN_2_4), proposal_of(*JOIN_0_2))
+    gains = [one.gain_per_s for one in choice_of(*both).chosen]
+    assert len(choice_of(*both, price_per_s=max(gains) * 1.01).chosen) == 2
+    dear = choice_of(*both, price_per_s=sum(gains) * 1.01)
+    assert dear.chosen == ()
+    assert [one.verdict for one in dear.refused] == [Verdict.GAIN_BELOW_PRICE] * 2
+    assert dear.target.links == TREE.links
+    assert dear.cost_predicted_per_s == dear.cost_before_per_s
+
+
+def test_changes_of_a_plan_are_limited() -> None:
+    """Beyond the limit a proposal is refused for this plan; one of several links counts each of them."""
+    settings = DecisionSettings(changes_per_plan_max=1)
+    choice = choice_of(proposal_of(*JOIN_0_2), proposal_of(*JOIN_2_4), settings=settings)
+    assert added_by(choice) == [("b00", "b02")]
+    assert [one.verdict for one in choice.refused] == [Verdict.CHANGES_PER_PLAN]
+    pair = Proposal("p", (JOIN_0_2[0], JOIN_2_4[0]), (JOIN_0_2[1], JOIN_2_4[1]), 0.0, 0.0, 0.0, "because")
+    assert added_by(choice_of(pair)) == [("b00", "b02"), ("b02", "b04")]
+    assert [one.verdict for one in choice_of(pair, settings=settings).refused] == [Verdict.CHANGES_PER_PLAN]
+
+
+def test_what_builds_on_a_refused_change_conflicts() -> None:
+    """A sequence whose first step is refused goes on with what can stand alone."""
+    first = proposal_of(("b00", "b01"), ("b00", "b06"))  # Saves nothing.
+    on_top = proposal_of(("b00", "b06"), ("b01", "b06"))
+    choice = choice_of(first, on_top, proposal_of(*JOIN_0_2))
+    assert added_by(choice) == [("b00", "b02")]
+    assert [one.verdict for one in choice.refused] == [Verdict.GAIN_WITHIN_NOISE, Verdict.NOT_A_TREE]
+
+
+def test_two_swaps_of_one_link_conflict() -> None:
+    """A link can be removed once; the second swap that wants it is a conflict."""
+    choice = choice_of(proposal_of(*JOIN_0_2), proposal_of(("b00", "b01"), ("b00", "b05")))
+    assert added_by(choice) == [("b00", "b02")]
+    assert [one.verdict for one in choice.refused] == [Verdict.CONFLICT]
+    assert "not on the cycle" in choice.refused[0].verdict_reason
+
+
+def test_gain_that_another_swap_has_taken_already_conflicts() -> None:
+    """Once b00 reaches b06 over b05, the way over b01 is a detour."""
+    wanted = [{"b00", "b06"}] * 30
+    state = OverlayState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, wanted, 1000 * k) for k in range(3)))
+    assert all(state.tree_costs.gain_per_s(LinkSwap(*swap)) > 0 for swap in (JOIN_0_5, JOIN_1_6))
+    proposals = [proposal_of(*JOIN_0_5), proposal_of(*JOIN_1_6)]
+    choice = choose_proposals(proposals, replace(SITUATION, state=state), 7, SETTINGS)
+    assert added_by(choice) == [("b00", "b05")]
+    assert [one.verdict for one in choice.refused] == [Verdict.CONFLICT]
+    assert "after the earlier changes: saves -" in choice.refused[0].verdict_reason
+
+
+def test_degree_is_checked_over_the_whole_plan() -> None:
+    """Two swaps that each keep the cap and together break it do not go into one plan."""
+    both = (proposal_of(*JOIN_0_2), proposal_of(*JOIN_2_4))
+    assert len(choice_of(*both, degree_max=4).chosen) == 2
+    capped = choice_of(*both, degree_max=3)
+    assert len(capped.chosen) == 1
+    assert "b02 would have 4 links, the limit is 3" in capped.refused[0].verdict_reason
+
+
+def test_plan_leads_from_the_present_tree_to_the_target() -> None:
+    """The plan names exactly the links that differ and is not yet begun."""
+    choice = choice_of(proposal_of(*JOIN_0_2), proposal_of(*JOIN_2_4))
+    plan = plan_of(choice, STATE)
+    assert plan.plan == "plan-7"
+    assert (plan.epoch_from, plan.epoch_to) == (0, 7)
+    assert TREE.replaced(7, plan.links_removed, plan.links_added) == choice.target
+    assert plan.links_target == choice.target.links
+    assert plan.window_end_ms == STATE.newest.end_ms
+    assert (plan.phase, plan.history) == (PlanPhase.PREPARING, ())
+    assert plan.cost_predicted_per_s < plan.cost_before_per_s
+
+
+@given(st.integers(0, 2**32))
+def test_any_choice_is_a_cheaper_tree_under_the_cap(seed: int) -> None:
+    """Whatever swaps are accepted, what is chosen of them is a tree, keeps the cap and costs what is predicted."""
+    rng = random.Random(seed)
+    brokers = brokers_named(8)
+    tree = random_tree(brokers, 4, rng)
+    costs = {link(a, b): rng.uniform(1, 20) for a in brokers for b in brokers if a < b}
+    inventory = inventory_of(tree, costs)
+    windows = tuple(
+        closed_window(brokers, [set(rng.sample(brokers, 3)) for _ in range(30)], 1000 * k) for k in range(3)
+    )
+    state = OverlayState(tree, inventory, windows)
+    proposals = []
+    for added in rng.sample(sorted(set(costs) - set(tree.links)), 10):
+        proposals.append(proposal_of(rng.choice(state.tree_costs.cycle(added)), added))
+    situation = Situation(state, now_ms=3500, degree_max=4, price_per_s=0.0)
+    choice = choose_proposals(proposals, situation, 1, DecisionSettings(changes_per_plan_max=4))
+    assert len(choice.chosen) + len(choice.refused) == len(proposals)
+    assert choice.target.degree_max <= 4
+    after_per_s = overlay_cost(choice.target, inventory, state.sets).total_per_s
+    assert choice.cost_predicted_per_s == pytest.approx(after_per_s)
+    assert not choice.chosen or after_per_s < state.tree_costs.cost_per_s
+    reached = TreeCosts(tree, inventory, state.weighted)
+    for one in choice.chosen:
+        for swap in as_swaps(reached, one.links_removed, one.links_added):
+            reached.apply(swap)
+    assert reached.links == choice.target.links

@@ -1,0 +1,234 @@
+"""Publishers move in the same plans as links: chosen, judged, verified, taken back and seen by shadows."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.decide.choose_proposals import moves_of
+from controller.decide.decide_plan import decide_plan
+from controller.decide.judge_proposals import Situation
+from controller.decide.planner_table import HOME_PLANNERS
+from controller.decide.shadow_planners import ShadowPlanner
+from controller.decide.verify_gain import observed_gains_per_s, overlay_before, plan_undoing, verify_gain
+from controller.state.closed_window import ClosedWindow
+from controller.state.plan_log import PlanLog
+from controller.state.planner_interface import OverlayState, PlannerSettings
+from overlay.configuration import Configuration, Link, link
+from overlay.inventory import Inventory
+from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal, Verdict
+from tests.controller.choose_all import choose_proposals
+from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, publishers_of
+
+TREE = line_of(5)
+INVENTORY = inventory_of(TREE, {})
+HOMES = {"p": "b00", "q": "b00", "r": "b02"}
+TO_THE_END = ClientMove("p", "b00", "b04")
+SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused"))
+
+
+def window_of(
+    start_ms: int, homes: dict[str, str] | None = None, epoch: int = 0, p_wanted: str = "b04"
+) -> ClosedWindow:
+    """p is wanted at the far end, q at both ends, r where it is."""
+    homes = homes or HOMES
+    wanted = {"p": [{p_wanted}] * 30, "q": [{"b00", "b04"}] * 30, "r": [{"b02"}] * 30}
+    sets = publishers_of(TREE.brokers, {name: (home, wanted[name]) for name, home in homes.items()})
+    return ClosedWindow(start_ms, start_ms + 1000, sets, epoch_min=epoch, epoch_max=epoch, homes=homes)
+
+
+def situation_of(inventory: Inventory = INVENTORY) -> Situation:
+    placed = Configuration.of(0, TREE.brokers, TREE.links, HOMES)
+    state = OverlayState(placed, inventory, tuple(window_of(1000 * at) for at in range(3)))
+    return Situation(state, now_ms=3500, degree_max=NO_CAP, price_per_s=0.0)
+
+
+def moving(*moves: ClientMove) -> Proposal:
+    return Proposal("move", (), (), 0.0, 0.0, 0.0, "because", moves=moves)
+
+
+def swapping(removed: Link, added: Link) -> Proposal:
+    return Proposal("swap", (removed,), (added,), 0.0, 0.0, 0.0, "because")
+
+
+def test_a_move_is_costed_and_judged_like_any_change() -> None:
+    """Bringing p to its one subscriber saves four links and four brokers for each of its notifications."""
+    choice = choose_proposals([moving(TO_THE_END)], situation_of(), 7, DecisionSettings())
+    (chosen,) = choice.chosen
+    assert chosen.gain_per_s == pytest.approx(30 * (4 * 10 + 4))
+    assert choice.target.home_of == HOMES | {"p": "b04"}
+    assert (choice.target.epoch, choice.target.links) == (7, TREE.links)
+
+
+def test_a_move_that_helps_nobody_is_within_the_dead_band_of_its_own_publisher() -> None:
+    """q is wanted at both ends, so it is as good anywhere between; that is no gain, however cheap r is."""
+    choice = choose_proposals([moving(ClientMove("q", "b00", "b04"))], situation_of(), 7, DecisionSettings())
+    assert choice.refused[0].verdict is Verdict.GAIN_WITHIN_NOISE
+
+
+def test_a_small_publisher_may_move_but_a_plan_must_be_worth_it() -> None:
+    """A move below the dead band of the whole overlay is accepted alone, and refused as a whole plan."""
+    wide = DecisionSettings(gain_share_min=0.5)
+    choice = choose_proposals([moving(TO_THE_END)], situation_of(), 7, wide)
+    assert choice.chosen == ()
+    assert choice.refused[0].verdict is Verdict.GAIN_WITHIN_NOISE
+    assert "all of the plan saves" in choice.refused[0].verdict_reason
+
+
+def test_a_publisher_that_is_elsewhere_is_refused_by_name() -> None:
+    """The reason names the publisher, where it was thought to be and where it is."""
+    choice = choose_proposals([moving(ClientMove("p", "b03", "b04"))], situation_of(), 7, DecisionSettings())
+    assert choice.refused[0].verdict is Verdict.WRONG_HOME
+    assert choice.refused[0].verdict_reason == "publisher p is to leave b03, but its home is b00"
+
+
+def test_moves_keep_the_cap_of_load() -> None:
+    """A broker that p's notifications would overload refuses it; without the cap it is taken."""
+    caps = replace(INVENTORY, load_max_per_s=INVENTORY.processing_cost * 0 + 40.0)
+    assert choose_proposals([moving(TO_THE_END)], situation_of(caps), 7, DecisionSettings()).chosen
+    other = moving(ClientMove("r", "b02", "b04"))
+    (refused,) = choose_proposals([other], situation_of(caps), 7, DecisionSettings()).refused
+    assert refused.verdict is Verdict.CAPACITY
+
+
+def test_no_more_publishers_move_than_a_plan_may_move() -> None:
+    """Links do not count against the limit of moves, nor moves against that of links."""
+    settings = DecisionSettings(moves_per_plan_max=1, changes_per_plan_max=1)
+    swap = swapping(link("b01", "b02"), link("b00", "b04"))
+    second = moving(ClientMove("q", "b00", "b02"))
+    choice = choose_proposals([swap, moving(TO_THE_END), second], situation_of(), 7, settings)
+    assert [one.planner for one in choice.chosen] == ["swap", "move"]
+    assert choice.refused[0].verdict is Verdict.CHANGES_PER_PLAN
+    assert "1 publishers move already" in choice.refused[0].verdict_reason
+
+
+def swap_first(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    return [swapping(link("b01", "b02"), link("b00", "b04"))]
+
+
+def swap_to_nothing(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    return [swapping(link("b01", "b02"), link("b01", "b02"))]
+
+
+def move_p_next_to_its_subscriber(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """Go as far towards b04 as the tree it is shown has b03."""
+    near = state.configuration.path("b00", "b04")[-1]
+    return [moving(ClientMove("p", state.configuration.home_of["p"], near))]
+
+
+def test_the_second_planner_sees_what_the_first_one_brought_about() -> None:
+    """After an accepted swap the next planner is asked on the new tree, after a refused one on the present."""
+    seen: list[tuple[Link, ...]] = []
+
+    def looking(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+        seen.append(state.configuration.links)
+        return move_p_next_to_its_subscriber(state, settings, rng)
+
+    plan = decide_plan(situation_of(), [swap_first, looking], 4, SETTINGS).plan
+    assert plan is not None
+    assert ("b00", "b04") in seen[0]
+    assert (plan.links_added, plan.moves) == ((("b00", "b04"),), (TO_THE_END,))
+    first, second = plan.proposals
+    assert second.cost_before_per_s == first.cost_after_per_s
+    assert plan.cost_predicted_per_s == second.cost_after_per_s
+    decide_plan(situation_of(), [swap_to_nothing, looking], 4, SETTINGS)
+    assert seen[1] == TREE.links
+
+
+def carried_out_plan(phase: PlanPhase = PlanPhase.VERIFYING) -> Plan:
+    plan = decide_plan(situation_of(), [move_p_next_to_its_subscriber], 1, SETTINGS).plan
+    assert plan is not None
+    return Plan(**{name: getattr(plan, name) for name in plan.__struct_fields__} | {"phase": phase})
+
+
+def test_the_gain_of_a_move_is_checked_on_the_windows_after_it() -> None:
+    """Observed is the traffic after the plan at the new home against the same traffic at the old one."""
+    plan = carried_out_plan()
+    after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
+    before = overlay_before(plan, after)
+    assert before.home_of == {"p": "b00"}
+    moved = HOMES | {"p": "b04"}
+    windows = [window_of(4000 + 1000 * at, moved, epoch=1) for at in range(2)]
+    found = verify_gain(plan, before, after, windows, INVENTORY)
+    assert found.gain_per_s == pytest.approx(30 * 44)
+    assert observed_gains_per_s(plan, before, windows, INVENTORY) == pytest.approx([30 * 44])
+    turned = [window_of(4000 + 1000 * at, moved, epoch=1, p_wanted="b00") for at in range(2)]
+    worse = verify_gain(plan, before, after, turned, INVENTORY)
+    assert worse.gain_per_s == pytest.approx(-30 * 44)
+    undo = plan_undoing(plan, before, 2, worse, turned[-1])
+    assert undo.moves == (ClientMove("p", "b04", "b00"),)
+    assert undo.links_target == TREE.links
+
+
+def test_a_publisher_that_falls_silent_after_its_move_is_verified_all_the_same() -> None:
+    """Without traffic the move saves nothing; where a window does not tell what was delivered, nothing is said."""
+    plan = carried_out_plan()
+    after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
+    others = {"q": "b00", "r": "b02"}
+    windows = [window_of(4000 + 1000 * at, others, epoch=1) for at in range(2)]
+    before = overlay_before(plan, after)
+    assert verify_gain(plan, before, after, windows, INVENTORY).gain_per_s == 0
+    assert observed_gains_per_s(plan, before, windows, INVENTORY) == [0.0]
+    old = [replace(window, sets=replace(window.sets, delivered=None), homes={}) for window in windows]
+    assert observed_gains_per_s(plan, before, old, INVENTORY) == [None]
+
+
+@pytest.mark.parametrize("planner", sorted(HOME_PLANNERS))
+def test_publishers_stay_while_a_window_does_not_tell_what_was_delivered(planner: str) -> None:
+    """One window of telemetry of version 1 in the horizon is enough; without it the same state has a move."""
+    told = PlannerSettings(grape_notifications_min=1, pop_traces_min=1, pop_window_s=0.5)
+    state = situation_of().state
+    assert [one.moves for one in HOME_PLANNERS[planner](state, told, random.Random(1))] != []
+    old = replace(state.windows[0], sets=replace(state.windows[0].sets, delivered=None), homes={})
+    mixed = replace(state, windows=(old, *state.windows[1:]))
+    assert HOME_PLANNERS[planner](mixed, told, random.Random(1)) == []
+    unknown = replace(state, configuration=TREE)
+    assert HOME_PLANNERS[planner](unknown, told, random.Random(1)) == []
+
+
+def test_the_log_knows_where_plans_have_put_publishers_and_where_they_were() -> None:
+    """Homes add up over plans; the origin is that before the first plan that was carried out."""
+    change = PhaseChange(PlanPhase.PREPARING, 1, "")
+    first = Plan(
+        "plan-1", 0, 1, 0, (), (), (), TREE.links, 0.0, 0.0, PlanPhase.COMPLETED, (change,), moves=(TO_THE_END,)
+    )
+    moves = (ClientMove("p", "b04", "b02"), ClientMove("q", "b00", "b01"))
+    second = Plan("plan-2", 1, 2, 0, (), (), (), TREE.links, 0.0, 0.0, PlanPhase.COMPLETED, (change,), moves=moves)
+    third = Plan("plan-3", 2, 3, 0, (), (), (), TREE.links, 0.0, 0.0, PlanPhase.ABORTED, (change,),
+                 moves=(ClientMove("r", "b02", "b03"),))  # fmt: skip
+    log = PlanLog(INVENTORY, [first, second, third])
+    assert log.present.home_of == {"p": "b02", "q": "b01"}
+    assert log.homes_origin == {"p": "b00", "q": "b00"}
+
+
+def test_a_plan_moves_each_publisher_once() -> None:
+    """Several proposals may move the same publisher on; one that comes back where it was does not move."""
+    steps = [
+        moving(ClientMove("p", "b00", "b01"), ClientMove("q", "b00", "b03")),
+        moving(ClientMove("p", "b01", "b04"), ClientMove("r", "b02", "b03")),
+        moving(ClientMove("r", "b03", "b02")),
+    ]
+    assert moves_of(steps) == (ClientMove("p", "b00", "b04"), ClientMove("q", "b00", "b03"))
+
+
+def test_a_shadow_keeps_its_own_homes() -> None:
+    """What the acting planner moves stays where it was for a shadow that moves nothing, and the other way round."""
+
+    def idle(*_: object) -> list[Proposal]:
+        return []
+
+    still = ShadowPlanner("still", [idle], TREE, INVENTORY, SETTINGS)
+    mover = ShadowPlanner("mover", [move_p_next_to_its_subscriber], TREE, INVENTORY, SETTINGS)
+    for at in range(3):
+        before = window_of(1000 * at)
+        costs = [shadow.add_window(before, 1000 * at + 1000) for shadow in (still, mover)]
+    assert costs[0] == costs[1]
+    acting = situation_of()
+    assert all(shadow.decide(acting, lambda _: 0.0) for shadow in (still, mover))
+    assert (mover.publishers_moved, mover.homes_moved) == (1, {"p": "b04"})
+    moved = window_of(4000, HOMES | {"p": "b04", "q": "b01"}, epoch=1)
+    stayed = window_of(4000)
+    assert still.add_window(moved, 5000) == pytest.approx(costs[0])
+    assert mover.add_window(stayed, 5000) == pytest.approx(costs[0] - 30 * 44)

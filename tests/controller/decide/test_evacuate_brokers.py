@@ -1,0 +1,116 @@
+"""Clients leave a broker that a person has set aside: to the best homes elsewhere, whatever that costs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from controller.decide.decide_plan import decide_plan
+from controller.decide.evacuate_brokers import PLANNER, evacuate_brokers
+from controller.decide.judge_proposals import Situation
+from overlay.configuration import Configuration
+from overlay.inventory import Inventory
+from schemas.order import Order, OrderKind
+from schemas.plan import ClientMove, PlanPhase, Verdict
+from tests.controller.decide.test_decide_moves import HOMES, INVENTORY, TREE, situation_of
+from tests.controller.scripted_overlay import settings_of
+from tests.controller.scripted_ring import RING, TOPIC, ScriptedRing, publisher, ring_inventory, user
+
+WHY = {"b00": "in maintenance, by ada: new disks"}
+SETTINGS = settings_of()
+
+
+def evacuating(inventory: Inventory = INVENTORY) -> Situation:
+    """p and q are at b00, which is set aside; the window before is complete and calm."""
+    return replace(situation_of(inventory), maintained=WHY, evacuated=frozenset({"b00"}))
+
+
+def test_publishers_go_to_their_cheapest_home_elsewhere() -> None:
+    """p is wanted at b04 alone, q at both ends: its own end is set aside, and next to it is as good."""
+    situation = evacuating()
+    found = evacuate_brokers(situation.state, WHY, {"b00"}, 24, 2.0)
+    assert [proposal.moves for proposal in found] == [
+        (ClientMove("p", "b00", "b04"),),
+        (ClientMove("q", "b00", "b01"),),
+    ]
+    assert all("in maintenance" in proposal.reason for proposal in found)
+    costs = [cost for proposal in found for cost in (proposal.cost_before_per_s, proposal.cost_after_per_s)]
+    assert costs[1] == costs[2]  # A sequence: each is costed after the earlier ones.
+
+
+def test_a_move_that_costs_is_chosen_because_a_person_asked() -> None:
+    """r is wanted where it is; setting its broker aside makes it dearer, and the plan is made all the same."""
+    base = situation_of()
+    why = {"b02": "in maintenance, by ada: new disks"}
+    asked = replace(base, maintained=why, evacuated=frozenset({"b02"}))
+    decision = decide_plan(asked, (), 7, SETTINGS)
+    assert decision.plan is not None
+    assert decision.plan.moves == (ClientMove("r", "b02", decision.plan.moves[0].home_to),)
+    assert decision.plan.cost_predicted_per_s > decision.plan.cost_before_per_s
+    assert decide_plan(replace(base, maintained=why), (), 7, SETTINGS).plan is None  # Set aside, but not left.
+
+
+def test_caps_of_load_hold_for_evacuations_too() -> None:
+    """Elsewhere r would add to what another broker bears, and all bear more than they may already: it stays."""
+    tight = replace(INVENTORY, load_max_per_s=np.full(5, 1e-3))
+    assert evacuate_brokers(evacuating(tight).state, {"b02"}, {"b02"}, 24, 2.0) == []
+
+
+def test_no_more_clients_move_than_a_plan_may_hold() -> None:
+    """The rest follows with the next plan."""
+    found = evacuate_brokers(evacuating().state, WHY, {"b00"}, 1, 2.0)
+    assert [move.client for proposal in found for move in proposal.moves] == ["p"]
+
+
+def test_a_planner_that_wants_a_client_there_is_refused() -> None:
+    """p would be best at b04; while that is in maintenance it may not come, and the reason names who set it aside."""
+    from tests.controller.decide.test_decide_moves import TO_THE_END, moving
+
+    barred = replace(situation_of(), maintained={"b04": "in maintenance, by ada: new disks"})
+    decision = decide_plan(barred, (lambda *_: [moving(TO_THE_END)],), 7, SETTINGS)
+    assert decision.plan is None
+    assert decision.refused[0].verdict is Verdict.MAINTENANCE
+    assert "ada" in decision.refused[0].verdict_reason
+
+
+def test_moves_elsewhere_of_the_same_proposal_go_on() -> None:
+    """Of two moves proposed as one, the one to the broker set aside is left out, which the reason says."""
+    from tests.controller.decide.test_decide_moves import TO_THE_END, moving
+
+    both = moving(TO_THE_END, ClientMove("r", "b02", "b03"))
+    barred = replace(situation_of(), maintained={"b03": "in maintenance"})
+    decision = decide_plan(barred, (lambda *_: [both],), 7, SETTINGS)
+    assert decision.plan is not None
+    assert decision.plan.moves == (TO_THE_END,)
+    assert "1 moves to brokers in maintenance left out" in decision.plan.proposals[0].reason
+
+
+def test_homes_unknown_means_nobody_is_moved() -> None:
+    """Windows of telemetry of version 1 do not say where publishers are."""
+    bare = Configuration.of(0, TREE.brokers, TREE.links, {})
+    state = situation_of().state.with_configuration(bare)
+    assert HOMES
+    assert evacuate_brokers(state, WHY, {"b00"}, 24, 2.0) == []
+
+
+def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
+    """They go where their topics are subscribed to already, nobody comes back, and the loss is no failure."""
+    ring = ScriptedRing(
+        ring_inventory(RING), lambda _: [], settings_of(planner="place_users_dynatops", user_load_max=8.0)
+    )
+    ring.counts = {TOPIC: 40}
+    ring.connect(publisher(TOPIC, "b07", TOPIC))
+    ring.connect(*(user(f"u{n}", home, TOPIC) for n, home in enumerate(("b01", "b01", "b02", "b05"))))
+    ring.run_windows(2)
+    ring.ports.orders.records.append(Order("b01", OrderKind.MAINTAIN, "ada", "new disks", ring.now_ms, 0, True))
+    ring.run_windows(10)
+    assert set(ring.homes().values()) == {"b02", "b05"}
+    evacuation = next(plan for plan in ring.plans if plan.proposals[0].planner == PLANNER)
+    assert evacuation.phase is PlanPhase.COMPLETED
+    assert not any(plan.undoes for plan in ring.plans)
+
+
+@pytest.mark.parametrize("left", [(), ("b03",)])
+def test_nobody_leaves_a_broker_without_clients(left: tuple[str, ...]) -> None:
+    """No broker to leave, or none of its clients known: nothing is proposed."""
+    assert evacuate_brokers(situation_of().state, left, left, 24, 2.0) == []

@@ -1,0 +1,217 @@
+"""Every verdict of the judge, and their order."""
+
+import math
+import statistics
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from controller.controller_settings import DecisionSettings
+from controller.decide.judge_proposals import Situation, gain_noise_per_s, judge_gain, transition_price_per_s
+from controller.state.planner_interface import OverlayState
+from overlay.configuration import Link
+from overlay.tree_costs import LinkSwap
+from schemas.plan import Proposal, Verdict
+from tests.controller.choose_all import choose_proposals
+from tests.controller.scripted_windows import closed_window
+from tests.overlay.small_overlays import inventory_of, line_of
+
+# A line of five whose ends want the same: joining them directly saves most of the cost.
+TREE = line_of(5)
+INVENTORY = inventory_of(TREE, {("b00", "b04"): 2.0})
+WANTED = [{"b00", "b04"}] * 50
+SETTINGS = DecisionSettings()
+STATE = OverlayState(
+    TREE, INVENTORY, tuple(closed_window(TREE.brokers, WANTED, start_ms) for start_ms in (0, 1000, 2000))
+)
+CALM = Situation(STATE, now_ms=3500, degree_max=4, price_per_s=1.0)
+GOOD = LinkSwap(("b01", "b02"), ("b00", "b04"))
+GAIN_PER_S = STATE.tree_costs.gain_per_s(GOOD)
+
+
+def proposal_of(removed: Link = GOOD.removed, added: Link = GOOD.added) -> Proposal:
+    return Proposal("swap_links_ci", (removed,), (added,), 0.0, 0.0, 0.0, "because")
+
+
+def verdict_of(
+    proposal: Proposal, situation: Situation = CALM, settings: DecisionSettings = SETTINGS
+) -> tuple[Verdict, str]:
+    choice = choose_proposals([proposal], situation, 1, settings)
+    (judged,) = choice.chosen + choice.refused
+    return judged.verdict, judged.verdict_reason
+
+
+def test_good_swap_is_accepted_with_its_price() -> None:
+    """A swap that saves much is accepted; the judge writes its true costs and the price on it."""
+    (judged,) = choose_proposals([proposal_of()], CALM, 1, SETTINGS).chosen
+    assert judged.verdict is Verdict.ACCEPTED
+    assert judged.price_per_s == 1.0
+    assert judged.gain_per_s == pytest.approx(GAIN_PER_S)
+
+
+def test_running_plan_refuses_everything() -> None:
+    """While a plan runs nothing is accepted, and the plan is named."""
+    verdict, reason = verdict_of(proposal_of(), replace(CALM, plan_running="plan-3"))
+    assert verdict is Verdict.PLAN_RUNNING
+    assert "plan-3" in reason
+
+
+def with_newest(**changes: object) -> Situation:
+    newest = replace(STATE.newest, **changes)  # type: ignore[arg-type]
+    return replace(CALM, state=OverlayState(TREE, INVENTORY, (*STATE.windows[:-1], newest)))
+
+
+def test_incomplete_state_refuses_and_names_what_is_missing() -> None:
+    """A swap from an incomplete window is refused with the brokers that were short."""
+    verdict, reason = verdict_of(proposal_of(), with_newest(fault="too few batches of b02 (3 of 4)"))
+    assert verdict is Verdict.INCOMPLETE_STATE
+    assert "b02 (3 of 4)" in reason
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        replace(CALM, now_ms=3001 + SETTINGS.window_age_ms_max),
+        replace(CALM, now_ms=2999 - SETTINGS.window_age_ms_max),
+        with_newest(epoch_min=1, epoch_max=1),
+        with_newest(epoch_max=1),
+    ],
+)
+def test_stale_state_refuses(situation: Situation) -> None:
+    """A window that is too old, from the future, of another epoch or of two epochs is stale."""
+    assert verdict_of(proposal_of(), situation)[0] is Verdict.STALE_STATE
+
+
+@pytest.mark.parametrize(
+    ("removed", "added"),
+    [
+        (("b00", "b01"), ("b01", "b03")),
+        (("b00", "b02"), ("b00", "b03")),
+        (("b00", "b01"), ("b01", "b02")),
+        (("b00", "b01"), ("b00", "nobody")),
+    ],
+)
+def test_swap_that_leaves_no_tree_is_refused(removed: Link, added: Link) -> None:
+    """A cut overlay, an absent link to remove, a present link to add and an unknown broker are no tree."""
+    assert verdict_of(proposal_of(removed, added))[0] is Verdict.NOT_A_TREE
+
+
+def test_broker_at_its_cap_gets_no_further_link() -> None:
+    """A swap that would give a broker more links than the cap is refused; a broker above the cap keeps what it has."""
+    verdict, reason = verdict_of(proposal_of(("b02", "b03"), ("b01", "b03")), replace(CALM, degree_max=2))
+    assert verdict is Verdict.DEGREE
+    assert "b01 would have 3 links, the limit is 2" in reason
+    assert verdict_of(proposal_of(), replace(CALM, degree_max=1))[0] is Verdict.DEGREE
+    assert verdict_of(proposal_of(), replace(CALM, degree_max=2))[0] is Verdict.ACCEPTED
+
+
+def test_muted_planner_is_not_heard() -> None:
+    """Until its time is over a muted planner's proposals are refused."""
+    muted = replace(CALM, muted_until_ms={"swap_links_ci": 4000})
+    assert verdict_of(proposal_of(), muted)[0] is Verdict.MUTED
+    assert verdict_of(proposal_of(), replace(muted, now_ms=4000))[0] is Verdict.ACCEPTED
+
+
+def test_cool_down_is_counted_in_windows() -> None:
+    """After a plan so many windows must close; before the first plan there is nothing to cool down from."""
+    assert verdict_of(proposal_of(), replace(CALM, windows_since_plan=1))[0] is Verdict.COOL_DOWN
+    assert verdict_of(proposal_of(), replace(CALM, windows_since_plan=2))[0] is Verdict.ACCEPTED
+
+
+def test_broker_at_its_capacity_gets_no_further_load() -> None:
+    """A swap that sends more through a broker than it can pass is refused; one above its cap may keep its load."""
+    wanted = [{"b00", "b02"}] * 50
+    windows = tuple(closed_window(TREE.brokers, wanted, 1000 * place) for place in range(3))
+    over_b04 = proposal_of(("b01", "b02"), ("b00", "b04"))
+
+    def situation(limit_per_s: float) -> Situation:
+        limits = np.array([1000.0, 1000.0, 1000.0, 1000.0, limit_per_s])
+        inventory = replace(
+            inventory_of(TREE, {("b00", "b04"): 0.0, ("b03", "b04"): 0.0, ("b02", "b03"): 0.0}), load_max_per_s=limits
+        )
+        return replace(CALM, state=OverlayState(TREE, inventory, windows))
+
+    verdict, reason = verdict_of(over_b04, situation(49.0))
+    assert verdict is Verdict.CAPACITY
+    assert "b04 would pass 50 notifications/s, the limit is 49" in reason
+    assert verdict_of(over_b04, situation(50.0))[0] is not Verdict.CAPACITY
+
+
+def test_gain_must_exceed_the_price() -> None:
+    """A plan that saves no more than the transition costs is refused."""
+    assert verdict_of(proposal_of(), replace(CALM, price_per_s=GAIN_PER_S * 1.001))[0] is Verdict.GAIN_BELOW_PRICE
+    assert verdict_of(proposal_of(), replace(CALM, price_per_s=GAIN_PER_S * 0.999))[0] is Verdict.ACCEPTED
+
+
+def test_gain_must_exceed_the_dead_band() -> None:
+    """A gain of less than the settable share of the cost is not worth a change, however certain; a loss never is."""
+    share = GAIN_PER_S / STATE.tree_costs.cost_per_s
+    assert verdict_of(proposal_of(), settings=DecisionSettings(gain_share_min=share * 1.001))[0] is (
+        Verdict.GAIN_WITHIN_NOISE
+    )
+    assert verdict_of(proposal_of(), settings=DecisionSettings(gain_share_min=share * 0.999))[0] is Verdict.ACCEPTED
+    inner = OverlayState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, [{"b00", "b01"}], at) for at in (0, 1000)))
+    assert inner.tree_costs.gain_per_s(LinkSwap(("b00", "b01"), ("b00", "b03"))) < 0
+    loss = proposal_of(("b00", "b01"), ("b00", "b03"))
+    assert verdict_of(loss, replace(CALM, state=inner, now_ms=2500))[0] is Verdict.GAIN_WITHIN_NOISE
+
+
+def test_gain_must_exceed_the_noise() -> None:
+    """Where the gain of the single windows jumps about, its mean says little."""
+    parts = [[{"b00", "b04"}] * 60, [{"b00", "b01"}, {"b01", "b02"}] * 40, [{"b00", "b04"}] * 2]
+    windows = tuple(closed_window(TREE.brokers, part, 1000 * place) for place, part in enumerate(parts))
+    noisy = replace(CALM, state=OverlayState(TREE, INVENTORY, windows))
+    gains = noisy.state.window_tree_costs.gains_per_s(GOOD).tolist()
+    ratio = statistics.fmean(gains) / gain_noise_per_s(gains, 1.0, None)
+    assert 0 < ratio < 2
+    assert verdict_of(proposal_of(), noisy)[0] is Verdict.GAIN_WITHIN_NOISE
+    assert verdict_of(proposal_of(), noisy, DecisionSettings(noise_factor=0.99 * ratio))[0] is Verdict.ACCEPTED
+
+
+def test_one_window_shows_no_spread() -> None:
+    """With a single window every gain is within the noise."""
+    single = replace(CALM, state=OverlayState(TREE, INVENTORY, STATE.windows[-1:]))
+    assert gain_noise_per_s([5.0], 1.0, None) == math.inf
+    assert verdict_of(proposal_of(), single)[0] is Verdict.GAIN_WITHIN_NOISE
+
+
+def test_windows_that_share_subscriptions_say_less() -> None:
+    """Of windows much shorter than a subscription's life, many count as few; of longer ones each counts."""
+    gains = [1.0, 3.0] * 8
+    independent = gain_noise_per_s(gains, 1.0, None)
+    assert independent == pytest.approx(statistics.stdev(gains) / 4)
+    assert gain_noise_per_s(gains, 1.0, 0.01) == pytest.approx(independent)
+    alike = math.exp(-1 / 4)
+    assert gain_noise_per_s(gains, 1.0, 4.0) == pytest.approx(independent * math.sqrt((1 + alike) / (1 - alike)))
+    assert gain_noise_per_s(gains, 1.0, 1e9) == pytest.approx(statistics.stdev(gains))
+
+
+def test_change_of_several_links_must_exceed_more_noise() -> None:
+    """What one link may gain is believed; from four links together twice as much is asked."""
+    gains = [4.0, 16.0, 4.0, 16.0]
+    assert 2 * gain_noise_per_s(gains, 1.0, None) < 10 < 4 * gain_noise_per_s(gains, 1.0, None)
+    one = Proposal("p", (("a", "b"),), (("a", "c"),), 100.0, 90.0, 0.0, "because")
+    four = Proposal("p", (("a", "b"),) * 4, (("a", "c"),) * 4, 100.0, 90.0, 0.0, "because")
+    assert judge_gain(one, 100.0, gains, CALM, SETTINGS) is None
+    refusal = judge_gain(four, 100.0, gains, CALM, SETTINGS)
+    assert refusal is not None
+    assert refusal[0] is Verdict.GAIN_WITHIN_NOISE
+
+
+def test_verdicts_have_an_order() -> None:
+    """Where several things are wrong the first of the order is told."""
+    worst = replace(CALM, plan_running="plan-3", windows_since_plan=0, muted_until_ms={"swap_links_ci": 9999})
+    bad = proposal_of(("b00", "b01"), ("b01", "b03"))
+    assert verdict_of(bad, worst)[0] is Verdict.PLAN_RUNNING
+    assert verdict_of(bad, replace(worst, plan_running=""))[0] is Verdict.MUTED
+    assert verdict_of(bad, replace(worst, plan_running="", muted_until_ms={}))[0] is Verdict.COOL_DOWN
+    assert verdict_of(bad, CALM)[0] is Verdict.NOT_A_TREE
+
+
+def test_price_grows_with_the_messages_of_earlier_plans() -> None:
+    """Before the first plan the markers are counted, then what plans really sent; a longer pay-back is cheaper."""
+    first = transition_price_per_s(TREE, INVENTORY, None, 10.0)
+    assert first == pytest.approx((4 * 5 + 2 * 4) * 10.0 / 10.0)
+    assert transition_price_per_s(TREE, INVENTORY, 100.0, 10.0) == pytest.approx((4 * 5 + 100) * 10.0 / 10.0)
+    assert transition_price_per_s(TREE, INVENTORY, None, 20.0) == pytest.approx(first / 2)

@@ -1,0 +1,209 @@
+"""Planners that look on: their own tree, the acting planner's rules, and nothing done to the overlay."""
+
+import json
+import random
+
+import pytest
+
+from controller.control_loop import ControlLoop
+from controller.controller_settings import DecisionSettings
+from controller.decide.planner_table import PLANNERS
+from controller.decide.shadow_planners import ShadowPlanner
+from controller.report.loop_metrics import LoopMetrics
+from controller.state.planner_interface import OverlayState, PlannerSettings
+from overlay.cost import overlay_cost
+from schemas.event import EventKind, Severity
+from schemas.plan import PlanPhase, Proposal, Verdict
+from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
+from tests.controller.scripted_windows import WINDOW_MS
+from tests.overlay.small_overlays import inventory_of, line_of, sets_of
+
+TREE = line_of(5)
+INVENTORY = inventory_of(TREE, {("b00", "b04"): 2.0, ("b01", "b03"): 2.0})
+ACTING = "swap_links_lmst"
+
+
+def far_ends(start_ms: int) -> list[set[str]]:
+    """The ends of the line want the same."""
+    return [{"b00", "b04"}] * 40
+
+
+def idle(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """A planner that wants nothing."""
+    return []
+
+
+def failing(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """A planner with a fault."""
+    raise KeyError("no such broker")
+
+
+def swapping(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    """A planner that joins the far ends at the place of the link b02-b03, and promises much."""
+    if ("b00", "b04") in state.configuration.links:
+        return []
+    cost_per_s = state.tree_costs.cost_per_s
+    links = ((("b02", "b03"),), (("b00", "b04"),))
+    return [Proposal("swapping", *links, cost_per_s, cost_per_s / 2, 0.0, "trust me")]
+
+
+@pytest.fixture(autouse=True)
+def _planners(monkeypatch: pytest.MonkeyPatch) -> None:
+    for planner in (idle, failing, swapping):
+        monkeypatch.setitem(PLANNERS, planner.__name__, planner)
+
+
+def overlay_of(planner: str, *shadows: str, **changes: object) -> ScriptedOverlay:
+    return ScriptedOverlay(INVENTORY, far_ends, settings_of(planner=planner, shadow_planners=shadows, **changes))
+
+
+def shadow_of(overlay: ScriptedOverlay) -> ShadowPlanner:
+    (shadow,) = overlay.loop.status.shadows
+    return shadow
+
+
+def test_a_shadow_makes_the_tree_that_its_planner_would_make() -> None:
+    """Beside a planner that does nothing, a shadow ends with the tree that the same planner makes when it acts."""
+    at_work, beside = overlay_of("swap_links_ci"), overlay_of("idle", "swap_links_ci")
+    for overlay in (at_work, beside):
+        overlay.run_windows(20)
+    assert beside.plans == []
+    assert shadow_of(beside).overlay.links == at_work.plans[-1].links_target
+    assert shadow_of(beside).plans_made == len(at_work.plans) >= 1
+    (last, *_), (work, *_) = shadow_of(beside).plans, at_work.plans
+    assert (last.window_end_ms, last.links_added) == (work.window_end_ms, work.links_added)
+
+
+def test_a_shadow_changes_nothing_that_is_done() -> None:
+    """Plans are the same to the byte, whoever looks on."""
+    alone, watched = overlay_of(ACTING), overlay_of(ACTING, "swap_links_ci", "swapping", "failing")
+    for overlay in (alone, watched):
+        overlay.run_windows(20)
+    assert alone.ports.plans.versions
+    assert watched.ports.plans.versions == alone.ports.plans.versions
+
+
+def test_the_cost_of_a_shadow_is_that_of_its_tree_on_the_real_windows() -> None:
+    """Exact on each window, from the configuration at the start on, whatever the real tree has become."""
+    overlay = overlay_of(ACTING, "swapping")
+    overlay.run_windows(12)
+    points = overlay.ports.view.document["cost"]
+    sets = sets_of(INVENTORY.brokers, far_ends(0))
+    costs = [overlay_cost(tree, INVENTORY, sets).total_per_s for tree in (TREE, shadow_of(overlay).overlay)]
+    assert costs[1] < costs[0]
+    assert points[0]["cost_shadows_per_s"] == {"swapping": pytest.approx(costs[0])}
+    assert points[-1]["cost_shadows_per_s"] == {"swapping": pytest.approx(costs[1])}
+
+
+def test_a_fault_of_a_shadow_is_counted_and_told_once_and_stops_nothing() -> None:
+    """The acting planner goes on, other shadows too; the fault stands in events, faults and status."""
+    overlay = overlay_of(ACTING, "failing", "swapping")
+    overlay.run_windows(12)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    (event,) = [event for event in overlay.ports.events.emitted if event.kind is EventKind.PLANNER_FAILED]
+    assert (event.subject, event.severity) == ("planner-failing", Severity.WARNING)
+    assert "no such broker" in event.text
+    shown = overlay.ports.view.document
+    assert shown["shadows"]["failing"]["faults"] == shown["faults"]["shadow planner: failing"] == 12
+    assert shown["shadows"]["swapping"]["plans"] == 1
+
+
+def test_a_shadow_keeps_the_pace_of_work() -> None:
+    """With a limit of one link a plan, plans of a shadow lie as far apart as those of the same planner at work."""
+    decision = DecisionSettings(changes_per_plan_max=1, pay_back_s=600.0, window_age_ms_max=5000)
+    wanted = [{"b00", "b04"}] * 40 + [{"b01", "b03"}] * 20
+
+    def run(*planners: str) -> ScriptedOverlay:
+        settings = settings_of(planner=planners[0], shadow_planners=planners[1:], decision=decision)
+        overlay = ScriptedOverlay(INVENTORY, lambda start_ms: wanted, settings)
+        overlay.run_windows(30)
+        return overlay
+
+    at_work = run(ACTING)
+    plans = shadow_of(run("idle", ACTING)).plans
+    assert len(plans) == len(at_work.plans) == 2
+    assert [plan.window_end_ms for plan in plans] == [plan.window_end_ms for plan in at_work.plans]
+
+
+def turning(start_ms: int) -> list[set[str]]:
+    """The far ends want the same, until the plan is made; then the middle does."""
+    return far_ends(0) if start_ms < 2000 else [{"b02", "b03"}] * 40
+
+
+def test_a_shadow_takes_back_what_made_things_worse() -> None:
+    """As at work: the links before the plan come back and its planner is not heard for a while."""
+    decision = DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=20_000)
+    settings = settings_of(planner="idle", shadow_planners=("swapping",), decision=decision)
+    overlay = ScriptedOverlay(INVENTORY, turning, settings)
+    overlay.run_windows(12)
+    shadow = shadow_of(overlay)
+    assert (shadow.plans_made, shadow.plans_taken_back) == (1, 1)
+    assert shadow.overlay.links == TREE.links
+    assert shadow.refusals[Verdict.MUTED] >= 1
+    overlay.wanted = far_ends
+    overlay.run_windows(25)
+    assert (shadow.plans_made, shadow.plans_taken_back) == (2, 1)
+
+
+def test_nothing_is_decided_on_incomplete_windows() -> None:
+    """The rules about windows are those of the acting planner."""
+    overlay = overlay_of("idle", "swapping")
+    overlay.lost_batches = {"b03": 2}
+    overlay.run_windows(6)
+    shadow = shadow_of(overlay)
+    assert (shadow.plans_made, shadow.refusals) == (0, {Verdict.INCOMPLETE_STATE: 6})
+
+
+def test_a_restarted_controller_begins_its_shadows_at_the_present_configuration() -> None:
+    """Windows from before the restart carry no cost of a shadow, those after it do."""
+    overlay = overlay_of(ACTING, "idle")
+    overlay.run_windows(12)
+    present = overlay.plans[-1].links_target
+    assert shadow_of(overlay).overlay.links == TREE.links
+    overlay.new_loop()
+    overlay.write_window(overlay.now_ms - 2 * WINDOW_MS)
+    overlay.run_windows(2)
+    assert shadow_of(overlay).overlay.links == present
+    costs = [point["cost_shadows_per_s"] for point in overlay.ports.view.document["cost"]]
+    assert costs[0] == {}
+    assert all(set(cost) == {"idle"} for cost in costs[1:])
+
+
+def test_status_and_metrics_show_each_planner() -> None:
+    """Plans that would have been made, refusals, the time that decisions take; all of it as JSON."""
+    seconds = iter(range(10_000))
+    metrics = LoopMetrics()
+    overlay = overlay_of(ACTING, "swapping")
+    ports = overlay.ports.ports
+    overlay.loop = ControlLoop(
+        overlay.settings, INVENTORY, ports, metrics=metrics, stopwatch_s=lambda: float(next(seconds))
+    )
+    overlay.run_windows(12)
+    shown = json.loads(json.dumps(overlay.ports.view.document))
+    shadow = shown["shadows"]["swapping"]
+    assert (shadow["plans"], shadow["links_exchanged"], shadow["faults"]) == (1, 1, 0)
+    (plan,) = shadow["last_plans"]
+    assert (plan["links_removed"], plan["links_added"]) == ([["b02", "b03"]], [["b00", "b04"]])
+    assert plan["cost_observed_per_s"] == pytest.approx(plan["cost_predicted_per_s"])
+    assert set(shown["decision_ms"]) == {f"acting:{ACTING}", "shadow:swapping"}
+    assert shown["decision_ms"]["shadow:swapping"] == {"count": 12, "last_ms": 1000, "mean_ms": 1000, "max_ms": 1000}
+    value = metrics.registry.get_sample_value
+    labels = {"planner": "swapping", "role": "shadow"}
+    assert value("regraft_controller_decision_ms_count", labels) == 12
+    shadow_cost = shown["cost"][-1]["cost_shadows_per_s"]["swapping"]
+    assert value("regraft_controller_cost_per_s", {"tree": "shadow:swapping"}) == shadow_cost
+
+
+def test_shadows_run_behind_a_plan_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the step that decides on a plan no shadow is asked: its commands leave first."""
+    sent_before: list[int] = []
+    overlay = overlay_of(ACTING, "watching")
+
+    def watching(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+        sent_before.append(len(overlay.ports.commands.sent))
+        return []
+
+    monkeypatch.setitem(PLANNERS, "watching", watching)
+    overlay.run_windows(3)
+    planned_on = overlay.plans[0].window_end_ms // WINDOW_MS
+    assert sent_before[planned_on - 1] == len(INVENTORY.brokers)

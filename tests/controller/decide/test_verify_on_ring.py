@@ -1,0 +1,109 @@
+"""A plan of a ring is checked on the windows after it, and gives IDs and users back when it made things worse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.decide.choose_proposals import plan_of
+from controller.decide.verify_gain import observed_gains_per_s, overlay_before, plan_undoing, verify_gain
+from controller.state.closed_window import ClosedWindow
+from controller.state.plan_target import configuration_after
+from controller.state.window_costs import can_be_costed, cost_per_s
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from schemas.plan import ClientMove, IdMove, Plan, Proposal, RingId
+from tests.controller.choose_all import choose_proposals
+from tests.controller.ring_situations import (
+    GOOD_IDS,
+    TO_NEW_ROOT,
+    TO_ROOT,
+    USERS,
+    Users,
+    only,
+    situation_of,
+)
+from tests.controller.scripted_ring import (
+    OTHER,
+    RING,
+    TOPIC,
+    ring_inventory,
+    ring_window,
+)
+
+INVENTORY = ring_inventory()
+SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused"), verify_windows=2)
+
+
+def carried_out(*proposals: Proposal) -> Plan:
+    choice = choose_proposals(list(proposals), situation_of(), 1, DecisionSettings())
+    assert len(choice.chosen) == len(proposals)
+    return plan_of(choice, situation_of().state)
+
+
+def after_windows(after: AnyConfiguration, users: Users, count: int = 10) -> tuple[ClosedWindow, ...]:
+    assert isinstance(after, ChordConfiguration)
+    return tuple(ring_window(users, {TOPIC: count}, 4000 + 1000 * at, 1, after) for at in range(2))
+
+
+def test_the_gain_of_a_plan_is_checked_on_the_windows_after_it() -> None:
+    """Observed is the traffic after the plan, at twice the rate, on the new ring against the same on the old one."""
+    plan = carried_out(GOOD_IDS, TO_NEW_ROOT)
+    after = configuration_after(plan, RING)
+    before = overlay_before(plan, after)
+    assert before == ChordConfiguration.of(0, 3, RING.id_of, {"u4": "b04"})
+    windows = after_windows(after, USERS | {"u4": ("b00", [TOPIC])}, 20)
+    found = verify_gain(plan, before, after, windows, INVENTORY)
+    assert found.cost_without_per_s == 300.0
+    assert found.gain_per_s == pytest.approx(2 * (plan.cost_before_per_s - plan.cost_predicted_per_s))
+    assert found.cost_counted_per_s is None
+    gains = observed_gains_per_s(plan, before, windows, INVENTORY)
+    assert gains == pytest.approx([2 * one.gain_per_s for one in plan.proposals])
+    without_delay = verify_gain(plan, before, after, windows, INVENTORY, ring_delay_weight=0.0)
+    assert without_delay.cost_without_per_s == 20 * 7
+
+
+def test_a_user_that_has_gone_elsewhere_is_there_in_every_comparison() -> None:
+    """u0 was brought to the root and has gone to b05 by itself: the plan is neither praised nor blamed for it."""
+    plan = carried_out(TO_ROOT)
+    after = configuration_after(plan, RING)
+    before = overlay_before(plan, after)
+    windows = after_windows(after, USERS | {"u0": ("b05", [TOPIC])})
+    assert windows[0].strayed == {"u0"}
+    found = verify_gain(plan, before, after, windows, INVENTORY)
+    assert (found.gain_per_s, found.cost_observed_per_s) == (0.0, cost_per_s(RING, INVENTORY, windows[0]))
+    assert observed_gains_per_s(plan, before, windows, INVENTORY) == [0.0]
+
+
+def test_undoing_gives_ids_and_users_back() -> None:
+    """Users that are still where the plan put them go back; one that has left or gone elsewhere stays out of it."""
+    plan = carried_out(GOOD_IDS, TO_NEW_ROOT)
+    others = (ClientMove("u2", "b02", "b03"), ClientMove("u9", "b02", "b03"))
+    plan = msgspec.structs.replace(plan, moves=(*plan.moves, *others))
+    after = configuration_after(plan, RING)
+    before = overlay_before(plan, after)
+    windows = after_windows(after, USERS | {"u4": ("b00", [TOPIC]), "u2": ("b05", [TOPIC])})
+    undo = plan_undoing(plan, before, 5, verify_gain(plan, before, after, windows, INVENTORY), windows[-1])
+    assert (undo.plan, undo.undoes, undo.epoch_from, undo.epoch_to) == ("plan-5", plan.plan, 1, 5)
+    assert undo.moves == undo.proposals[0].moves == (ClientMove("u4", "b00", "b04"),)
+    assert set(undo.id_moves) == {IdMove(one.broker, one.id_to, one.id_from) for one in plan.id_moves}
+    assert undo.ring_target == tuple(RingId(*pair) for pair in RING.id_of.items())
+    assert undo.links_target == ()
+    back = configuration_after(undo, after)
+    assert isinstance(back, ChordConfiguration)
+    assert back.id_of == RING.id_of
+
+
+def test_a_window_costs_what_its_own_users_and_rates_cost() -> None:
+    """Fig. 2 of paper 002 at 10 notifications a second; what is not known has no cost."""
+    window = ring_window(USERS | {"v": ("b03", [OTHER])}, {TOPIC: 10, "of nobody": 50})
+    assert cost_per_s(RING, INVENTORY, window) == 150.0
+    assert cost_per_s(RING, INVENTORY, window, 0.0) == 70.0
+    at_root = RING.replaced(1, (), {"u0": "b01"})
+    assert cost_per_s(at_root, INVENTORY, window) == 150.0 - only(TO_ROOT, situation_of()).gain_per_s
+    blind = window.without_interests()
+    assert (can_be_costed(RING, window), can_be_costed(RING, blind)) == (True, False)
+    with pytest.raises(ValueError, match="nothing is known of the users"):
+        cost_per_s(RING, INVENTORY, blind)

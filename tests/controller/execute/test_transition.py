@@ -1,0 +1,171 @@
+"""The controller's state machine: what it persists, sends and tells, in which order."""
+
+from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionLimits
+from schemas.command import CommandPhase, CommandResult, Outcome
+from schemas.event import EventKind
+from schemas.plan import Plan, PlanPhase
+
+BROKERS = ("a", "b", "c")
+LIMITS = TransitionLimits(prepare_ms=1_000, activate_ms=1_000, drain_ms=1_000, retire_ms=1_000, resend_ms=200)
+
+
+def swap_plan() -> Plan:
+    """Return the plan that turns a-b-c into a-c-b."""
+    return Plan(
+        "plan-1", 0, 1, 5_000, (), (("a", "b"),), (("a", "c"),), (("a", "c"), ("b", "c")), 10.0, 8.0,
+        PlanPhase.PREPARING, (),
+    )  # fmt: skip
+
+
+def answer(broker: str, phase: CommandPhase, outcome: Outcome, plan: str = "plan-1", sent: int = 0) -> CommandResult:
+    """Return one broker's answer."""
+    return CommandResult(plan, phase, broker, 1, outcome, "", sent, 0)
+
+
+def run_to(phase: PlanPhase) -> Transition:
+    """Return a transition that has just entered ``phase``."""
+    steps = [
+        (PlanPhase.PREPARING, CommandPhase.PREPARE, Outcome.PREPARED),
+        (PlanPhase.ACTIVATING, CommandPhase.ACTIVATE, Outcome.ACTIVATED),
+        (PlanPhase.DRAINING, CommandPhase.ACTIVATE, Outcome.DRAINED),
+        (PlanPhase.RETIRING, CommandPhase.RETIRE, Outcome.RETIRED),
+    ]
+    transition = Transition(swap_plan(), BROKERS, LIMITS)
+    transition.start(0)
+    for reached, command, outcome in steps:
+        if transition.plan.phase is phase:
+            break
+        assert transition.plan.phase is reached
+        for broker in BROKERS:
+            transition.on_result(answer(broker, command, outcome), 10)
+    assert transition.plan.phase is phase
+    return transition
+
+
+def test_each_phase_is_persisted_before_its_commands() -> None:
+    """A plan's phase is stored before any broker hears of it."""
+    transition = Transition(swap_plan(), BROKERS, LIMITS)
+    effects = transition.start(0)
+    assert isinstance(effects[0], PersistPlan)
+    assert [type(effect) for effect in effects[2:]] == [SendCommand] * 3
+    for broker in ("a", "b"):
+        assert transition.on_result(answer(broker, CommandPhase.PREPARE, Outcome.PREPARED), 10) == []
+    effects = transition.on_result(answer("c", CommandPhase.PREPARE, Outcome.PREPARED), 10)
+    assert isinstance(effects[0], PersistPlan)
+    assert effects[0].plan.phase is PlanPhase.ACTIVATING
+    commands = [effect.command for effect in effects[1:] if isinstance(effect, SendCommand)]
+    assert {command.phase for command in commands} == {CommandPhase.ACTIVATE}
+    assert [command.broker for command in commands] == list(BROKERS)
+
+
+def test_a_plan_runs_through_all_phases_once() -> None:
+    """The history of a plan names each phase once, in order."""
+    transition = run_to(PlanPhase.VERIFYING)
+    phases = [change.phase for change in transition.plan.history]
+    assert phases == [
+        PlanPhase.PREPARING,
+        PlanPhase.ACTIVATING,
+        PlanPhase.DRAINING,
+        PlanPhase.RETIRING,
+        PlanPhase.VERIFYING,
+    ]
+    assert transition.is_done
+    assert transition.waiting_for == ()
+
+
+def test_early_drained_answers_count() -> None:
+    """Brokers that drain before the last one is active are not asked again."""
+    transition = run_to(PlanPhase.ACTIVATING)
+    for broker in BROKERS:
+        transition.on_result(answer(broker, CommandPhase.ACTIVATE, Outcome.DRAINED), 10)
+    for broker in BROKERS:
+        transition.on_result(answer(broker, CommandPhase.ACTIVATE, Outcome.ACTIVATED), 10)
+    assert transition.plan.phase is PlanPhase.RETIRING
+
+
+def test_a_prepare_that_takes_too_long_is_aborted() -> None:
+    """After the prepare's limit the plan is aborted, naming who did not answer."""
+    transition = run_to(PlanPhase.PREPARING)
+    transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED), 10)
+    effects = transition.on_tick(1_001)
+    assert isinstance(effects[0], PersistPlan)
+    assert effects[0].plan.phase is PlanPhase.ABORTING
+    assert "b, c" in effects[0].plan.history[-1].reason
+    for broker in BROKERS:
+        effects = transition.on_result(answer(broker, CommandPhase.ABORT, Outcome.ABORTED), 1_100)
+    assert transition.plan.phase is PlanPhase.ABORTED
+    assert [effect.event.kind for effect in effects if isinstance(effect, EmitEvent)] == [EventKind.PLAN_ABORTED]
+
+
+def test_a_refused_prepare_is_aborted_at_once() -> None:
+    """One broker that refuses to prepare ends the plan before anything changed."""
+    transition = run_to(PlanPhase.PREPARING)
+    refusal = CommandResult("plan-1", CommandPhase.PREPARE, "b", 1, Outcome.REFUSED, "holds epoch 7", 0, 0)
+    transition.on_result(refusal, 10)
+    assert transition.plan.phase is PlanPhase.ABORTING
+    assert "holds epoch 7" in transition.plan.history[-1].reason
+
+
+def test_a_plan_can_be_cancelled_until_it_is_activated() -> None:
+    """Behind the point of no return nothing is sent any more that would undo it."""
+    transition = run_to(PlanPhase.PREPARING)
+    transition.cancel("not wanted any more", 20)
+    assert transition.plan.phase is PlanPhase.ABORTING
+    for phase in (PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING, PlanPhase.VERIFYING):
+        transition = run_to(phase)
+        assert transition.cancel("not wanted any more", 20) == []
+        assert transition.plan.phase is phase
+
+
+def test_after_activation_a_stall_is_told_once_and_never_aborted() -> None:
+    """A drain that hangs raises one event and goes on asking."""
+    transition = run_to(PlanPhase.DRAINING)
+    first = transition.on_tick(2_000)
+    assert [effect.event.kind for effect in first if isinstance(effect, EmitEvent)] == [EventKind.PLAN_STALLED]
+    later = transition.on_tick(4_000)
+    assert {type(effect) for effect in later} == {SendCommand}
+    assert transition.plan.phase is PlanPhase.DRAINING
+
+
+def test_unanswered_commands_are_repeated_to_those_that_did_not_answer() -> None:
+    """A repeat goes only to the brokers still awaited, and not more often than the limit."""
+    transition = run_to(PlanPhase.PREPARING)
+    transition.on_result(answer("b", CommandPhase.PREPARE, Outcome.PREPARED), 10)
+    assert transition.on_tick(199) == []
+    repeated = [effect.command.broker for effect in transition.on_tick(200) if isinstance(effect, SendCommand)]
+    assert repeated == ["a", "c"]
+    assert transition.on_tick(300) == []
+
+
+def test_a_restarted_controller_asks_again_for_the_persisted_phase() -> None:
+    """From each persisted phase a new controller resumes with that phase's command to every broker."""
+    expected = {
+        PlanPhase.PREPARING: CommandPhase.PREPARE,
+        PlanPhase.ACTIVATING: CommandPhase.ACTIVATE,
+        PlanPhase.DRAINING: CommandPhase.ACTIVATE,
+        PlanPhase.RETIRING: CommandPhase.RETIRE,
+    }
+    for phase, command in expected.items():
+        resumed = Transition(run_to(phase).plan, BROKERS, LIMITS)
+        sent = [effect.command for effect in resumed.resume(50) if isinstance(effect, SendCommand)]
+        assert [(one.broker, one.phase) for one in sent] == [(broker, command) for broker in BROKERS]
+
+
+def test_late_repeated_and_foreign_answers_change_nothing() -> None:
+    """Only the present plan's awaited answers move it."""
+    transition = run_to(PlanPhase.DRAINING)
+    assert transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED), 20) == []
+    for broker in BROKERS:
+        assert transition.on_result(answer(broker, CommandPhase.ACTIVATE, Outcome.DRAINED, plan="plan-0"), 20) == []
+    assert transition.on_result(answer("zz", CommandPhase.ACTIVATE, Outcome.DRAINED), 20) == []
+    assert transition.plan.phase is PlanPhase.DRAINING
+
+
+def test_control_messages_of_brokers_are_summed_without_counting_repeats() -> None:
+    """A broker reports a running count, so repeats do not add up."""
+    transition = run_to(PlanPhase.PREPARING)
+    for sent in (3, 5, 5):
+        transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED, sent=sent), 10)
+    transition.on_result(answer("b", CommandPhase.PREPARE, Outcome.PREPARED, sent=2), 10)
+    transition.on_result(answer("c", CommandPhase.PREPARE, Outcome.PREPARED, sent=1), 10)
+    assert transition.plan.control_messages == 8

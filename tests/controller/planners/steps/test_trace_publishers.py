@@ -1,0 +1,110 @@
+"""Trace sessions cut out of windows, and the delays that the windows' queues tell."""
+
+import numpy as np
+import pytest
+
+from controller.planners.steps.trace_publishers import hop_delays, subscribers_mean, trace_sessions
+from overlay.configuration import Configuration
+from overlay.delivery_sets import DeliverySets
+from overlay.link_sides import HungTree
+from schemas.state import LinkRtt
+from tests.controller.published_windows import queue_of, window_of
+from tests.overlay.published_overlays import Published, spans_of
+from tests.overlay.small_overlays import inventory_of, line_of, sets_of
+
+LINE = line_of(3)
+HOMES = {"p": "b00", "q": "b01"}
+EVERYWHERE = frozenset(LINE.brokers)
+
+
+def windows_of(notifications: list[Published], spans: int, **more: object) -> list:  # type: ignore[type-arg]
+    sets = spans_of(LINE.brokers, notifications, HOMES, [1.0] * spans)
+    return [window_of(number, each, HOMES, **more) for number, each in enumerate(sets)]  # type: ignore[arg-type]
+
+
+def test_the_newest_notifications_make_the_session() -> None:
+    """Of 150 notifications over two windows and three blocks, the newest 100 are traced and the oldest 50 are not."""
+    wanted = [frozenset({"b00"})] * 50 + [frozenset({"b01"})] * 30 + [frozenset({"b02"})] * 70
+    notifications = [Published("p", int(place >= 90), where) for place, where in enumerate(wanted)]
+    sessions = trace_sessions(windows_of(notifications, 2), 100, 100)
+    assert sessions.publishers == ("p",)
+    assert sessions.lengths.tolist() == [100]
+    assert np.bitwise_count(sessions.words).sum(axis=1).tolist() == [0, 30, 70]
+    assert sessions.deliveries.tolist() == [[0.0, 30.0, 70.0]]
+
+
+def test_publishers_with_too_few_notifications_have_no_session() -> None:
+    """A session has its full length or there is none; without a bound all that there is makes one."""
+    notifications = [Published("p", 0, EVERYWHERE)] * 99 + [Published("q", 0, EVERYWHERE)] * 100
+    windows = windows_of(notifications, 1)
+    assert trace_sessions(windows, 100, 100).publishers == ("q",)
+    whole = trace_sessions(windows, 1, None)
+    assert whole.publishers == ("p", "q")
+    assert whole.lengths.tolist() == [99, 100]
+    assert trace_sessions(windows, 200, 200).words.shape == (3, 0)
+
+
+def test_subscribers_are_counted_in_proportion() -> None:
+    """Of 10 notifications handed to 30 subscribers in a window, the 4 that are traced were handed to 12."""
+    notifications = [Published("p", 0, frozenset({"b02"}))] * 10
+    (window,) = windows_of(notifications, 1, local_deliveries={("p", "b02"): 30})
+    assert trace_sessions([window], 4, 4).deliveries.tolist() == [[0.0, 0.0, 12.0]]
+    delivered = window.sets.delivered
+    assert delivered is not None
+    assert subscribers_mean(window, "p", delivered).tolist() == [0.0, 0.0, 3.0]
+
+
+def test_what_was_delivered_had_a_subscriber_at_least() -> None:
+    """Where hand-overs were lost or never counted, each delivered notification counts as one."""
+    notifications = [Published("p", 0, frozenset({"b01", "b02"}))] * 10
+    for known in ({("p", "b02"): 3}, {}):
+        (window,) = windows_of(notifications, 1, local_deliveries=known)
+        assert trace_sessions([window], 1, None).deliveries.tolist() == [[0.0, 10.0, 10.0]]
+
+
+def test_windows_without_deliveries_apart_are_refused() -> None:
+    """Where what was published is mixed with what was delivered no session can be cut out."""
+    mixed: DeliverySets = sets_of(LINE.brokers, [{"b00", "b02"}])
+    with pytest.raises(ValueError, match="window ending 2000 does not tell what was delivered"):
+        trace_sessions([window_of(1, mixed, HOMES)], 1, None)
+
+
+def test_delays_are_waits_and_matching_on_the_way() -> None:
+    """A hop takes the wait before service and matching at the broker that is left, and the wait for the link."""
+    queues = (
+        queue_of("b00", "", wait_ms=1.0, service_ms=2.0),
+        queue_of("b01", "", wait_ms=4.0, service_ms=8.0),
+        queue_of("b01", "b00", wait_ms=16.0),
+        queue_of("b01", "b02", wait_ms=32.0),
+    )
+    (window,) = windows_of([Published("p", 0, EVERYWHERE)], 1, queues=queues)
+    inventory = inventory_of(LINE, {("b00", "b01"): 100.0, ("b01", "b02"): 200.0})
+    tree = HungTree.of(LINE)
+    delays = hop_delays(LINE, inventory, [window], tree, link_delays=False)
+    # Nothing was served at b02: it is taken to match like the mean of the others, 5 ms.
+    assert delays.local.tolist() == [3.0, 12.0, 5.0]
+    assert delays.outward.tolist() == [0.0, 3.0, 44.0]
+    assert delays.inward.tolist() == [0.0, 28.0, 5.0]
+    with_links = hop_delays(LINE, inventory, [window], tree, link_delays=True)
+    assert (with_links.outward - delays.outward).tolist() == [0.0, 100.0, 200.0]
+    assert (with_links.inward - delays.inward).tolist() == [0.0, 100.0, 200.0]
+
+
+def test_measured_round_trips_stand_before_the_inventory() -> None:
+    """Half of the least round trip of either end is the delay of a link; the inventory's cost where none came back."""
+    rtts = (LinkRtt("b00", "b01", 30.0, 50.0), LinkRtt("b01", "b00", 28.0, 70.0))
+    (window,) = windows_of([Published("p", 0, EVERYWHERE)], 1, rtts=rtts)
+    inventory = inventory_of(LINE, {("b00", "b01"): 100.0, ("b01", "b02"): 200.0})
+    delays = hop_delays(LINE, inventory, [window], HungTree.of(LINE), link_delays=True)
+    assert delays.outward.tolist() == [0.0, 14.0, 200.0]
+
+
+def test_means_are_weighted_by_what_passed() -> None:
+    """A window in which three times as much passed counts three times as much."""
+    windows = [
+        windows_of([Published("p", 0, EVERYWHERE)], 1, queues=(queue_of("b00", "", wait_ms=wait, per_s=per_s),))[0]
+        for wait, per_s in ((4.0, 1.0), (8.0, 3.0))
+    ]
+    configuration = Configuration.of(0, LINE.brokers, LINE.links)
+    delays = hop_delays(configuration, inventory_of(LINE, {}), windows, HungTree.of(LINE), link_delays=False)
+    assert delays.local.tolist() == [7.0, 0.0, 0.0]

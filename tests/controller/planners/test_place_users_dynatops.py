@@ -1,0 +1,220 @@
+"""place_users_dynatops on a ring: who moves, what it is said to cost, and what bounds it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from controller.planners.place_users_dynatops import PLANNER, place_users_dynatops
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.ring_state import RingState
+from overlay.chord_configuration import ChordConfiguration
+from overlay.delivery_sets import DeliverySets
+from overlay.inventory import Inventory
+from overlay.user_interests import UserInterests
+from schemas.plan import ClientMove, Proposal
+
+Users = Mapping[str, tuple[str, Sequence[str]]]
+
+
+def state_of(brokers: Sequence[str], users: Users, rates: Mapping[str, float] | None = None) -> OverlayState:
+    """Return a ring with these users at their homes; a topic without a rate is published once a second."""
+    homes = {user: home for user, (home, _) in users.items()}
+    configuration = ChordConfiguration.of(0, 32, ChordConfiguration.hashed(0, 32, brokers).id_of, homes)
+    interests = UserInterests.of(brokers, users)
+    per_s = np.array([[(rates or {}).get(topic, 1.0) for topic in interests.topics]])
+    ring = RingState(configuration, interests, per_s, np.ones(1))
+    count = len(configuration.brokers)
+    inventory = Inventory(configuration.brokers, np.ones(count), 1.0 - np.eye(count), count, configuration)
+    window = ClosedWindow(0, 1000, DeliverySets.of(configuration.brokers, {}, 1.0), epoch_min=0, epoch_max=0)
+    return OverlayState(configuration, inventory, (window,), ring)
+
+
+def drawn_state(seed: int, brokers: int = 24, users: int = 400, topics: int = 60) -> OverlayState:
+    """Return users at random homes with a few topics of one of six kinds each."""
+    rng = random.Random(seed)
+    names = [f"b{number:02d}" for number in range(brokers)]
+    kind = topics // 6
+    drawn = {}
+    for number in range(users):
+        first = rng.randrange(6) * kind
+        wanted = rng.sample(range(first, first + kind), rng.randint(1, 5))
+        drawn[f"u{number:03d}"] = (rng.choice(names), [f"t{topic:02d}" for topic in wanted])
+    return state_of(names, drawn, {f"t{topic:02d}": rng.expovariate(1.0) for topic in range(topics)})
+
+
+def propose(state: OverlayState, **settings: float) -> list[Proposal]:
+    return place_users_dynatops(state, replace(PlannerSettings(), **settings), random.Random(1))
+
+
+def cost_per_s(state: OverlayState, moves: Sequence[ClientMove], delay_weight: float = 1.0) -> float:
+    """Return what the ring costs with these users at their new homes, from the configuration on."""
+    assert state.ring is not None
+    before = state.ring.configuration
+    moved = before.replaced(1, (), {move.client: move.home_to for move in moves})
+    return state.ring.with_configuration(moved).cost.total_per_s(delay_weight)
+
+
+MIXED: Users = {
+    "ann": ("b0", ["goals"]),
+    "bob": ("b0", ["goals"]),
+    "cat": ("b0", ["rain"]),
+    "dan": ("b1", ["rain"]),
+    "eve": ("b1", ["rain"]),
+    "fay": ("b1", ["goals"]),
+}
+
+
+def test_two_users_at_the_wrong_broker_change_places() -> None:
+    """cat wants rain as dan and eve do, fay goals as ann and bob do: two topics at two brokers become one at each."""
+    (proposal,) = propose(state_of(["b0", "b1"], MIXED))
+    assert proposal.planner == PLANNER
+    assert sorted(proposal.moves) == [ClientMove("cat", "b0", "b1"), ClientMove("fay", "b1", "b0")]
+    assert (proposal.links_removed, proposal.links_added, proposal.id_moves) == ((), (), ())
+    assert proposal.gain_per_s > 0
+    assert "2 users" in proposal.reason
+    assert "subscriptions 4 -> 2" in proposal.reason
+    assert "load variation 0 -> 0" in proposal.reason
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_costs_are_those_of_the_ring_with_the_users_moved(seed: int) -> None:
+    """Proposals are a sequence: each is costed on what the earlier ones leave, delay weighted as told."""
+    state = drawn_state(seed)
+    proposals = propose(state, user_cluster_brokers=5, ring_delay_weight=0.3)
+    assert len(proposals) == 5  # 24 brokers in clusters of 5 at most.
+    moves: list[ClientMove] = []
+    for proposal in proposals:
+        assert proposal.cost_before_per_s == pytest.approx(cost_per_s(state, moves, 0.3))
+        moves += proposal.moves
+        assert proposal.cost_after_per_s == pytest.approx(cost_per_s(state, moves, 0.3))
+    assert cost_per_s(state, moves) < 0.8 * cost_per_s(state, [])
+    assert state.ring is not None
+    homes = state.ring.configuration.home_of
+    assert all(homes[move.client] == move.home_from != move.home_to for move in moves)
+    assert len({move.client for move in moves}) == len(moves)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_users_stay_in_their_cluster_and_each_cluster_is_one_proposal(seed: int) -> None:
+    """Clusters are brokers that follow each other by name, 24 in clusters of at most 7 are four of 6."""
+    state = drawn_state(seed)
+    names = state.configuration.brokers
+    cluster_of = {name: place // 6 for place, name in enumerate(names)}
+    used = []
+    for proposal in propose(state, user_cluster_brokers=7):
+        touched = {cluster_of[home] for move in proposal.moves for home in (move.home_from, move.home_to)}
+        assert len(touched) == 1
+        used += touched
+    assert sorted(used) == [0, 1, 2, 3]
+    assert propose(state, user_cluster_brokers=1) == []  # A broker by itself has nobody to send users to.
+
+
+def test_no_more_users_move_than_may_and_the_first_ones_are_the_same() -> None:
+    """The first to ask are those that gain most; a higher bound adds moves and changes none."""
+    state = drawn_state(7)
+    earlier: set[ClientMove] = set()
+    for bound in (1, 5, 30, 100, 1_000):
+        moves = {move for proposal in propose(state, users_moved_max=bound) for move in proposal.moves}
+        assert earlier < moves
+        assert len(moves) == bound or bound == 1_000
+        earlier = moves
+    assert 100 < len(earlier) < 400
+
+
+def test_the_best_move_comes_first() -> None:
+    """cat has nothing of what it wants at b0 and all at b1, abe half of it and all: one may move, or both."""
+    users: Users = {
+        "ann": ("b0", ["goals"]),
+        "cat": ("b0", ["rain", "hail"]),
+        "abe": ("b0", ["goals", "wind"]),
+        "dan": ("b1", ["rain", "hail"]),
+        "eve": ("b1", ["goals", "wind"]),
+        "hal": ("b1", ["goals", "wind"]),
+    }
+    state = state_of(["b0", "b1"], users)
+    for bound, movers in ((1, ["cat"]), (2, ["cat", "abe"])):
+        (proposal,) = propose(state, users_moved_max=bound, user_load_weight=0.0, user_load_max=3.0)
+        assert [move.client for move in proposal.moves] == movers
+
+
+def test_a_move_needs_more_utility_than_asked_for() -> None:
+    """cat and fay each gain a similarity of 1: nobody else wants the same at home, and somebody does elsewhere."""
+    state = state_of(["b0", "b1"], MIXED)
+    assert len(propose(state, user_load_weight=0.0, user_utility_min=0.99)[0].moves) == 2
+    assert propose(state, user_load_weight=0.0, user_utility_min=1.0) == []
+
+
+def test_the_cluster_that_gains_most_comes_first() -> None:
+    """Two clusters of two brokers: one user of the first is at the wrong one, and two of the second."""
+    first: Users = {
+        "abe": ("b0", ["wind"]),
+        "kim": ("b0", ["snow"]),
+        "lea": ("b0", ["snow"]),
+        "max": ("b1", ["wind"]),
+        "ned": ("b1", ["wind"]),
+    }
+    second = {user: ({"b0": "b2", "b1": "b3"}[home], topics) for user, (home, topics) in MIXED.items()}
+    state = state_of(["b0", "b1", "b2", "b3"], first | second)
+    proposals = propose(state, user_cluster_brokers=2, user_load_weight=0.0)
+    assert [[move.client for move in proposal.moves] for proposal in proposals] == [["cat", "fay"], ["abe"]]
+
+
+def test_proposals_are_bounded_and_the_same_again() -> None:
+    """Nothing is drawn: the generator is left as it was. The clusters whose users gain most come first."""
+    state, rng = drawn_state(3), random.Random(5)
+    before = rng.getstate()
+    proposals = place_users_dynatops(state, PlannerSettings(user_cluster_brokers=4), rng)
+    assert rng.getstate() == before
+    assert proposals == place_users_dynatops(state, PlannerSettings(user_cluster_brokers=4), random.Random(99))
+    assert len(proposals) == 6
+    first = propose(state, user_cluster_brokers=4, proposals_max=2)
+    assert first == proposals[:2]
+
+
+def test_users_that_are_well_placed_stay() -> None:
+    """After the moves of some calls nobody gains more than asked for; at w_l = 0 each call lowers what brokers want."""
+    state = drawn_state(2)
+    assert state.ring is not None
+    wanted = [int(state.ring.wanted.sum())]
+    for _ in range(20):
+        proposals = propose(state, user_load_weight=0.0, user_utility_min=0.1)
+        if not proposals:
+            break
+        homes = {move.client: move.home_to for proposal in proposals for move in proposal.moves}
+        ring = state.ring.with_configuration(state.ring.configuration.replaced(len(wanted), (), homes))
+        state = replace(state, ring=ring, configuration=ring.configuration)
+        assert state.ring is not None
+        wanted.append(int(state.ring.wanted.sum()))
+    assert propose(state, user_load_weight=0.0, user_utility_min=0.1) == []
+    assert wanted == sorted(set(wanted), reverse=True)
+    assert wanted[-1] < wanted[0] / 2
+
+
+def test_the_weight_of_load_keeps_brokers_alike() -> None:
+    """All users moved: the coefficient of variation of loads, w_l = 1 against 0."""
+    variations = []
+    for weight in (1.0, 0.0):
+        state = drawn_state(11, users=1_200)
+        assert state.ring is not None
+        homes = {
+            move.client: move.home_to
+            for proposal in propose(state, user_load_weight=weight, user_load_max=10.0, users_moved_max=10_000)
+            for move in proposal.moves
+        }
+        loads = state.ring.interests.at_homes(homes).loads
+        variations.append(loads.std() / loads.mean())
+    assert variations[0] < 0.2 < variations[1]
+
+
+def test_without_a_ring_or_users_there_is_nothing_to_propose() -> None:
+    """On a tree the state has no ring; users may have no topics yet."""
+    state = state_of(["b0", "b1"], MIXED)
+    assert propose(replace(state, ring=None)) == []
+    assert propose(state_of(["b0", "b1"], {})) == []
+    assert propose(state_of(["b0", "b1"], {"ann": ("b0", [])})) == []

@@ -1,0 +1,139 @@
+"""The compacted register of clients is read from its beginning and kept up to date, on a real Kafka."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+import controller.ports.client_register
+from controller.ports.client_register import KafkaClientRegister
+from infra.create_topics import create_topics
+from infra.kafka_server import RunningKafka, start_kafka
+from schemas.client import Client, Role
+from schemas.codec import encode
+from schemas.topics import CLIENTS, topic_name
+from tests.controller.scripted_ring import publisher, user
+from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+class Register:
+    """The topic of clients, as brokers write it."""
+
+    def __init__(self, kafka: RunningKafka, namespace: str) -> None:
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        self._topic = topic_name(CLIENTS, namespace)
+
+    def put(self, name: str, role: Role = Role.SUBSCRIBER) -> None:
+        self.put_client(Client(name, role, "b00", (), 0.0, 1))
+
+    def put_client(self, client: Client) -> None:
+        self._write(client.client, encode(client))
+
+    def remove(self, name: str) -> None:
+        self._write(name, None)
+
+    def write_rubbish(self, name: str) -> None:
+        self._write(name, b"rubbish")
+
+    def _write(self, name: str, value: bytes | None) -> None:
+        self._producer.produce(self._topic, value, key=name.encode())
+        assert self._producer.flush(30) == 0
+
+
+@pytest.fixture
+def register(kafka: RunningKafka, request: pytest.FixtureRequest) -> Register:
+    create_topics(kafka.bootstrap, namespace=_namespace(request))
+    return Register(kafka, _namespace(request))
+
+
+def _namespace(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name).replace("_", "-")[:40]
+
+
+def test_the_register_gives_the_number_of_subscriptions(
+    kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
+) -> None:
+    """Publishers do not count, who left does not either, and who is told twice counts once."""
+    for name in ("s1", "s2", "s3", "s2"):
+        register.put(name)
+    register.put("p1", Role.PUBLISHER)
+    register.remove("s1")
+    register.write_rubbish("s9")
+    counter = KafkaClientRegister(kafka.bootstrap, _namespace(request), lambda letter: None)
+    wait_until(lambda: counter.count() is not None)
+    assert counter.count() == 2
+    assert sum(counter.undecodable.values()) == 1
+    register.put("s4")
+    wait_until(lambda: counter.count() == 3)
+    register.remove("s2")
+    register.remove("p1")
+    wait_until(lambda: counter.count() == 2)
+    counter.close()
+
+
+def test_an_empty_register_has_no_subscriptions_and_an_absent_one_is_unknown(
+    kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
+) -> None:
+    """Nobody connected is a number; a topic that is not there is none."""
+    counter = KafkaClientRegister(kafka.bootstrap, _namespace(request), lambda letter: None)
+    wait_until(lambda: counter.count() == 0)
+    counter.close()
+    absent = KafkaClientRegister(kafka.bootstrap, "nowhere", lambda letter: None)
+    assert [absent.count() for _ in range(3)] == [None] * 3
+    absent.close()
+
+
+def test_the_register_gives_users_with_their_topics_and_what_publishers_publish_on(
+    kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
+) -> None:
+    """Nothing is known before it has been read to its end; then a user's newest record counts, until it leaves."""
+    counter = KafkaClientRegister(kafka.bootstrap, _namespace(request), lambda letter: None)
+    assert counter.interests(("b00", "b01")) is None
+    assert counter.is_waited_for
+    assert counter.fault == "the register of clients is not yet read to its end"
+    register.put_client(user("u1", "b00", "a", "b"))
+    register.put_client(user("u2", "b01", "b"))
+    register.put_client(user("u1", "b01", "c"))
+    register.put_client(user("u3", "elsewhere", "a"))
+    register.put_client(publisher("p", "b00", "c"))
+    wait_until(lambda: counter.count() == 3)
+    assert (counter.fault, counter.is_waited_for) == ("", False)
+    interests = counter.interests(("b00", "b01"))
+    assert interests is not None
+    assert (interests.users, interests.topics, interests.homes.tolist()) == (("u1", "u2"), ("b", "c"), [1, 1])
+    assert [interests.topics_of(name) for name in interests.users] == [("c",), ("b",)]
+    assert (counter.topic_of, counter.unplaced) == ({"p": "c"}, 1)
+    register.remove("u1")
+    wait_until(lambda: counter.count() == 2)
+    after = counter.interests(("b00", "b01"))
+    assert after is not None
+    assert after.users == ("u2",)
+    counter.close()
+
+
+def test_a_register_beyond_the_bound_is_let_go(
+    kafka: RunningKafka, register: Register, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number is unknown from then on, however many leave again."""
+    monkeypatch.setattr(controller.ports.client_register, "SUBSCRIPTIONS_MAX", 2)
+    counter = KafkaClientRegister(kafka.bootstrap, _namespace(request), lambda letter: None)
+    register.put("s1")
+    wait_until(lambda: counter.count() == 1)
+    register.put("s2")
+    register.put("s3")
+    wait_until(lambda: counter.count() is None)
+    for name in ("s1", "s2", "s3"):
+        register.remove(name)
+    assert [counter.count() for _ in range(3)] == [None] * 3
+    assert counter.interests(("b00",)) is None
+    assert (counter.is_waited_for, counter.topic_of) == (False, {})
+    assert counter.fault == "the register of clients has more than 2 subscriptions"
+    counter.close()

@@ -1,0 +1,230 @@
+"""The controller's Kafka ports on a real broker: reading from a point in time, dead letters, stored plans, outages."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import Producer
+
+from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
+from controller.run_controller import run_controller
+from controller.state.plan_log import PlanLog
+from infra.create_topics import create_topics
+from infra.find_port import choose_ports
+from infra.kafka_server import RunningKafka, start_kafka
+from schemas.codec import encode
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.dead_letter import DeadLetter
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.plan import PlanPhase
+from schemas.state import StateRow, WindowClosed
+from schemas.topics import COMMANDS, DEAD_LETTERS, EVENTS, PLANS, RESULTS, STATE, WINDOWS, topic_name
+from tests.controller.kafka_overlay import KafkaOverlay
+from tests.controller.state.test_plan_log import INVENTORY, plan_at
+from tests.overlay.small_overlays import inventory_of, line_of
+from tests.scrape_stage import scraped
+from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.stack
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.replace("_", "-")[:40]
+    create_topics(kafka.bootstrap, namespace=name)
+    return name
+
+
+def collected(reader: TopicReader[Any], count: int) -> list[Any]:
+    """Read until so many records have come, then once more to see that no further one follows."""
+    found: list[Any] = []
+    wait_until(lambda: len(found) >= count or bool(found.extend(reader.poll())))
+    return found + reader.poll()
+
+
+def test_reader_starts_at_a_point_in_time(kafka: RunningKafka, namespace: str) -> None:
+    """Records written before the point are not read, those after are, and a new reader reads them again."""
+    topic = topic_name(RESULTS, namespace)
+    answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, encode(answer), timestamp=1_000_000)
+    producer.produce(topic, encode(msgspec.structs.replace(answer, broker="b01")), timestamp=2_000_000)
+    producer.flush(PATIENCE_S)
+    for _ in range(2):
+        reader = TopicReader(kafka.bootstrap, {topic: CommandResult}, 1_500_000, pytest.fail)
+        assert [record.broker for record in collected(reader, 1)] == ["b01"]
+        reader.close()
+
+
+def test_reader_that_starts_at_the_end_misses_nothing_that_follows(kafka: RunningKafka, namespace: str) -> None:
+    """With a point in time after all records, the next record written is the first one read."""
+    earlier = Producer({"bootstrap.servers": kafka.bootstrap})
+    earlier.produce(topic_name(COMMANDS, namespace), encode(Command("plan-1", CommandPhase.PREPARE, "b00", 0, 1)))
+    assert earlier.flush(PATIENCE_S) == 0  # A sender waits a second only: a broker just started may take longer.
+    sender = RecordSender(kafka.bootstrap, namespace)
+    reader = TopicReader(
+        kafka.bootstrap, {topic_name(COMMANDS, namespace): Command}, time.time_ns() // 1_000_000 + 60_000, pytest.fail
+    )
+    assert reader.poll() == []
+    wait_until(lambda: reader.poll() == [] and reader.is_reading)
+    sender.send(Command("plan-1", CommandPhase.PREPARE, "b01", 0, 1))
+    sender.close()
+    assert [command.broker for command in collected(reader, 1)] == ["b01"]
+    reader.close()
+
+
+def test_undecodable_record_becomes_a_dead_letter(kafka: RunningKafka, namespace: str) -> None:
+    """A record that is none is skipped, counted and kept with its place and the reason; the next one is read."""
+    topic = topic_name(RESULTS, namespace)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, b"rubbish")
+    answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
+    producer.produce(topic, encode(answer))
+    producer.flush(PATIENCE_S)
+    sender = RecordSender(kafka.bootstrap, namespace)
+    reader = TopicReader(kafka.bootstrap, {topic: CommandResult}, 0, sender.bury)
+    assert collected(reader, 1) == [answer]
+    sender.close()
+    assert reader.undecodable == {topic: 1}
+    letters = TopicReader(kafka.bootstrap, {topic_name(DEAD_LETTERS, namespace): DeadLetter}, 0, pytest.fail)
+    (letter,) = collected(letters, 1)
+    assert (letter.topic, letter.offset, letter.value) == (topic, 0, b"rubbish")
+    assert "expected 00" in letter.reason
+    reader.close()
+    letters.close()
+
+
+def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, namespace: str) -> None:
+    """An acknowledged plan is there for the next controller, whatever else is in the topic."""
+    store = KafkaPlanStore(kafka.bootstrap, namespace, lambda letter: None)
+    assert store.load() == []
+    for plan in (plan_at(1, PlanPhase.PREPARING), plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)):
+        assert store.persist(plan)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic_name(PLANS, namespace), b"rubbish", key=b"plan-9")
+    producer.produce(topic_name(PLANS, namespace), None, key=b"plan-8")
+    producer.flush(PATIENCE_S)
+    found = KafkaPlanStore(kafka.bootstrap, namespace, lambda letter: None).load()
+    assert found == [plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)]
+    log = PlanLog(INVENTORY, found)
+    assert log.moving == plan_at(2, PlanPhase.ACTIVATING)
+    store.close()
+
+
+def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: str) -> None:
+    """Its tombstone goes out with the next plan that is stored; the topic must not grow for ever."""
+    store = KafkaPlanStore(kafka.bootstrap, namespace, pytest.fail)
+    assert store.persist(plan_at(1, PlanPhase.COMPLETED))
+    store.forget("plan-1")
+    assert store.persist(plan_at(2, PlanPhase.PREPARING))
+    assert store.load() == [plan_at(2, PlanPhase.PREPARING)]
+    store.close()
+
+
+def test_store_says_that_kafka_is_away(tmp_path: Path) -> None:
+    """Without a broker, or without the topic, loading gives None and storing False, in bounded time."""
+    store = KafkaPlanStore("127.0.0.1:1", "nowhere", pytest.fail)
+    assert store.load() is None
+    assert not store.persist(plan_at(1, PlanPhase.PREPARING))
+    reader = TopicReader("127.0.0.1:1", {"nowhere.results": CommandResult}, 0, pytest.fail)
+    assert reader.poll() == []
+    reader.close()
+    store.close()
+
+
+def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
+    """A reader that starts before its topic exists reads it once it is there."""
+    reader = TopicReader(kafka.bootstrap, {topic_name(EVENTS, "later"): AdaptationEvent}, 0, pytest.fail)
+    assert reader.poll() == []
+    create_topics(kafka.bootstrap, namespace="later")
+    sender = RecordSender(kafka.bootstrap, "later")
+    event = AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, 0, "text", details={"a": "b"})
+    sender.emit(event)
+    sender.close()
+    assert collected(reader, 1) == [event]
+    reader.close()
+
+
+def test_plan_survives_a_killed_broker(kafka: RunningKafka, namespace: str) -> None:
+    """A plan that is stored while the broker is killed is acknowledged after its return and stored once in order."""
+    store = KafkaPlanStore(kafka.bootstrap, namespace, pytest.fail)
+    assert store.persist(plan_at(1, PlanPhase.PREPARING))
+    reader = TopicReader(
+        kafka.bootstrap,
+        {topic_name(STATE, namespace): StateRow, topic_name(WINDOWS, namespace): WindowClosed},
+        0,
+        pytest.fail,
+    )
+    assert reader.poll() == []
+    pid = kafka.supervisor.pid("kafka")
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: store.persist(plan_at(1, PlanPhase.ACTIVATING)))
+    assert store.load() == [plan_at(1, PlanPhase.ACTIVATING)]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic_name(WINDOWS, namespace), encode(WindowClosed(0, 1000, 1, {}, (), 0)))
+    producer.flush(PATIENCE_S)
+    assert len(collected(reader, 1)) == 1
+    reader.close()
+    store.close()
+
+
+def check_scrape(settings: ControllerSettings) -> None:
+    """While it runs: ready, its plan, its reading and its queue to Kafka measured, the view that is away counted."""
+    found = scraped(settings.metrics_host, settings.metrics_port)
+    assert found['regraft_controller_phase_ms_count{phase="draining"}'] == 1
+    assert found['regraft_controller_results_total{outcome="retired"}'] == 5
+    assert found['regraft_controller_records_read_total{source="state"}'] > 10
+    assert found['regraft_controller_queue_length{queue="outbound"}'] >= 0
+    assert found['regraft_controller_records_lost{topic="commands"}'] == 0
+    assert found['regraft_controller_dead_letters{topic="state"}'] == 0
+    assert found["regraft_controller_view_failures"] >= 1
+
+
+def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path: Path) -> None:
+    """Windows written to Kafka lead to a completed plan in Kafka, with brokers that answer over Kafka."""
+    tree = line_of(5)
+    inventory = inventory_of(tree, {("b00", "b04"): 2.0})
+    inventory.save(tmp_path / "inventory.json")
+    settings = ControllerSettings(
+        bootstrap=kafka.bootstrap,
+        namespace=namespace,
+        inventory_path=tmp_path / "inventory.json",
+        status_file=tmp_path / "controller.json",
+        redis_url="redis://127.0.0.1:1",  # Nobody listens there: the view is best effort.
+        dry_run=False,
+        decision=DecisionSettings(cool_down_windows=0, window_age_ms_max=600_000),
+        tick_ms=20,
+        metrics_port=choose_ports(1)[0],
+    )
+    stop = threading.Event()
+    thread = threading.Thread(target=run_controller, args=(settings, stop))
+    thread.start()
+    store = KafkaPlanStore(kafka.bootstrap, namespace, pytest.fail)
+    try:
+        with KafkaOverlay(kafka.bootstrap, namespace, inventory):
+            wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.COMPLETED])
+            check_scrape(settings)
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)
+    shown = json.loads((tmp_path / "controller.json").read_text())
+    assert shown["configuration"]["epoch"] == 1
+    assert shown["plans"][0]["links_added"] == [["b00", "b04"]]
+    assert shown["plans_completed"] >= 0
+    assert list(shown["window_close_to_command_ms"]) == ["plan-1"]

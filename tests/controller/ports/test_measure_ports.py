@@ -1,0 +1,151 @@
+"""What passes the loop's ports can be scraped, and every log line of a transition names its plan."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from controller.control_loop import ControlLoop
+from controller.ports.measure_ports import measured
+from controller.report.bind_plan import PlanBinder
+from controller.report.loop_metrics import LoopHealth, LoopMetrics
+from schemas.command import CommandPhase
+from schemas.event import EventKind
+from schemas.plan import Plan, PlanPhase
+from tests.controller.scripted_overlay import ScriptedOverlay
+from tests.controller.state.test_plan_log import plan_at
+from tests.controller.test_control_loop import INVENTORY, overlay_of
+
+log = structlog.get_logger()
+
+
+@pytest.fixture(autouse=True)
+def unbound() -> Iterator[None]:
+    structlog.contextvars.clear_contextvars()
+    yield
+    structlog.contextvars.clear_contextvars()
+
+
+class MeasuredOverlay:
+    """A scripted overlay whose loop works through measured ports."""
+
+    def __init__(self, overlay: ScriptedOverlay) -> None:
+        self.metrics, self.health = LoopMetrics(), LoopHealth(30.0)
+        self.overlay = overlay
+        ports = measured(overlay.ports.ports, self.metrics, self.health)
+        overlay.loop = ControlLoop(overlay.settings, INVENTORY, ports, metrics=self.metrics)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"regraft_controller_{name}", labels)
+
+
+def test_a_plan_is_measured_from_its_first_phase_to_its_last() -> None:
+    """Phases with their durations, answers, records and the age of the state."""
+    run = MeasuredOverlay(overlay_of())
+    run.overlay.run_windows(12)
+    (plan,) = run.overlay.plans
+    assert plan.phase is PlanPhase.COMPLETED
+    for earlier, later in zip(plan.history, plan.history[1:], strict=False):
+        assert run.value("phase_ms_count", phase=earlier.phase) == 1
+        assert run.value("phase_ms_sum", phase=earlier.phase) == later.time_ms - earlier.time_ms
+    assert run.value("phase_ms_count", phase="completed") is None
+    assert run.value("plan_phase", phase="verifying") == 0
+    assert run.value("results_total", outcome="prepared") == 5
+    assert run.value("results_total", outcome="retired") == 5
+    assert (run.value("records_read_total", source="state") or 0) > 12
+    outcomes = ("prepared", "activated", "drained", "retired")
+    answers = sum(run.value("results_total", outcome=outcome) or 0 for outcome in outcomes)
+    assert run.value("records_read_total", source="results") == answers
+    assert run.value("window_end_to_state_ms") == 0
+
+
+def test_commands_sent_again_are_counted_by_phase() -> None:
+    """A broker that is silent is asked again until the plan is aborted; first askings are no repetitions."""
+    run = MeasuredOverlay(overlay_of())
+    run.overlay.silent_brokers.add("b03")
+    run.overlay.run_windows(8)
+    assert run.overlay.phases[0] in (PlanPhase.ABORTING, PlanPhase.ABORTED)
+    assert run.value("commands_repeated_total", phase="activate") is None
+    sent, repeated = run.value("commands_total", phase="prepare"), run.value("commands_repeated_total", phase="prepare")
+    assert repeated
+    assert sent == repeated + len(INVENTORY.brokers)
+
+
+def test_a_store_that_is_away_is_counted() -> None:
+    """Plans that cannot be read keep the controller from being ready; each try counts."""
+    run = MeasuredOverlay(overlay_of())
+    run.overlay.ports.plans.is_away = True
+    run.overlay.tick()
+    run.overlay.tick()
+    assert not run.health().is_ready
+    assert run.value("plan_store_failures_total") == 2
+    run.overlay.ports.plans.is_away = False
+    run.overlay.tick()
+    assert run.health().is_ready
+    assert run.health().faults == ()
+
+
+def test_a_controller_that_hangs_is_ill() -> None:
+    """No step for longer than usual is a fault, whether plans were read or not."""
+    health = LoopHealth(-1.0)
+    (fault,) = health().faults
+    assert "the control loop has not turned" in fault
+
+
+def test_every_line_of_a_transition_carries_plan_and_epoch() -> None:
+    """From the storing of the first phase to the end of the plan, and neither before nor after."""
+    run = MeasuredOverlay(overlay_of())
+    seen: list[tuple[str | None, int | None, PlanPhase | None]] = []
+    with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        for _ in range(12 * 20):
+            run.overlay.tick()
+            log.info("tick")
+            plans = run.overlay.plans
+            seen.append((lines[-1].get("plan"), lines[-1].get("epoch"), plans[0].phase if plans else None))
+    over = (None, PlanPhase.COMPLETED)
+    assert {(plan, epoch) for plan, epoch, phase in seen if phase in over} == {(None, None)}
+    assert {(plan, epoch) for plan, epoch, phase in seen if phase not in over} == {("plan-1", 1)}
+    assert {phase for _, _, phase in seen} >= {PlanPhase.VERIFYING, PlanPhase.COMPLETED}
+
+
+def test_every_event_is_a_line_with_its_plan_and_epoch() -> None:
+    """Also the last one of a plan, which is told when the plan is over; what concerns no plan names none."""
+    run = MeasuredOverlay(overlay_of())
+    with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        run.overlay.run_windows(12)
+    told = {str(line["kind"]): line for line in lines if line["event"] == "adaptation_event"}
+    for kind in ("plan_started", "plan_phase", "plan_completed"):
+        assert (told[kind]["plan"], told[kind]["epoch"], told[kind]["log_level"]) == ("plan-1", 1, "info")
+    assert "plan" not in told["controller_started"]
+    assert run.overlay.events_of(EventKind.PLAN_COMPLETED) == [told["plan_completed"]["text"]]
+
+
+def _bound(plan: Plan) -> dict[str, object]:
+    structlog.contextvars.clear_contextvars()
+    PlanBinder().note(plan)
+    return structlog.contextvars.get_contextvars()
+
+
+def test_a_plan_that_waits_for_a_person_or_is_over_is_not_bound() -> None:
+    """Review may take long and concerns nothing that the loop does meanwhile."""
+    plan = plan_at(3, PlanPhase.DRAINING)
+    assert _bound(plan) == {"plan": plan.plan, "epoch": 3}
+    for phase in (PlanPhase.PROPOSED, PlanPhase.REFUSED, PlanPhase.COMPLETED, PlanPhase.ABORTED):
+        assert _bound(plan_at(3, phase)) == {}
+
+
+def test_the_end_of_another_plan_leaves_the_bound_one() -> None:
+    """A plan that is refused while another is under way changes no line."""
+    binder = PlanBinder()
+    binder.note(plan_at(3, PlanPhase.DRAINING))
+    binder.note(plan_at(4, PlanPhase.REFUSED))
+    assert structlog.contextvars.get_contextvars()["epoch"] == 3
+
+
+def test_all_phases_of_commands_are_known_to_the_metrics() -> None:
+    """A command of any phase can be counted as sent again."""
+    metrics = LoopMetrics()
+    for phase in CommandPhase:
+        metrics.commands_repeated.labels(phase).inc()
+        assert metrics.registry.get_sample_value("regraft_controller_commands_repeated_total", {"phase": phase}) == 1

@@ -1,0 +1,114 @@
+"""What follows from the plans so far."""
+
+import msgspec
+import pytest
+
+from controller.state.plan_log import MOVING_PHASES, PLANS_KEPT_MAX, PlanLog
+from overlay.configuration import NotATreeError
+from schemas.plan import PhaseChange, Plan, PlanPhase, Proposal
+from tests.overlay.small_overlays import inventory_of, line_of
+
+BOOTSTRAP = line_of(4)
+INVENTORY = inventory_of(BOOTSTRAP, {})
+OTHER = BOOTSTRAP.replaced(1, [("b00", "b01")], [("b00", "b03")])
+
+
+def plan_at(epoch: int, phase: PlanPhase, undoes: str = "", sent: int = 10, since_ms: int = 0) -> Plan:
+    """A plan to the other tree."""
+    return Plan(
+        plan=f"plan-{epoch}",
+        epoch_from=epoch - 1,
+        epoch_to=epoch,
+        window_end_ms=0,
+        proposals=(Proposal("swap_links_ci", (("b00", "b01"),), (("b00", "b03"),), 2.0, 1.0, 0.0, ""),),
+        links_removed=(("b00", "b01"),),
+        links_added=(("b00", "b03"),),
+        links_target=OTHER.links,
+        cost_before_per_s=2.0,
+        cost_predicted_per_s=1.0,
+        phase=phase,
+        history=(PhaseChange(PlanPhase.PREPARING, since_ms, ""), PhaseChange(phase, since_ms + 100, "")),
+        undoes=undoes,
+        control_messages=sent,
+    )
+
+
+def test_bootstrap_is_present_before_any_plan() -> None:
+    """Without plans the inventory's overlay is in force and the first epoch is 1."""
+    log = PlanLog(INVENTORY)
+    assert log.present == BOOTSTRAP
+    assert log.epoch_next == 1
+    assert log.moving is log.verifying is log.control_messages_mean is None
+    assert log.transition_ended_ms == 0
+
+
+@pytest.mark.parametrize("phase", list(PlanPhase))
+def test_only_passed_activation_changes_the_present(phase: PlanPhase) -> None:
+    """A plan's target is in force once every broker has drained the old epoch, and its epoch is used up in any case."""
+    log = PlanLog(INVENTORY, [plan_at(1, phase)])
+    passed = phase in {PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.COMPLETED}
+    assert log.present.epoch == (1 if passed else 0)
+    assert log.present.links == (OTHER if passed else BOOTSTRAP).links
+    assert log.epoch_next == 2
+    over = phase not in MOVING_PHASES
+    assert (log.moving is None) is over
+    assert (log.verifying is None) is (phase is not PlanPhase.VERIFYING)
+
+
+def test_aborted_epochs_are_never_used_again() -> None:
+    """After two aborted plans the next epoch is 3, and the bootstrap is still in force."""
+    log = PlanLog(INVENTORY, [plan_at(1, PlanPhase.ABORTED), plan_at(2, PlanPhase.ABORTED)])
+    assert (log.epoch_next, log.present.epoch) == (3, 0)
+
+
+def test_newest_version_of_a_plan_counts() -> None:
+    """A plan recorded again in a later phase replaces itself."""
+    log = PlanLog(INVENTORY)
+    for phase in (PlanPhase.PREPARING, PlanPhase.ACTIVATING, PlanPhase.VERIFYING):
+        log.record(plan_at(1, phase))
+    assert [plan.phase for plan in log.plans] == [PlanPhase.VERIFYING]
+    assert log.transition_ended_ms == 100
+
+
+def test_undone_plan_mutes_its_planner() -> None:
+    """From the moment the undoing plan began, for the time set."""
+    log = PlanLog(INVENTORY, [plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.COMPLETED, "plan-1", since_ms=500)])
+    assert log.muted_until_ms(1000) == {"swap_links_ci": 1500}
+    assert log.undo_of("plan-1") is not None
+    assert log.undo_of("plan-2") is None
+
+
+def test_price_is_learnt_from_recent_plans() -> None:
+    """The mean is over the last five plans that were carried out; aborted ones do not count."""
+    plans = [plan_at(epoch, PlanPhase.COMPLETED, sent=epoch) for epoch in range(1, 8)]
+    log = PlanLog(INVENTORY, [*plans, plan_at(8, PlanPhase.ABORTED, sent=1000)])
+    assert log.control_messages_mean == 5.0
+
+
+def test_configurations_of_past_epochs_are_known() -> None:
+    """Epochs of plans and of the bootstrap can be looked up, others not."""
+    log = PlanLog(INVENTORY, [plan_at(3, PlanPhase.COMPLETED)])
+    assert log.configuration_of(0) == BOOTSTRAP
+    found = log.configuration_of(3)
+    assert found is not None
+    assert found.links == OTHER.links
+    assert log.configuration_of(2) is None
+
+
+def test_plan_of_another_inventory_is_refused() -> None:
+    """A stored plan whose target is no tree over the inventory's brokers is an error at once."""
+    foreign = msgspec.structs.replace(plan_at(1, PlanPhase.COMPLETED), links_target=(("x", "y"),))
+    with pytest.raises(NotATreeError):
+        PlanLog(INVENTORY, [foreign])
+
+
+def test_memory_is_bounded_and_the_present_is_kept() -> None:
+    """Old finished plans are forgotten, but never the one whose target is in force."""
+    log = PlanLog(INVENTORY, [plan_at(1, PlanPhase.COMPLETED)])
+    for epoch in range(2, PLANS_KEPT_MAX + 50):
+        log.record(plan_at(epoch, PlanPhase.ABORTED))
+    assert len(log.plans) == PLANS_KEPT_MAX
+    assert log.take_forgotten() == [f"plan-{epoch}" for epoch in range(2, 50 + 1)]
+    assert log.take_forgotten() == []
+    assert log.present.epoch == 1
+    assert log.epoch_next == PLANS_KEPT_MAX + 50

@@ -1,0 +1,47 @@
+"""What planners are given: settings that are refused with a sentence, and prices that are found once for a tree."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from controller.state.planner_interface import PlannerSettings
+from overlay.configuration import Configuration
+from overlay.tree import random_tree
+from tests.controller.published_windows import state_of
+from tests.overlay.published_overlays import draw_overlay
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        (PlannerSettings(grape_priority="hops"), "grape_priority is 'hops': load or delay"),  # type: ignore[arg-type]
+        (PlannerSettings(grape_weight=0), "grape_weight is 0: from 1 to 100 percent"),
+        (PlannerSettings(grape_weight=101), "grape_weight is 101: from 1 to 100 percent"),
+        (PlannerSettings(grape_notifications_min=0), "grape_notifications_min is 0: at least 1"),
+        (PlannerSettings(pop_traces_min=0), "pop_traces_min is 0: at least 1"),
+        (PlannerSettings(pop_traces_max=0), "pop_traces_max is 0: at least 1"),
+        (PlannerSettings(pop_window_s=0.0), "pop_window_s is 0.0: above 0"),
+        (PlannerSettings(delay_weight=1.5), "delay_weight is 1.5: a share from 0 to 1"),
+    ],
+)
+def test_settings_of_homes_are_checked(settings: PlannerSettings, fault: str) -> None:
+    """A setting that cannot be used is named with its value and the limit."""
+    (found,) = settings.faults()
+    assert found.startswith(fault)
+    assert PlannerSettings().faults() == []
+
+
+def test_prices_of_homes_are_found_once_for_a_tree() -> None:
+    """They depend on the links and not on the homes, so a state with publishers moved has them already."""
+    rng = random.Random(4)
+    drawn = draw_overlay(rng, brokers_max=9)
+    state = state_of(drawn, rng)
+    tree = drawn.configuration
+    moved = Configuration.of(0, tree.brokers, tree.links, dict.fromkeys(drawn.homes, tree.brokers[0]))
+    priced = state.publisher_costs
+    assert state.with_configuration(moved).publisher_costs is priced
+    assert state.with_configuration(replace(moved, homes=())).publisher_costs is priced
+    other = random_tree(tree.brokers, 2, rng)
+    assert other.links != tree.links
+    assert state.with_configuration(other).publisher_costs is not priced

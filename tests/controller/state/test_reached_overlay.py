@@ -1,0 +1,114 @@
+"""The overlay that proposals lead to costs what the one cost says of it, whatever their order and kind."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.state.closed_window import ClosedWindow
+from controller.state.planner_interface import OverlayState
+from controller.state.reached_overlay import HomeError, ReachedOverlay
+from overlay.configuration import Configuration, Link, NotATreeError, link
+from overlay.cost import overlay_cost
+from overlay.inventory import Inventory
+from overlay.tree import cycle_links, random_tree
+from schemas.plan import ClientMove, Proposal
+from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
+
+
+def proposal_of(
+    removed: tuple[Link, ...] = (), added: tuple[Link, ...] = (), moves: tuple[ClientMove, ...] = ()
+) -> Proposal:
+    return Proposal("p", removed, added, 0.0, 0.0, 0.0, "because", moves=moves)
+
+
+def random_state(rng: random.Random) -> OverlayState:
+    brokers = brokers_named(rng.randint(3, 9))
+    tree = random_tree(brokers, len(brokers), rng)
+    costs = {link(a, b): float(rng.randint(1, 20)) for a in brokers for b in brokers if a < b}
+    base = inventory_of(tree, costs)
+    inventory = Inventory(brokers, np.array([rng.randint(0, 9) / 2 for _ in brokers]), base.link_cost, 99, tree)
+    homes = {f"p{number}": rng.choice(brokers) for number in range(rng.randint(1, 4))}
+    windows = []
+    for at in range(rng.randint(1, 3)):
+        published = {
+            name: (home, [set(rng.sample(brokers, rng.randint(0, len(brokers)))) for _ in range(rng.randint(0, 9))])
+            for name, home in homes.items()
+        }
+        sets = publishers_of(brokers, published, span_s=rng.choice([1.0, 2.0]))
+        seen = {name: home for name, (home, sent) in published.items() if sent}
+        windows.append(ClosedWindow(1000 * at, 1000 * at + 1000, sets, epoch_min=0, epoch_max=0, homes=seen))
+    return OverlayState(Configuration.of(0, brokers, tree.links, homes), inventory, tuple(windows))
+
+
+def random_change(reached: ReachedOverlay, rng: random.Random) -> Proposal:
+    present = reached.configuration
+    seen = set().union(*(window.homes for window in reached.state.windows))
+    free = [link(a, b) for a in present.brokers for b in present.brokers if a < b and link(a, b) not in present.links]
+    removed: tuple[Link, ...] = ()
+    added: tuple[Link, ...] = ()
+    if free and rng.random() < 0.6:
+        added = (rng.choice(free),)
+        removed = (rng.choice(cycle_links(present, added[0])),)
+    movable = sorted(name for name in present.home_of if name in seen)
+    moves = tuple(
+        ClientMove(name, present.home_of[name], rng.choice(present.brokers))
+        for name in rng.sample(movable, rng.randint(0, len(movable)))
+    )
+    return proposal_of(removed, added, moves)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=150)
+def test_reached_costs_and_loads_are_those_of_the_overlay_itself(seed: int) -> None:
+    """After any swaps and moves, cost in each window and load of each broker equal those computed from scratch."""
+    rng = random.Random(seed)
+    reached = ReachedOverlay(random_state(rng))
+    for _ in range(4):
+        reached = reached.after(random_change(reached, rng))
+        state, target = reached.state, reached.configuration
+        parts = [overlay_cost(target, state.inventory, window.sets_at(target.home_of)) for window in state.windows]
+        assert reached.costs_per_s == pytest.approx([part.total_per_s for part in parts])
+        spans_s = [window.sets.span_s for window in state.windows]
+        assert reached.cost_per_s == pytest.approx(np.average(reached.costs_per_s, weights=spans_s))
+        assert state.tree_costs.cost_per_s == pytest.approx(reached.cost_per_s)
+        assert reached.loads_per_s == pytest.approx(state.tree_costs.loads_per_s)
+        assert target.epoch == 0
+
+
+def test_a_proposal_that_does_not_fit_is_refused_by_name() -> None:
+    """A publisher that is elsewhere, a broker that is not there, links that leave no tree: each has its error."""
+    tree = line_of(3)
+    inventory = inventory_of(tree, {})
+    sets = publishers_of(tree.brokers, {"p": ("b00", [{"b02"}])})
+    state = OverlayState(
+        Configuration.of(0, tree.brokers, tree.links, {"p": "b00"}), inventory, (ClosedWindow(0, 1000, sets),)
+    )
+    reached = ReachedOverlay(state)
+    with pytest.raises(HomeError, match="p is to leave b01, but its home is b00"):
+        reached.after(proposal_of(moves=(ClientMove("p", "b01", "b02"),)))
+    with pytest.raises(HomeError, match="q is to leave b01, but its home is not known"):
+        reached.after(proposal_of(moves=(ClientMove("q", "b01", "b02"),)))
+    with pytest.raises(KeyError):
+        reached.after(proposal_of(moves=(ClientMove("p", "b00", "b09"),)))
+    with pytest.raises(NotATreeError):
+        reached.after(proposal_of(removed=(link("b00", "b01"),), added=(link("b01", "b02"),)))
+    assert reached.after(proposal_of(moves=(ClientMove("p", "b00", "b02"),))).cost_per_s == 1.0
+
+
+def test_what_a_move_is_about_is_its_own_publisher() -> None:
+    """The cost that a move concerns is that of the moved publishers alone; that of links is all of it."""
+    tree = line_of(3)
+    inventory = inventory_of(tree, {})
+    sets = publishers_of(tree.brokers, {"p": ("b00", [{"b02"}]), "q": ("b01", [{"b01"}] * 5)})
+    homes = {"p": "b00", "q": "b01"}
+    state = OverlayState(
+        Configuration.of(0, tree.brokers, tree.links, homes), inventory, (ClosedWindow(0, 1000, sets),)
+    )
+    reached = ReachedOverlay(state)
+    assert reached.cost_per_s == 23.0 + 5.0
+    assert reached.concerned_cost_per_s(proposal_of(moves=(ClientMove("p", "b00", "b02"),))) == 23.0
+    swap = proposal_of(removed=(link("b00", "b01"),), added=(link("b00", "b02"),))
+    assert reached.concerned_cost_per_s(swap) == 28.0

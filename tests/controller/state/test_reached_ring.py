@@ -1,0 +1,181 @@
+"""The ring that proposals lead to costs what building it from scratch costs, whatever their order and kind."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.state.planner_interface import OverlayState
+from controller.state.reached_overlay import HomeError, ReachedOverlay, RingIdError
+from controller.state.reached_ring import ReachedRing, reached_at
+from controller.state.window_costs import cost_per_s
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import NotATreeError
+from overlay.ring_costs import overlay_ring_cost
+from schemas.plan import ClientMove, IdMove, Proposal
+from tests.controller.scripted_ring import (
+    BROKERS,
+    FIG_2_MOVES,
+    FIG_2_USERS,
+    OTHER,
+    RING,
+    TOPIC,
+    placing,
+    reassigning,
+    ring_inventory,
+    ring_state,
+    ring_window,
+)
+from tests.controller.scripted_windows import closed_window
+from tests.overlay.small_overlays import inventory_of, line_of
+
+
+def fig_2_state(count: int = 10) -> OverlayState:
+    return ring_state(RING, *(ring_window(FIG_2_USERS, {TOPIC: count}, 1000 * at) for at in range(3)))
+
+
+def test_figure_2_before_and_after_the_reassignment() -> None:
+    """Ten notifications a second of 4 + 3 + 8, then of 3 + 0 + 3."""
+    before = ReachedRing(fig_2_state(), 1.0)
+    after = before.after(reassigning(*FIG_2_MOVES))
+    assert (before.cost_per_s, after.cost_per_s) == (150.0, 60.0)
+    assert after.costs_per_s.tolist() == [60.0] * 3
+    assert ReachedRing(fig_2_state(), 0.5).cost_per_s == 110.0
+    assert before.concerned_cost_per_s(reassigning(*FIG_2_MOVES)) == 150.0
+    some = sorted(FIG_2_USERS)[:2]
+    share = sum(len(FIG_2_USERS[name][1]) for name in some) / sum(len(topics) for _, topics in FIG_2_USERS.values())
+    homes = [(name, FIG_2_USERS[name][0], "b07") for name in some]
+    assert before.concerned_cost_per_s(placing(*homes)) == pytest.approx(150.0 * share)
+    assert after.configuration.id_of["b04"] == 3
+    assert after.state.ring is not None
+    assert after.state.ring.cost.total_per_s() == 60.0
+
+
+def random_ring_state(rng: random.Random) -> OverlayState:
+    ids = rng.sample(range(32), len(BROKERS))
+    ring = ChordConfiguration.of(0, 5, dict(zip(BROKERS, ids, strict=True)))
+    topics = [f"t{number}" for number in range(6)]
+    users = {
+        f"u{number}": (rng.choice(BROKERS), rng.sample(topics, rng.randrange(1, 4)))
+        for number in range(rng.randrange(1, 15))
+    }
+    windows = [
+        ring_window(users, {topic: rng.randrange(1, 30) for topic in rng.sample(topics, 4)}, 1000 * at, in_force=ring)
+        for at in range(rng.randrange(1, 4))
+    ]
+    return ring_state(ring, *windows)
+
+
+def random_change(reached: ReachedRing, rng: random.Random) -> Proposal:
+    ring, state = reached.configuration, reached.state.ring
+    assert state is not None
+    some = rng.sample(ring.brokers, rng.randrange(2, 5))
+    turned = [ring.id_of[broker] for broker in some[1:] + some[:1]]
+    if rng.random() < 0.3:
+        turned[0] = next(number for number in range(32) if number not in ring.ids)
+    id_moves = [IdMove(one, ring.id_of[one], to) for one, to in zip(some, turned, strict=True)]
+    users = [name for name in state.interests.users if rng.random() < 0.4]
+    position_of, homes = state.interests.position_of, state.interests.homes
+    moves = [ClientMove(name, ring.brokers[homes[position_of[name]]], rng.choice(ring.brokers)) for name in users]
+    kind = rng.randrange(3)
+    return Proposal(
+        "p", (), (), 0.0, 0.0, 0.0, "because",
+        moves=() if kind == 0 else (*moves, ClientMove("has left", "b00", "b01")),
+        id_moves=() if kind == 1 else tuple(id_moves),
+    )  # fmt: skip
+
+
+@given(seed=st.integers(0, 2**32), weight=st.sampled_from([0.0, 0.5, 1.0]))
+@settings(max_examples=100)
+def test_reached_costs_and_loads_are_those_of_the_ring_itself(seed: int, weight: float) -> None:
+    """After any reassignments and moves, cost in each window and load of each broker equal those from scratch."""
+    rng = random.Random(seed)
+    start = random_ring_state(rng)
+    reached = ReachedRing(start, weight)
+    for _ in range(4):
+        reached = reached.after(random_change(reached, rng))
+        ring, state = reached.configuration, start.ring
+        assert state is not None
+        interests = state.interests.at_homes(ring.home_of)
+        expected = [overlay_ring_cost(ring, interests, rates) for rates in state.window_rates_per_s]
+        assert reached.costs_per_s == pytest.approx([one.total_per_s(weight) for one in expected])
+        filtered = overlay_ring_cost(ring, interests, state.rates_per_s)
+        assert reached.cost_per_s == pytest.approx(filtered.total_per_s(weight))
+        assert reached.loads == pytest.approx(interests.loads)
+        assert reached.state.ring is not None
+        assert reached.state.ring.cost.total_per_s(weight) == pytest.approx(reached.cost_per_s)
+        assert reached.costs_per_s == pytest.approx(
+            [cost_per_s(ring, ring_inventory(), window, weight) for window in start.windows]
+        )
+        assert ring.epoch == 0
+
+
+def test_the_overlay_before_a_proposal_is_left_as_it_is() -> None:
+    """Two proposals may be tried on the same ring, and in any order."""
+    start = ReachedRing(fig_2_state(), 1.0)
+    moved = start.after(placing(("u6", "b06", "b02")))
+    start.after(reassigning(*FIG_2_MOVES))
+    assert start.cost_per_s == 150.0
+    assert start.loads.tolist() == [0.25, 0, 0.25, 0, 0.25, 0, 0.25, 0]
+    assert moved.loads.tolist() == [0.25, 0, 0.5, 0, 0.25, 0, 0, 0]
+    both = moved.after(placing(("u6", "b02", "b06")))
+    assert both.costs_per_s == pytest.approx(start.costs_per_s)
+
+
+@pytest.mark.parametrize(
+    ("proposal", "error", "text"),
+    [
+        (reassigning(("b00", 3, 1)), RingIdError, "b00 is to give up ring ID 3, but has 0"),
+        (reassigning(("b99", 3, 1)), RingIdError, "b99 is to give up ring ID 3, but is not in the overlay"),
+        (reassigning(("b00", 0, 1)), RingIdError, "ring ID 1 is that of more than one broker"),
+        (reassigning(("b00", 0, 8)), RingIdError, "do not fit on a ring of 3 bits"),
+        (placing(("u0", "b01", "b02")), HomeError, "user u0 is to leave b01, but its home is b00"),
+        (placing(("u0", "b00", "b99")), HomeError, "user u0 is to go to b99, which is not in the overlay"),
+        (
+            Proposal("p", (("b00", "b01"),), (("b00", "b02"),), 0.0, 0.0, 0.0, ""),
+            NotATreeError,
+            "links of a ring follow from its IDs",
+        ),
+    ],
+)
+def test_a_proposal_that_does_not_fit_is_refused_by_name(proposal: Proposal, error: type[Exception], text: str) -> None:
+    """IDs that are not as said or not to be had, users elsewhere, brokers that are not there."""
+    with pytest.raises(error, match=text):
+        ReachedRing(fig_2_state(), 1.0).after(proposal)
+
+
+def test_a_user_that_has_left_does_no_harm() -> None:
+    """Nothing changes for it, and the rest of the proposal counts."""
+    start = ReachedRing(fig_2_state(), 1.0)
+    after = start.after(placing(("u6", "b06", "b02"), ("nobody", "b03", "b02")))
+    assert "nobody" not in after.configuration.home_of
+    assert after.cost_per_s < start.cost_per_s
+
+
+def test_each_kind_of_overlay_is_reached_in_its_own_way() -> None:
+    """A tree knows no ring IDs, and a ring without interests cannot be looked at."""
+    tree = line_of(3)
+    window = closed_window(tree.brokers, [{"b00", "b02"}] * 5)
+    reached = reached_at(OverlayState(tree, inventory_of(tree, {}), (window,)), 1.0)
+    assert isinstance(reached, ReachedOverlay)
+    with pytest.raises(RingIdError, match="the overlay is a tree"):
+        reached.after(reassigning(("b00", 0, 1)))
+    assert isinstance(reached_at(fig_2_state(), 1.0), ReachedRing)
+    blind = OverlayState(RING, ring_inventory(), (window,))
+    with pytest.raises(ValueError, match="nothing is known of the users"):
+        reached_at(blind, 1.0)
+    with pytest.raises(ValueError, match="only planners of a ring"):
+        _ = fig_2_state().tree_costs
+
+
+def test_topics_that_nobody_wants_now_cost_nothing() -> None:
+    """An older window may have more topics than the newest has users for."""
+    state = ring_state(
+        RING, ring_window(FIG_2_USERS, {TOPIC: 10, OTHER: 60}), ring_window(FIG_2_USERS, {TOPIC: 20}, 1000)
+    )
+    reached = ReachedRing(state, 1.0)
+    assert reached.costs_per_s.tolist() == [150.0, 300.0]
+    assert reached.cost_per_s == pytest.approx(0.7 * 150 + 0.3 * 300)
+    assert np.isclose(cost_per_s(RING, ring_inventory(), state.windows[0]), 150.0)

@@ -1,0 +1,218 @@
+"""Rows and markers in any order become the same windows; what is missing is said."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.state.closed_window import ClosedWindow
+from controller.windows.assemble_state import AssemblyLimits, WindowAssembler
+from schemas.state import Churn, LinkRtt, PublisherDelivery, StateRow, WindowClosed
+from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
+from tests.overlay.small_overlays import brokers_named
+
+BROKERS = brokers_named(4)
+WANTED = [{"b00", "b03"}, {"b01"}, set(BROKERS)] * 30
+LIMITS = AssemblyLimits(rows_wait_ms=5000)
+
+
+def window_records(start_ms: int, **marker: object) -> list[StateRow | WindowClosed]:
+    rows = rows_of(BROKERS, start_ms, WANTED)
+    return [*rows, marker_of(BROKERS, start_ms, rows, **marker)]  # type: ignore[arg-type]
+
+
+def closed_from(
+    records: list[StateRow | WindowClosed], now_ms: int = 0, limits: AssemblyLimits = LIMITS
+) -> list[ClosedWindow]:
+    assembler = WindowAssembler(BROKERS, limits)
+    for record in records:
+        assembler.add(record, now_ms)
+    return assembler.closed(now_ms)
+
+
+@given(st.integers(0, 2**32))
+def test_disorder_and_repetition_change_nothing(seed: int) -> None:
+    """However the records of three windows are mixed and repeated, the same three windows come out, in order, once."""
+    rng = random.Random(seed)
+    records = [record for start_ms in (0, 1000, 2000) for record in window_records(start_ms)]
+    mixed = records + rng.sample(records, len(records) // 2)
+    rng.shuffle(mixed)
+    assembler = WindowAssembler(BROKERS, LIMITS)
+    found = []
+    for record in mixed:
+        assembler.add(record, 0)
+        found += assembler.closed(0)
+    straight = closed_from(records)
+    assert [window.end_ms for window in found] == [1000, 2000, 3000]
+    assert all(window.is_complete for window in found)
+    for one, other in zip(found, straight, strict=True):
+        assert one.sets.words.tolist() == other.sets.words.tolist()
+        assert one.sets.notification_count == len(WANTED)
+
+
+def test_window_waits_for_its_rows_and_then_says_which_are_missing() -> None:
+    """A window whose row is lost is not given out at once, and after the wait it is incomplete."""
+    records = window_records(0)
+    lost, rest = records[0], records[1:]
+    assembler = WindowAssembler(BROKERS, LIMITS)
+    for record in rest:
+        assembler.add(record, 100)
+    assert assembler.closed(5000) == []
+    (window,) = assembler.closed(5100)
+    assert window.fault == "rows missing: 1 of kind delivery"
+    assembler.add(lost, 5200)
+    assert assembler.closed(5200) == []
+    assert assembler.refused == {"window closed already": 1}
+
+
+def test_repeated_marker_does_not_prolong_the_wait() -> None:
+    """A marker that comes again while rows are missing does not start the wait anew."""
+    records = window_records(0)[1:]
+    assembler = WindowAssembler(BROKERS, LIMITS)
+    for record in records:
+        assembler.add(record, 0)
+    assembler.add(records[-1], 4000)
+    assert len(assembler.closed(5000)) == 1
+
+
+@pytest.mark.parametrize(("lost", "is_complete"), [({}, True), ({"b02": 1}, False)])
+def test_share_of_batches_decides_completeness(lost: dict[str, int], is_complete: bool) -> None:
+    """One batch of four lost is below a share of 0.95, and the broker is named with its counts."""
+    (window,) = closed_from(window_records(0, lost=lost))
+    assert window.is_complete is is_complete
+    assert window.short_brokers == tuple(lost)
+    assert ("b02 (3 of 4)" in window.fault) is not is_complete
+
+
+def test_share_is_a_setting() -> None:
+    """With a share of 0.5 one lost batch of four is no fault."""
+    (window,) = closed_from(window_records(0, lost={"b02": 1}), limits=AssemblyLimits(completeness_share_min=0.5))
+    assert window.is_complete
+
+
+def test_unheard_broker_is_missing() -> None:
+    """A broker of the configuration that sent nothing makes the window incomplete."""
+    rows = rows_of(BROKERS, 0, WANTED)
+    (window,) = closed_from([*rows, marker_of(BROKERS[:3], 0, rows)])
+    assert window.short_brokers == ("b03",)
+    assert "b03 (none)" in window.fault
+
+
+def test_batches_lost_between_windows_count_against_the_next() -> None:
+    """A window that was lost whole shows as a gap in the sequences, and the next window answers for it."""
+    first, second = closed_from(window_records(0) + window_records(2000))
+    assert first.is_complete
+    assert second.short_brokers == BROKERS
+    assert "b00 (4 of 8)" in second.fault
+
+
+def test_first_window_does_not_answer_for_what_was_before() -> None:
+    """A controller that starts in the middle of a boot takes its first window as it is."""
+    (window,) = closed_from(window_records(7000))
+    assert window.is_complete
+
+
+def test_new_boot_starts_its_sequence_again() -> None:
+    """A broker that was started again counts from 0; only batches lost since its boot are missing."""
+    restarted = window_records(1000, first_window_ms=1000, boots=dict.fromkeys(BROKERS, 2))
+    assert [window.is_complete for window in closed_from(window_records(0) + restarted)] == [True, True]
+    late = window_records(1000, first_window_ms=0, boots=dict.fromkeys(BROKERS, 2))
+    assert [window.is_complete for window in closed_from(window_records(0) + late)] == [True, False]
+
+
+def test_windows_are_given_out_in_order() -> None:
+    """A window that still waits for a row holds back the next one, but not for ever."""
+    assembler = WindowAssembler(BROKERS, LIMITS)
+    for record in window_records(0)[1:] + window_records(1000):
+        assembler.add(record, 0)
+    assert assembler.closed(0) == []
+    assert [window.is_complete for window in assembler.closed(5000)] == [False, True]
+
+
+def test_window_whose_marker_is_lost_is_given_up() -> None:
+    """Rows without a marker hold back the next window for the wait, then they are dropped and counted."""
+    assembler = WindowAssembler(BROKERS, LIMITS)
+    for record in window_records(0)[:-1] + window_records(1000):
+        assembler.add(record, 0)
+    assert assembler.closed(4999) == []
+    assert [window.end_ms for window in assembler.closed(5000)] == [2000]
+    assert assembler.refused == {"window without a marker": 1}
+
+
+def test_epoch_is_known_only_when_all_brokers_agree() -> None:
+    """A window through which a transition ran has no epoch of its own."""
+    rows = rows_of(BROKERS, 0, WANTED)
+    mixed = marker_of(BROKERS[:2], 0, rows, epoch=3)
+    rest = marker_of(BROKERS[2:], 0, rows, epoch=4)
+    both = WindowClosed(0, WINDOW_MS, 1, mixed.row_counts, mixed.brokers + rest.brokers, 0)
+    (window,) = closed_from([*rows, both])
+    assert (window.epoch, window.epoch_min, window.epoch_max) == (None, 3, 4)
+    (window,) = closed_from(window_records(0, epoch=5))
+    assert window.epoch == 5
+
+
+def test_other_rows_reach_the_window() -> None:
+    """Queues, round trips and churn are handed on."""
+    rows = [
+        *rows_of(BROKERS, 0, WANTED),
+        StateRow(0, WINDOW_MS, "rtt", "b00/b01", rtt=LinkRtt("b00", "b01", 4.0, 5.0)),
+        StateRow(0, WINDOW_MS, "churn", "b00", churn=Churn("b00", 3, 2)),
+    ]
+    (window,) = closed_from([*rows, marker_of(BROKERS, 0, rows)])
+    assert len(window.queues) == 4
+    assert window.rtts[0].rtt_ms_min == 4.0
+    assert window.client_changes == 3
+
+
+def test_homes_and_hand_overs_reach_the_window() -> None:
+    """A window knows who published where, and moves a publisher's own bits to another home."""
+    deliveries = [
+        PublisherDelivery("p", "b00", 2, 0, 0, (0,), (0,), (0b11,)),
+        PublisherDelivery("p", "b01", 1, 3, 300, (0,), (0b01,), (0,)),
+    ]
+    rows = [StateRow(0, WINDOW_MS, "delivery", f"p|{each.broker}", delivery=each) for each in deliveries]
+    (window,) = closed_from([*rows, marker_of(BROKERS, 0, rows)])
+    assert window.homes == {"p": "b00"}
+    assert window.local_deliveries == {("p", "b01"): 3}
+    assert window.sets.words.tolist() == [[0b11], [0b01], [0], [0]]
+    assert window.sets_at({"p": "b02"}).words.tolist() == [[0], [0b01], [0b11], [0]]
+
+
+def test_windows_of_version_1_have_no_homes() -> None:
+    """Rows that do not tell published from delivered leave both unknown, and every publisher where it is."""
+    (window,) = closed_from(window_records(0))
+    assert window.homes == {}
+    assert window.sets.delivered is None
+    assert window.sets_at({"p0": "b01"}) is window.sets
+
+
+def test_rows_of_unknown_brokers_and_bad_rows_are_counted_not_used() -> None:
+    """A delivery of a broker outside of the inventory, or with fewer masks than blocks, changes nothing else."""
+    rows = [
+        *rows_of(BROKERS, 0, WANTED),
+        StateRow(0, WINDOW_MS, "delivery", "x", delivery=PublisherDelivery("p", "stranger", 1, 1, 1, (0,), (1,))),
+        StateRow(0, WINDOW_MS, "delivery", "y", delivery=PublisherDelivery("p", "b00", 1, 1, 1, (0, 1), (1,))),
+    ]
+    assembler = WindowAssembler(BROKERS, LIMITS)
+    for record in [*rows, marker_of(BROKERS, 0, rows)]:
+        assembler.add(record, 0)
+    (window,) = assembler.closed(0)
+    assert window.sets.notification_count == len(WANTED)
+    assert sum(assembler.refused.values()) == 2
+
+
+def test_buffers_are_bounded() -> None:
+    """Far-future windows are refused, the oldest of too many pending ones is dropped, rows have a limit."""
+    limits = AssemblyLimits(windows_pending_max=2, rows_per_window_max=3, future_ms_max=10_000)
+    assembler = WindowAssembler(BROKERS, limits)
+    assembler.add(window_records(50_000)[0], 0)
+    for start_ms in (0, 1000, 2000):
+        assembler.add(window_records(start_ms)[0], 0)
+    for row in rows_of(BROKERS, 1000, WANTED):
+        assembler.add(row, 0)
+    assert assembler.refused == {
+        "window in the far future": 1,
+        "too many windows pending": 1,
+        "too many rows in a window": 5,
+    }

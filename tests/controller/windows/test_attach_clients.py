@@ -1,0 +1,83 @@
+"""What a window of a ring has beside its delivery sets: rates of topics, interests, and who has strayed."""
+
+import pytest
+
+from controller.state.closed_window import ClosedWindow
+from controller.windows.attach_clients import topic_traffic, with_clients
+from overlay.chord_configuration import ChordConfiguration
+from overlay.user_interests import UserInterests
+from schemas.plan import ClientMove
+from tests.controller.scripted_ring import BROKERS, RING, ring_window
+from tests.overlay.small_overlays import publishers_of
+
+SETS = publishers_of(
+    BROKERS,
+    {"p": ("b00", [{"b01", "b02"}] * 70), "q": ("b01", [set()] * 30), "r": ("b02", [{"b02"}] * 25)},
+    span_s=5.0,
+)
+WINDOW = ClosedWindow(0, 5000, SETS, epoch_min=1, epoch_max=1)
+USERS = UserInterests.of(BROKERS, {"u": ("b00", ["a"]), "v": ("b01", ["a", "b"]), "w": ("b02", ["b"])})
+
+
+def test_a_notification_counts_once_wherever_it_was_delivered() -> None:
+    """p's 70 notifications were delivered at two brokers, q's 30 nowhere; both publish on topic a."""
+    found = topic_traffic(SETS, {"p": "a", "q": "a", "r": "b"})
+    assert found.rates_per_s == pytest.approx({"a": 20.0, "b": 5.0})
+    assert (found.unknown_publishers, found.unknown_share) == ((), 0.0)
+
+
+def test_publishers_without_a_topic_are_named_and_counted() -> None:
+    """What they published has no rate; beyond the share allowed the window is not decided on."""
+    found = topic_traffic(SETS, {"p": "a", "q": "a"})
+    assert found.rates_per_s == pytest.approx({"a": 20.0})
+    assert found.unknown_publishers == ("r",)
+    assert found.unknown_share == pytest.approx(0.2)
+    assert with_clients(WINDOW, USERS, found, [RING], 0.25).is_complete
+    fault = with_clients(WINDOW, USERS, found, [RING], 0.05).fault
+    assert fault.startswith("20% of the notifications are of publishers without a topic (r), the limit is 5%")
+
+
+def test_a_window_without_interests_is_incomplete_and_says_why() -> None:
+    """What was wrong with it before is still told."""
+    traffic = topic_traffic(SETS, {})
+    empty = ClosedWindow(0, 5000, SETS, fault="rows missing: 1 of kind queue")
+    found = with_clients(empty, None, traffic, [RING], 1.0, "the register is not read")
+    assert found.fault == "rows missing: 1 of kind queue; what users want is not known: the register is not read"
+    with pytest.raises(ValueError, match="nothing is known of the users in the window ending 5000"):
+        found.interests_at({})
+
+
+def moved(epoch: int, *moves: ClientMove) -> ChordConfiguration:
+    return RING.replaced(epoch, (), {move.client: move.home_to for move in moves})
+
+
+def test_who_is_not_where_plans_put_it_has_gone_there_by_itself() -> None:
+    """u is where a plan brought it, v is not, w was never moved; in no configuration is v elsewhere."""
+    traffic = topic_traffic(SETS, {})
+    ring = moved(1, ClientMove("u", "b05", "b00"), ClientMove("v", "b05", "b07"), ClientMove("gone", "b05", "b06"))
+    window = with_clients(WINDOW, USERS, traffic, [ring], 1.0)
+    assert window.strayed == {"v"}
+    placed = window.interests_at({"u": "b05", "v": "b05", "w": "b03", "gone": "b05"})
+    assert [BROKERS[at] for at in placed.homes] == ["b05", "b01", "b03"]
+
+
+def test_in_the_midst_of_a_transition_a_user_may_be_where_it_was() -> None:
+    """v is yet to be moved by the second plan; w was moved by the first and is in neither place."""
+    traffic = topic_traffic(SETS, {})
+    first = moved(1, ClientMove("v", "b05", "b01"), ClientMove("w", "b05", "b03"))
+    second = first.replaced(2, (), {"v": "b06", "u": "b04"})
+    assert with_clients(WINDOW, USERS, traffic, [first, second], 1.0).strayed == {"w"}
+    assert with_clients(WINDOW, USERS, traffic, [second, second], 1.0).strayed == {"u", "v", "w"}
+
+
+def test_users_at_other_homes_are_found_once() -> None:
+    """Nothing is copied when all are where they are, and the last answer is kept."""
+    window = ring_window({"u": ("b00", ["a"]), "v": ("b01", ["a"])}, {"a": 3})
+    assert window.interests_at({"u": "b00", "nobody": "b03"}) is window.interests
+    at_b03 = window.interests_at({"u": "b03"})
+    assert window.interests_at({"u": "b03", "v": "b01"}) is at_b03
+    assert at_b03.homes.tolist() == [3, 1]
+    with pytest.raises(KeyError):
+        window.interests_at({"u": "b99"})
+    stripped = window.without_interests()
+    assert (stripped.interests, stripped.topic_rates_per_s) == (None, window.topic_rates_per_s)

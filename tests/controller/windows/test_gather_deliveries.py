@@ -1,0 +1,134 @@
+"""Delivery rows become sets, homes and hand-overs; rows that do not tell published from delivered leave it unknown."""
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.windows.gather_deliveries import WindowDeliveries, gather_deliveries
+from overlay.delivery_sets import DeliverySets
+from schemas.state import Churn, PublisherDelivery, StateRow
+from tests.overlay.small_overlays import brokers_named
+
+BROKERS = brokers_named(4)
+LONGS = st.integers(-(2**63), 2**63 - 1)
+
+
+def row_of(
+    publisher: str, broker: str, bits: dict[int, tuple[int, int]], local_deliveries: int = 0, is_old: bool = False
+) -> StateRow:
+    """The row of block -> (delivered, published)."""
+    blocks = sorted(bits)
+    delivery = PublisherDelivery(
+        publisher,
+        broker,
+        0,
+        local_deliveries,
+        0,
+        tuple(blocks),
+        tuple(bits[block][0] for block in blocks),
+        () if is_old else tuple(bits[block][1] for block in blocks),
+    )
+    return StateRow(0, 1000, "delivery", f"{publisher}|{broker}", delivery=delivery)
+
+
+def gathered(*rows: StateRow) -> WindowDeliveries:
+    return gather_deliveries(rows, BROKERS, 1.0)
+
+
+@st.composite
+def delivery_rows(draw: st.DrawFn) -> list[StateRow]:
+    """At most one row of each publisher and broker, with up to four blocks."""
+    pairs = draw(st.sets(st.tuples(st.sampled_from("pqr"), st.sampled_from(BROKERS))))
+    blocks = st.dictionaries(st.sampled_from([0, 1, 7, 2**40]), st.tuples(LONGS, LONGS), min_size=1)
+    return [row_of(*pair, draw(blocks), draw(st.integers(0, 3))) for pair in sorted(pairs)]
+
+
+@given(delivery_rows(), st.randoms(use_true_random=False))
+def test_rows_in_any_order_are_the_sets_of_their_masks(rows: list[StateRow], rng: random.Random) -> None:
+    """What is gathered row by row is what DeliverySets makes of the masks by name."""
+    mixed = [*rows, StateRow(0, 1000, "churn", "b00", churn=Churn("b00", 1, 1))]
+    rng.shuffle(mixed)
+    found = gathered(*mixed)
+    delivered: dict[tuple[str, str, int], int] = {}
+    published: dict[tuple[str, str, int], int] = {}
+    hand_overs = {}
+    for row in rows:
+        delivery = row.delivery
+        assert delivery is not None
+        for block, mask, own in zip(delivery.blocks, delivery.masks, delivery.published, strict=True):
+            key = (delivery.broker, delivery.publisher, block)
+            delivered[key], published[key] = mask, own
+        if delivery.local_deliveries:
+            hand_overs[delivery.publisher, delivery.broker] = delivery.local_deliveries
+    expected = DeliverySets.of(BROKERS, delivered, 1.0, published=published)
+    assert (found.sets.brokers, found.sets.columns, found.sets.span_s) == (BROKERS, expected.columns, 1.0)
+    assert found.sets.words.tolist() == expected.words.tolist()
+    assert found.sets.delivered is not None
+    assert expected.delivered is not None
+    assert found.sets.delivered.tolist() == expected.delivered.tolist()
+    assert found.local_deliveries == hand_overs
+    assert not found.refused
+
+
+@given(st.lists(st.tuples(st.sampled_from("pq"), st.sampled_from(BROKERS), st.integers(1, 150)), min_size=1))
+def test_home_is_where_the_newest_was_published(stays: list[tuple[str, str, int]]) -> None:
+    """Publishers that go from home to home are at the last of them, whatever bit and block their newest falls on."""
+    bits: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
+    sequences, last = {"p": 0, "q": 0}, {}
+    for publisher, broker, count in stays:
+        for _ in range(count):
+            block, bit = divmod(sequences[publisher], 64)
+            blocks = bits.setdefault((publisher, broker), {})
+            blocks[block] = (0, blocks.get(block, (0, 0))[1] | 1 << bit)
+            sequences[publisher] += 1
+        last[publisher] = broker
+    signed = {
+        pair: {block: (0, mask - (1 << 64) if mask >> 63 else mask) for block, (_, mask) in blocks.items()}
+        for pair, blocks in bits.items()
+    }
+    rows = [row_of(*pair, blocks) for pair, blocks in signed.items()]
+    assert gathered(*rows).homes == last
+    assert gathered(*reversed(rows)).homes == last
+
+
+def test_a_publisher_that_published_nothing_has_no_home() -> None:
+    """A row of deliveries alone, as when the home's rows are lost, names nobody's home."""
+    found = gathered(row_of("p", "b01", {0: (0b11, 0)}, 2), row_of("q", "b02", {0: (0, 0b1)}))
+    assert found.homes == {"q": "b02"}
+    assert found.local_deliveries == {("p", "b01"): 2}
+
+
+def test_one_row_of_version_1_leaves_unknown_what_was_delivered() -> None:
+    """The sets are whole all the same, hand-overs are counted, and no publisher has a home."""
+    rows = [row_of("p", "b00", {0: (0b001, 0b110)}, 1), row_of("p", "b01", {0: (0b011, 0)}, 2)]
+    known = gathered(*rows)
+    assert known.sets.delivered is not None
+    assert known.homes == {"p": "b00"}
+    mixed = gathered(rows[0], row_of("p", "b01", {0: (0b011, 0)}, 2, is_old=True))
+    assert mixed.sets.delivered is None
+    assert mixed.homes == {}
+    assert mixed.sets.words.tolist() == known.sets.words.tolist() == [[0b111], [0b011], [0], [0]]
+    assert mixed.local_deliveries == known.local_deliveries == {("p", "b00"): 1, ("p", "b01"): 2}
+
+
+@pytest.mark.parametrize("change", [{"masks": (1,)}, {"published": (1,)}, {"broker": "stranger"}])
+def test_bad_rows_are_refused_alone(change: dict[str, object]) -> None:
+    """Masks that do not fit their blocks, and brokers outside of the inventory, change nothing else."""
+    good, bad = row_of("p", "b00", {0: (0b01, 0b11)}, 1), row_of("q", "b01", {0: (1, 0), 1: (2, 0)}, 1)
+    assert bad.delivery is not None
+    found = gathered(good, msgspec.structs.replace(bad, delivery=msgspec.structs.replace(bad.delivery, **change)))
+    assert found.refused.total() == 1
+    assert found.homes == {"p": "b00"}
+    assert found.sets.columns == (("p", 0),)
+    assert found.local_deliveries == {("p", "b00"): 1}
+
+
+def test_no_rows_are_an_empty_window() -> None:
+    """Nothing published and nothing delivered is known to be so."""
+    found = gathered()
+    assert found.sets.words.shape == (4, 0)
+    assert found.sets.delivered is not None
+    assert found.homes == {}

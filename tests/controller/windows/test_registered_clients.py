@@ -1,0 +1,124 @@
+"""The register of clients says at any time what building it from scratch would say."""
+
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import controller.windows.registered_clients
+from controller.windows.registered_clients import RegisteredClients
+from overlay.user_interests import UserInterests
+from schemas.client import Client, PredicateRecord, Role
+from tests.controller.scripted_ring import publisher, user
+from tests.overlay.small_overlays import brokers_named
+
+BROKERS = brokers_named(5)
+
+
+@dataclass
+class PlainRegister:
+    """The same the slow way: all clients by name."""
+
+    clients: dict[str, Client] = field(default_factory=dict)
+
+    def interests(self) -> UserInterests:
+        users = {name: (one.home, one.topics) for name, one in self.clients.items() if one.topics}
+        return UserInterests.of(BROKERS, {name: one for name, one in users.items() if one[0] in BROKERS})
+
+    def subscription_count(self) -> int:
+        plain = [one for one in self.clients.values() if one.role is Role.SUBSCRIBER and not one.topics]
+        return len(plain) + sum(len(set(one.topics)) for one in self.clients.values())
+
+
+def assert_same(found: UserInterests, expected: UserInterests) -> None:
+    assert (found.brokers, found.topics, found.users) == (expected.brokers, expected.topics, expected.users)
+    for name in ("homes", "starts", "wanted"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+        assert getattr(found, name).dtype == getattr(expected, name).dtype, name
+
+
+@given(st.integers(0, 2**32), st.booleans())
+def test_any_course_of_events_ends_in_the_register_built_at_once(seed: int, forgets_often: bool) -> None:
+    """Users come, change their topics, move, leave and come again; publishers and plain subscribers are among them."""
+    rng = random.Random(seed)
+    register, plain = RegisteredClients(), PlainRegister()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(controller.windows.registered_clients, "TOPICS_SPARE_MIN", 0 if forgets_often else 1000)
+        for step in range(rng.randrange(1, 60)):
+            name = f"c{rng.randrange(12)}"
+            if rng.random() < 0.25:
+                plain.clients.pop(name, None)
+                register.remove(name)
+            else:
+                topics = tuple(rng.choices([f"t{number}" for number in range(40)], k=rng.randrange(4)))
+                role = rng.choice([Role.SUBSCRIBER, Role.SUBSCRIBER, Role.PUBLISHER])
+                client = Client(name, role, rng.choice([*BROKERS, "elsewhere"]), (), 0.0, step, topics)
+                plain.clients[name] = client
+                register.put(client)
+            if rng.random() < 0.3:
+                assert_same(register.interests(BROKERS), plain.interests())
+            assert register.subscription_count == plain.subscription_count()
+    assert_same(register.interests(BROKERS), plain.interests())
+    strangers = [one for one in plain.clients.values() if one.topics and one.home == "elsewhere"]
+    assert register.unplaced == len(strangers)
+
+
+def test_a_user_counts_as_many_subscriptions_as_it_has_topics() -> None:
+    """A subscriber without topics is one; a publisher is none."""
+    register = RegisteredClients()
+    register.put(user("u", "b00", "a", "b", "c"))
+    register.put(Client("s", Role.SUBSCRIBER, "b00", (), 0.0, 0))
+    register.put(publisher("p", "b00", "a"))
+    assert (register.subscription_count, register.held_count) == (4, 5)
+    register.put(user("u", "b00", "a"))
+    assert register.subscription_count == 2
+
+
+def test_ends_of_subscriptions_are_counted() -> None:
+    """Each topic that a user gives up is one end, and all of one that leaves; a move is none."""
+    register = RegisteredClients()
+    register.put(user("u", "b00", "a", "b", "c"))
+    register.put(user("u", "b01", "a", "b", "c"))
+    assert register.ended_count == 0
+    register.put(user("u", "b01", "c", "d"))
+    assert register.ended_count == 2
+    register.remove("u")
+    register.remove("u")
+    assert register.ended_count == 4
+
+
+def test_the_same_snapshot_as_long_as_no_user_changes() -> None:
+    """A user told again as it was, and whatever publishers do, make no new one; a move does, and leaves the old."""
+    register = RegisteredClients()
+    register.put(user("u", "b00", "a"))
+    first = register.interests(BROKERS)
+    register.put(user("u", "b00", "a", time_ms=9))
+    register.put(publisher("p", "b00", "a"))
+    register.remove("p")
+    assert register.interests(BROKERS) is first
+    register.put(user("u", "b01", "a"))
+    assert register.interests(BROKERS) is not first
+    assert (first.homes.tolist(), register.interests(BROKERS).homes.tolist()) == ([0], [1])
+
+
+def test_the_topic_of_a_publisher_outlives_it_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last notifications are in windows still to be closed; how many are remembered is bounded."""
+    monkeypatch.setattr(controller.windows.registered_clients, "DEPARTED_KEPT_MAX", 2)
+    register = RegisteredClients()
+    for name in ("p1", "p2", "p3"):
+        register.put(publisher(name, "b00", f"topic of {name}"))
+        register.remove(name)
+    assert register.topic_of == {"p2": "topic of p2", "p3": "topic of p3"}
+    register.put(publisher("p3", "b00", "another"))
+    assert register.topic_of["p3"] == "another"
+
+
+def test_only_a_predicate_that_names_one_topic_is_one() -> None:
+    """A publisher of a tree, with other attributes or operators, has no topic."""
+    register = RegisteredClients()
+    predicates = (PredicateRecord("symbol", "eq", text="IBM"), PredicateRecord("topic", "present"))
+    register.put(Client("p", Role.PUBLISHER, "b00", predicates, 1.0, 0))
+    assert register.topic_of == {}
