@@ -20,9 +20,9 @@ from pathlib import Path
 from infra.measured_figures import Figure, run_facts, write_figures
 from infra.show_progress import show_progress
 from producers.recordings.read_recording import open_recording
-from regraft.place_demo import ensure_inventory
-from regraft.record_virtual import record_virtual
-from regraft.settings import load_settings
+from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.run_settings import load_settings
+from regraft.virtual_runs.record_virtual import record_virtual
 from schemas.status_file import replace_file
 
 LIMIT_S = 60.0

@@ -36,10 +36,10 @@ from infra.measured_figures import Figure, run_facts, write_figures
 from infra.service import ServiceEventKind
 from infra.show_progress import show_progress
 from infra.stack_error import StackError
-from regraft.loop_services import CONTROLLER, EMULATOR, STREAMING, loop_service
-from regraft.observe_run import parse_ledger, read_status
-from regraft.place_demo import ensure_inventory
-from regraft.settings import Settings, load_settings
+from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.run_settings import Settings, load_settings
+from regraft.stages.loop_services import CONTROLLER, EMULATOR, STREAMING, loop_service
+from regraft.stages.observe_run import parse_ledger, read_status
 
 LOOK_S = 2.0
 WARM_UP_SHARE = 0.4  # Caches fill, Java compiles, the first retention passes.

@@ -15,20 +15,20 @@ from rich.console import Console
 from rich.table import Table
 
 import regraft
-from regraft.alerts_command import alerts_app
-from regraft.backtest_command import backtest
-from regraft.command_options import AsJson, Assignments, Bootstrap, SettingsFile
-from regraft.dashboard_command import dashboard_app
-from regraft.metrics_command import metrics
-from regraft.orders_command import maintain, pause, resume, return_broker
-from regraft.plans_command import plans_app
-from regraft.record_command import record_app
-from regraft.replay_command import replay_app
-from regraft.reproduce import reproduce_app
-from regraft.status_command import status
+from regraft.commands.alerts_command import alerts_app
+from regraft.commands.backtest_command import backtest
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile
+from regraft.commands.dashboard_command import dashboard_app
+from regraft.commands.metrics_command import metrics
+from regraft.commands.orders_command import maintain, pause, resume, return_broker
+from regraft.commands.plans_command import plans_app
+from regraft.commands.record_command import record_app
+from regraft.commands.replay_command import replay_app
+from regraft.commands.reproduce_command import reproduce_app
+from regraft.commands.status_command import status
 
 if TYPE_CHECKING:
-    from regraft.settings import Settings
+    from regraft.settings.run_settings import Settings
 
 EXIT_FAILED = 1
 EXIT_SETTINGS = 2
@@ -133,9 +133,9 @@ def demo(
     `regraft demo --scenario chord`;
     `regraft demo --planner swap_links_lmst --shadow swap_links_ci --shadow swap_links_lmit`.
     """
-    from regraft.run_demo import DemoOptions, run_demo
-    from regraft.run_stage import configure_logs
-    from regraft.summary import failures
+    from regraft.demo.run_demo import DemoOptions, run_demo
+    from regraft.run_records.summary import failures
+    from regraft.stages.run_stage import configure_logs
 
     configure_logs(level="warning")
     console = Console()
@@ -187,8 +187,8 @@ def run(
 
     Examples: `regraft run --bootstrap kafka:9092 --dry-run`; `regraft run --emulate --set run.directory=out/lab`.
     """
-    from regraft.run_loop import run_loop
-    from regraft.run_stage import configure_logs
+    from regraft.stages.run_loop import run_loop
+    from regraft.stages.run_stage import configure_logs
 
     configure_logs(level="warning")
     flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
@@ -257,7 +257,7 @@ def topics(
     created: list[str] = []
     if create:
         from infra.create_topics import create_topics
-        from regraft.run_loop import require_kafka
+        from regraft.stages.run_loop import require_kafka
 
         require_kafka(kafka.bootstrap)
         created = create_topics(kafka.bootstrap, namespace=kafka.namespace)
@@ -282,7 +282,7 @@ def show_settings(
 
     Examples: `regraft settings --example > regraft.toml`; `regraft settings --settings regraft.toml`.
     """
-    from regraft.settings_example import example_text, settings_text
+    from regraft.settings.settings_example import example_text, settings_text
 
     if example:
         typer.echo(example_text(), nl=False)
@@ -330,7 +330,7 @@ def _root(
 
 
 def _run_stage(name: str, flags: dict[str, dict[str, Any]], settings_file: Path | None) -> None:
-    from regraft.run_stage import configure_logs, run_stage
+    from regraft.stages.run_stage import configure_logs, run_stage
 
     settings = _settings(flags, settings_file)
     configure_logs(settings.run.log_level)
@@ -347,7 +347,7 @@ def _flags(
     shadows: list[str] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return flags as nested tables; a flag of its own wins over ``--set``."""
-    from regraft.parse_assignments import parse_assignments
+    from regraft.commands.parse_assignments import parse_assignments
 
     flags = parse_assignments(assignments or [])
     for section, name, value in (
@@ -363,7 +363,7 @@ def _flags(
 
 
 def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> Settings:
-    from regraft.settings import load_settings
+    from regraft.settings.run_settings import load_settings
 
     return load_settings(flags, settings_file)
 
@@ -407,7 +407,7 @@ def main() -> None:
     """Run the command line; faults that a person can mend end in one sentence each, without a traceback."""
     from infra.check_disk import is_disk_full, tell_disk_full
     from infra.stack_error import StackError
-    from regraft.settings import SettingsError
+    from regraft.settings.run_settings import SettingsError
     from schemas.remote_registry import RegistryError
 
     try:

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from alerts.read_rules import DEFAULT_RULES, load_rules
 from regraft.cli import app
-from regraft.expect_alerts import ExpectationError, read_expected
-from regraft.settings import SettingsError, load_settings
-from regraft.settings_example import settings_text
+from regraft.recordings.expect_alerts import ExpectationError, read_expected
+from regraft.settings.run_settings import SettingsError, load_settings
+from regraft.settings.settings_example import settings_text
 from schemas.alert import AlertStatus
 from tests.alerts.make_recordings import EXPECTED, make_recording
 

@@ -22,7 +22,7 @@ from infra.create_topics import create_topics
 from infra.find_port import choose_ports
 from infra.kafka_server import RunningKafka, start_kafka
 from regraft.cli import app
-from regraft.read_topics import read_whole
+from regraft.run_records.read_topics import read_whole
 from schemas.alert import Alert, AlertStatus, DeliveryState
 from schemas.codec import encode
 from schemas.dead_letter import DeadLetter

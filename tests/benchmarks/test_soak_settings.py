@@ -8,7 +8,7 @@ import pytest
 from benchmarks.soak import SoakRun, figures
 from benchmarks.soak_chart import draw_soak
 from benchmarks.soak_settings import SoakPlan, kafka_properties, soak_flags, soak_topics
-from regraft.settings import load_settings
+from regraft.settings.run_settings import load_settings
 from schemas.topics import TOPICS
 
 PORTS = {"emulator": 9101, "streaming": 9102, "controller": 9103}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from regraft.metrics_command import described_metrics
+from regraft.commands.metrics_command import described_metrics
 
 INFRA = Path(__file__).parents[2] / "infra"
 

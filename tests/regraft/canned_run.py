@@ -12,7 +12,7 @@ from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
 from overlay.ring_breakdown import ring_breakdown
 from overlay.user_interests import UserInterests
-from regraft.run_record import (
+from regraft.run_records.run_record import (
     DecisionTime,
     DeliveryLedger,
     HorizonUse,

@@ -26,9 +26,9 @@ from producers.recordings.read_recording import Recording, open_recording
 from producers.recordings.record_topics import RECORD_TYPES
 from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from regraft.read_inputs import read_inputs, recorded_settings
-from regraft.replay_decisions import Decided, decide_again, plans_json
-from regraft.settings import Settings, load_settings
+from regraft.replays.read_inputs import read_inputs, recorded_settings
+from regraft.replays.replay_decisions import Decided, decide_again, plans_json
+from regraft.settings.run_settings import Settings, load_settings
 from schemas.client import Client
 from schemas.codec import encode
 from schemas.state import StateRow, WindowClosed

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import regraft.run_demo
+import regraft.demo.run_demo
 from infra.stack_error import StackError
 from regraft.cli import app
-from regraft.settings import SettingsError, load_settings
-from regraft.summary import summarise
+from regraft.run_records.summary import summarise
+from regraft.settings.run_settings import SettingsError, load_settings
 from tests.regraft.canned_run import empty_run, small_run
 
 RUNNER = CliRunner()
@@ -90,7 +90,7 @@ def test_program_ends_with_2_on_a_wrong_call() -> None:
 
 def test_demo_prints_the_summary_and_ends_with_0_when_all_went_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --json standard output is the summary and nothing else."""
-    monkeypatch.setattr(regraft.run_demo, "run_demo", lambda *_: summarise(small_run()))
+    monkeypatch.setattr(regraft.demo.run_demo, "run_demo", lambda *_: summarise(small_run()))
     answer = RUNNER.invoke(app, ["demo", "--json"])
     assert answer.exit_code == 0
     assert json.loads(answer.stdout)["seed"] == 7
@@ -99,7 +99,7 @@ def test_demo_prints_the_summary_and_ends_with_0_when_all_went_well(monkeypatch:
 
 def test_demo_ends_with_1_and_the_reasons_when_it_was_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in which nothing happened does not pass."""
-    monkeypatch.setattr(regraft.run_demo, "run_demo", lambda *_: summarise(empty_run()))
+    monkeypatch.setattr(regraft.demo.run_demo, "run_demo", lambda *_: summarise(empty_run()))
     answer = RUNNER.invoke(app, ["demo"])
     assert answer.exit_code == 1
     assert answer.stderr.count("Not a success") == 4
@@ -111,7 +111,7 @@ def test_demo_stopped_by_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(regraft.run_demo, "run_demo", interrupted)
+    monkeypatch.setattr(regraft.demo.run_demo, "run_demo", interrupted)
     assert RUNNER.invoke(app, ["demo"]).exit_code == 130
 
 
@@ -156,7 +156,7 @@ def test_the_chord_scenario_brings_planners_of_its_own_unless_told_otherwise() -
     told = _controller_of(chord | {"controller": {"planner": "reassign_ids_assignment"}})
     assert told["planner"] == "reassign_ids_assignment"
     assert "reassign_ids_assignment" not in told["shadow_planners"]
-    assert "workload" not in regraft.run_demo.demo_flags(chord, load_settings(chord)).get("emulator", {})
+    assert "workload" not in regraft.demo.run_demo.demo_flags(chord, load_settings(chord)).get("emulator", {})
 
 
 def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> None:
@@ -167,5 +167,5 @@ def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> No
 
 
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:
-    merged = regraft.run_demo.demo_flags(flags, load_settings(flags))
+    merged = regraft.demo.run_demo.demo_flags(flags, load_settings(flags))
     return dict(merged["controller"])

@@ -11,7 +11,7 @@ from overlay.inventory import Inventory
 from producers.emulator.emulator_settings import WorkloadSettings
 from producers.virtual_overlay import VirtualSettings
 from producers.workloads.checkin_settings import CheckinSettings
-from regraft.virtual_loop import GRACE_MS, WINDOW_MS, VirtualLoop
+from regraft.virtual_runs.virtual_loop import GRACE_MS, WINDOW_MS, VirtualLoop
 from schemas.command import Command
 
 __all__ = ["GRACE_MS", "WINDOW_MS", "ClosedLoop"]

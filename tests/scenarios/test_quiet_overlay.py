@@ -20,7 +20,7 @@ from overlay.inventory import Inventory
 from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from regraft.collect_run import assemble_windows, configurations_of
+from regraft.run_records.collect_run import assemble_windows, configurations_of
 from schemas.plan import Verdict
 from streaming.reference_aggregator import ReferenceAggregator
 from tests.scenarios.closed_loop import GRACE_MS, ClosedLoop

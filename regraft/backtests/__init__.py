@@ -1,0 +1,1 @@
+"""Planners on a recording: what would each have made of it?"""

@@ -1,0 +1,322 @@
+"""Run planners over a recording on the virtual clock: what would each have made of it?
+
+In: a recording, planners, settings. Out: an Outcome of each planner in each mode, figures and drawings in a folder.
+Open loop, always: planners decide on what was recorded. Closed loop, where the emulator made the recording: they act on
+the emulator again. What a planner decides, and how, is the controller's own code; showing it belongs to
+``show_backtest``.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from controller.controller_settings import ControllerSettings
+from infra.show_progress import show_progress
+from overlay.chord_configuration import ChordConfiguration
+from producers.recordings.read_recording import Recording, RecordingError, open_recording
+from regraft.backtests.backtest_outcome import BOOTSTRAP, RECORDED, CostPoint, Outcome
+from regraft.backtests.run_closed_loop import ClosedLoopTask, longest_s, run_closed_loop
+from regraft.backtests.run_open_loop import OpenLoopTask, run_open_loop
+from regraft.recordings.aggregate_recording import AggregatedRecording, aggregate_recording, work_count
+from regraft.recordings.divide_work import divide_work
+from regraft.settings.recorded_settings import settings_of, why_not_emulated
+from regraft.settings.run_settings import Flags, Settings, SettingsError
+from schemas.topics import CLIENTS
+from streaming.tabulate_batches import EventBounds
+
+CLOSED_LOOP_S = 180
+SMALL_WINDOWS = 50  # Some seconds of work at most.
+SMALL_CLOSED_S = 60
+SECOND_MS = 1_000
+
+
+class BacktestError(ValueError):
+    """The backtest cannot be run as it was asked for; ``faults`` are all there is to mend, one sentence each."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True)
+class BacktestOptions:
+    """What `regraft backtest` was asked for.
+
+    Without ``planners`` it is who decided when it was recorded. ``from_ms``, ``to_ms``: the part of the recording, None
+    for its begin and end. ``closed_loop_s``: how much of the run is emulated again, 0 for none. ``is_resimulated``:
+    emulate again whatever the recording is of.
+    """
+
+    file: Path
+    planners: tuple[str, ...] = ()
+    flags: Flags = field(default_factory=dict)
+    from_ms: int | None = None
+    to_ms: int | None = None
+    closed_loop_s: int = CLOSED_LOOP_S
+    is_resimulated: bool = False
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """What came of it.
+
+    ``outcomes`` begin with the yardsticks of their mode. ``notes`` say what was used for what, and why; ``warnings``
+    what is wrong with the recording. ``first_ms`` and ``end_ms`` bound the windows.
+    """
+
+    settings: Settings
+    outcomes: tuple[Outcome, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    first_ms: int
+    end_ms: int
+    records: int
+    windows: int
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What went wrong in the run, one sentence each."""
+        failed = [
+            f"{outcome.planner} failed {outcome.faults} times ({outcome.fault_text})"
+            for outcome in self.outcomes
+            if outcome.faults
+        ]
+        stuck = [
+            f"the closed loop of {outcome.planner} did not come to rest"
+            for outcome in self.outcomes
+            if not outcome.is_settled
+        ]
+        return (*failed, *stuck)
+
+
+def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
+    """Run all planners; raise BacktestError, before anything is run, with all that is wrong with the call."""
+    try:
+        recording = open_recording(options.file)
+    except RecordingError as fault:
+        raise BacktestError([str(fault)]) from fault
+    if not options.planners:
+        options = replace(options, planners=_recorded_planners(recording))
+    settings, first_ms, end_ms = _checked(options, recording)
+    notes = [_open_note(recording)]
+    why_not = _why_not_closed(options, recording, settings)
+    tasks = [] if why_not else _closed_tasks(options, recording, settings)
+    notes.append(_closed_note(why_not, tasks, settings))
+    with tempfile.TemporaryDirectory(prefix="regraft-backtest-") as folder:
+        with show_progress("Reading the recording", work_count(recording), console) as tell:
+            aggregated = aggregate_recording(
+                recording, Path(folder), first_ms, end_ms, settings.streaming.window_ms, _bounds(settings), tell
+            )
+        if not aggregated.windows:
+            raise BacktestError([_empty_text(recording, first_ms, end_ms)])
+        opened = _run_open(options, recording, settings, aggregated, console)
+    closed: list[Outcome] = []
+    if tasks:
+        with show_progress("Emulating again", sum(task.work_count for task in tasks), console) as tell:
+            closed = divide_work(tasks, run_closed_loop, Outcome, tell, "planners", SMALL_CLOSED_S)
+    return Backtest(
+        settings,
+        (*opened, *([_bootstrap(closed[0])] if closed else []), *closed),
+        tuple(note for note in (*notes, *_unknown_notes(opened, recording, aggregated)) if note),
+        (*recording.warnings, *aggregated.warnings),
+        first_ms,
+        end_ms,
+        aggregated.records,
+        aggregated.windows,
+    )
+
+
+def _recorded_planners(recording: Recording) -> tuple[str, ...]:
+    """Return who decided when it was recorded, as far as that is known."""
+    return (str(recording.info.settings.get("controller", {}).get("planner", ControllerSettings.planner)),)
+
+
+def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, int, int]:
+    """Return the settings and the span of whole windows; raise BacktestError with everything that is wrong."""
+    faults: list[str] = []
+    settings: Settings | None = None
+    try:
+        settings = settings_of(recording.info, options.flags, tuple(dict.fromkeys(options.planners)))
+    except SettingsError as error:
+        faults += error.faults
+    faults += [
+        f"--planner {name} is given {count} times: name each once"
+        for name, count in Counter(options.planners).items()
+        if count > 1
+    ]
+    if options.closed_loop_s < 0:
+        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, which is no closed loop")
+    if settings is not None and options.closed_loop_s > longest_s(settings.streaming.window_ms):
+        limit_s = longest_s(settings.streaming.window_ms)
+        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at most {limit_s}, of which costs are kept")
+    if settings is not None and settings.run.clock_speed != 1.0:
+        faults.append(
+            f"the recorded run had run.clock_speed {settings.run.clock_speed:g}: its event times are not Kafka's, by "
+            "which a recording is read; take one of a run at speed 1"
+        )
+    faults += _recording_faults(recording)
+    first_ms, end_ms = _span(options, recording, 5_000 if settings is None else settings.streaming.window_ms, settings)
+    if first_ms >= end_ms and any(block.span.telemetry for block in recording.blocks()):
+        faults.append(_empty_text(recording, first_ms, end_ms))
+    if faults or settings is None:
+        raise BacktestError(list(dict.fromkeys(faults)))
+    return settings, first_ms, end_ms
+
+
+def _recording_faults(recording: Recording) -> list[str]:
+    faults = []
+    if not any(block.span.telemetry for block in recording.blocks()):
+        faults.append(f"{recording.path} holds no telemetry: record a run that has brokers")
+    is_ring = isinstance(recording.info.inventory.bootstrap, ChordConfiguration)
+    if is_ring and CLIENTS.suffix not in recording.info.topics:
+        faults.append(
+            f"{recording.path} holds no clients, on which plans for a ring rest: record the topic clients, too"
+        )
+    return faults
+
+
+def _span(options: BacktestOptions, recording: Recording, window_ms: int, settings: Settings | None) -> tuple[int, int]:
+    """Return the begin of the first and the end of the last window that lie wholly in the part asked for."""
+    spans = [block.span for block in recording.blocks() if block.span.telemetry]
+    grace_ms = 0 if settings is None else settings.streaming.grace_ms
+    first_ms = min((span.first_ms for span in spans), default=0)
+    last_ms = max((span.last_ms for span in spans), default=0) - grace_ms
+    begin_ms = max(first_ms, first_ms if options.from_ms is None else options.from_ms)
+    end_ms = min(last_ms, last_ms if options.to_ms is None else options.to_ms)
+    return -(-begin_ms // window_ms) * window_ms, end_ms // window_ms * window_ms
+
+
+def _empty_text(recording: Recording, first_ms: int, end_ms: int) -> str:
+    return (
+        f"there is no whole window between {_time_text(first_ms)} and {_time_text(end_ms)}: the recording goes from "
+        f"{_time_text(recording.first_ms or 0)} to {_time_text(recording.last_ms or 0)}, choose --from and --to within "
+        "it, a window and its grace apart"
+    )
+
+
+def _time_text(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / SECOND_MS, UTC).isoformat(timespec="milliseconds")
+
+
+def _bounds(settings: Settings) -> EventBounds:
+    return EventBounds(settings.streaming.future_ms_max, settings.streaming.past_ms_max)
+
+
+def _run_open(
+    options: BacktestOptions,
+    recording: Recording,
+    settings: Settings,
+    aggregated: AggregatedRecording,
+    console: Console,
+) -> list[Outcome]:
+    streaming = settings.streaming
+    tasks = [
+        OpenLoopTask(
+            planner,
+            str(recording.path),
+            aggregated,
+            replace(settings.controller, planner=planner, shadow_planners=())
+            if planner != RECORDED
+            else settings.controller,
+            streaming.grace_ms + streaming.trigger_ms,
+        )
+        for planner in (*options.planners, RECORDED)
+    ]
+    with show_progress("Planning", sum(task.work_count for task in tasks), console) as tell:
+        *planned, recorded = divide_work(tasks, run_open_loop, Outcome, tell, "planners", SMALL_WINDOWS)
+    firsts = {point.end_ms: point.cost_bootstrap_per_s for point in recorded.points}
+    planned = [_held_against(outcome, firsts) for outcome in planned]
+    known = tuple(point for point in recorded.points if not math.isnan(point.cost_per_s))
+    yardsticks = [msgspec.structs.replace(recorded, points=known)] if known else []
+    return [*yardsticks, _bootstrap(planned[0]), *planned]
+
+
+def _held_against(outcome: Outcome, firsts_per_s: Mapping[int, float]) -> Outcome:
+    """Return an outcome with what the bootstrap overlay cost on its windows."""
+    points = tuple(CostPoint(point.end_ms, point.cost_per_s, firsts_per_s[point.end_ms]) for point in outcome.points)
+    return msgspec.structs.replace(outcome, points=points)
+
+
+def _bootstrap(outcome: Outcome) -> Outcome:
+    """Return what the bootstrap overlay cost on the windows of an outcome."""
+    points = [
+        CostPoint(point.end_ms, point.cost_bootstrap_per_s, point.cost_bootstrap_per_s) for point in outcome.points
+    ]
+    return Outcome(BOOTSTRAP, outcome.mode, tuple(points), windows_incomplete=outcome.windows_incomplete)
+
+
+def _why_not_closed(options: BacktestOptions, recording: Recording, settings: Settings) -> str:
+    if options.closed_loop_s == 0:
+        return "it was not asked for (--closed-loop-s 0)"
+    if options.is_resimulated:
+        return ""
+    return why_not_emulated(recording.info, settings)
+
+
+def _closed_tasks(options: BacktestOptions, recording: Recording, settings: Settings) -> list[ClosedLoopTask]:
+    first_ms, last_ms = recording.first_ms or 0, recording.last_ms or 0
+    duration_s = min(options.closed_loop_s, max((last_ms - first_ms) // SECOND_MS, 1))
+    return [
+        ClosedLoopTask(
+            planner,
+            str(recording.path),
+            replace(settings.controller, planner=planner, shadow_planners=(), redis_url=None, status_file=None),
+            settings.emulator,
+            first_ms - first_ms % SECOND_MS,
+            duration_s,
+            settings.streaming.window_ms,
+            settings.streaming.grace_ms,
+        )
+        for planner in options.planners
+    ]
+
+
+def _open_note(recording: Recording) -> str:
+    note = (
+        "Open loop: each planner decided on the recorded windows, on an overlay of its own; its costs are exact, what "
+        "its transitions would have lost or repeated is not known."
+    )
+    if CLIENTS.suffix not in recording.info.topics:
+        note += (
+            " The recording holds no clients, so the life of a subscription is not known and decisions look back as "
+            "far as they may."
+        )
+    return note
+
+
+def _closed_note(why_not: str, tasks: Sequence[ClosedLoopTask], settings: Settings) -> str:
+    if why_not:
+        return f"Closed loop: not run, {why_not}."
+    return (
+        f"Closed loop: the emulator ran the first {tasks[0].duration_s} s again with seed {settings.run.seed}, and "
+        "each planner acted on it."
+    )
+
+
+def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated: AggregatedRecording) -> list[str]:
+    found = []
+    recorded = next((outcome for outcome in outcomes if outcome.planner == RECORDED), None)
+    if recorded is None:
+        found.append(
+            f"What the overlay {RECORDED} cost is not known: the plans that led to it are not in the recording "
+            "(regraft record --all)."
+        )
+    elif recorded.windows_unknown:
+        found.append(
+            f"{recorded.windows_unknown} of {aggregated.windows} windows are of overlays that no recorded plan led to, "
+            f"and do not count for the overlay {RECORDED}."
+        )
+    if aggregated.refused:
+        found.append(
+            f"{aggregated.refused} records of telemetry were not used: they did not decode, or their clock is off."
+        )
+    return found

@@ -1,0 +1,95 @@
+"""Let one planner act on the emulator again, with the settings and the seed of a recording, on the virtual clock.
+
+In: an inventory and the settings of emulator and controller. Out: an Outcome with an account of deliveries. Whether a
+recording can be emulated again is judged by ``run_backtest``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.controller_settings import ControllerSettings
+from controller.report.show_status import COST_POINTS_MAX
+from controller.state.plan_log import PASSED_PHASES
+from experiments.run_tasks import TellWork
+from producers.emulator.emulator_settings import EmulatorSettings
+from producers.emulator.ledger import LedgerSnapshot
+from regraft.backtests.backtest_outcome import CostPoint, DecisionTime, Deliveries, Mode, Outcome
+from regraft.backtests.run_open_loop import mark_of
+from regraft.recordings.aggregate_span import opened_recording
+from regraft.stages.run_stage import configure_logs
+from regraft.virtual_runs.record_virtual import virtual_settings, workload_of
+from regraft.virtual_runs.virtual_loop import VirtualLoop
+
+SECOND_MS = 1_000
+
+
+class ClosedLoopTask(msgspec.Struct, frozen=True):
+    """One planner that acts on the first ``duration_s`` of a run that is emulated again."""
+
+    planner: str
+    recording: str
+    settings: ControllerSettings
+    emulator: EmulatorSettings
+    start_ms: int
+    duration_s: int
+    window_ms: int
+    grace_ms: int
+
+    @property
+    def label(self) -> str:
+        """Name the task."""
+        return f"{self.planner} acting"
+
+    @property
+    def work_count(self) -> int:
+        """Count seconds."""
+        return self.duration_s
+
+
+def longest_s(window_ms: int) -> int:
+    """Return how long a closed loop may be: the controller keeps the costs of so many windows."""
+    return COST_POINTS_MAX * window_ms // SECOND_MS
+
+
+def run_closed_loop(task: ClosedLoopTask, tell_work: TellWork) -> Outcome:
+    """Emulate, plan and carry out; return what came of it."""
+    configure_logs(level="warning")
+    inventory = opened_recording(task.recording).info.inventory
+    loop = VirtualLoop(
+        inventory,
+        workload_of(task.emulator, inventory),
+        task.settings,
+        virtual_settings(task.emulator, inventory, task.start_ms),
+        task.window_ms,
+        task.grace_ms,
+    )
+    for _ in range(task.duration_s):
+        loop.run_for(SECOND_MS)
+        tell_work(1)
+    is_settled = loop.come_to_rest()
+    return _outcome(task, loop, loop.virtual.finish(), is_settled)
+
+
+def _outcome(task: ClosedLoopTask, loop: VirtualLoop, ledger: LedgerSnapshot, is_settled: bool) -> Outcome:
+    status = loop.loop.status
+    end_ms = task.start_ms + task.duration_s * SECOND_MS
+    points = tuple(
+        CostPoint(point.window_end_ms, point.cost_per_s, point.cost_bootstrap_per_s)
+        for point in status.cost_points
+        if point.is_complete and point.window_end_ms <= end_ms
+    )
+    times = status.decision_times.get(f"acting:{task.planner}")
+    carried_out = [plan for plan in loop.plans if plan.phase in PASSED_PHASES]
+    return Outcome(
+        planner=task.planner,
+        mode=Mode.CLOSED_LOOP,
+        points=points,
+        plans=tuple(mark_of(plan) for plan in carried_out),
+        plans_taken_back=sum(bool(plan.undoes) for plan in carried_out),
+        windows_incomplete=status.windows_incomplete,
+        refusals={str(verdict): count for verdict, count in sorted(status.refusals.items())},
+        decision_time=DecisionTime() if times is None else DecisionTime(times.count, times.mean_ms, times.max_ms),
+        deliveries=Deliveries(ledger.published, ledger.expected, ledger.lost, ledger.repeated, ledger.out_of_order),
+        is_settled=is_settled and ledger.final,
+    )

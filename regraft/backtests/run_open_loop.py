@@ -1,0 +1,239 @@
+"""Let one planner decide on the windows of a recording, on an overlay of its own.
+
+In: an aggregated recording, the controller's settings. Out: an Outcome. The planner is asked, judged, held back and
+verified by the controller's own code, as a shadow planner is at work; each window is read when the live controller
+could have read it first. Transitions are not played, so what they lose or repeat is not known here.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import msgspec
+
+from controller.controller_settings import ControllerSettings
+from controller.decide.judge_proposals import Situation, transition_price_per_s
+from controller.decide.planner_table import planners_of
+from controller.decide.shadow_planners import ShadowPlanner
+from controller.ports.memory_ports import MemoryPorts
+from controller.state.closed_window import ClosedWindow
+from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.state.plan_target import with_homes_of
+from controller.state.planner_interface import OverlayState
+from controller.state.window_costs import can_be_costed, cost_per_s
+from controller.windows.read_windows import WindowReader
+from experiments.run_tasks import TellWork
+from infra.stack_error import StackError
+from overlay.chord_configuration import AnyConfiguration
+from overlay.inventory import Inventory
+from regraft.backtests.backtest_outcome import RECORDED, CostPoint, DecisionTime, Mode, Outcome, PlanMark
+from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
+from regraft.recordings.aggregate_span import opened_recording
+from regraft.stages.run_stage import configure_logs
+from schemas.plan import Plan
+
+
+class OpenLoopTask(msgspec.Struct, frozen=True):
+    """One planner on one recording; ``planner`` RECORDED looks only at what the overlays of the recording cost.
+
+    ``known_after_ms``: how long after its end a window is known, as grace and trigger of the live job make it.
+    """
+
+    planner: str
+    recording: str
+    aggregated: AggregatedRecording
+    settings: ControllerSettings
+    known_after_ms: int
+
+    @property
+    def label(self) -> str:
+        """Name the task."""
+        return self.planner
+
+    @property
+    def work_count(self) -> int:
+        """Count windows."""
+        return self.aggregated.windows
+
+
+class WindowFeed:
+    """Gives out the windows of a recording as a controller would have read them, with the plans known by then."""
+
+    def __init__(self, task: OpenLoopTask, inventory: Inventory) -> None:
+        self._task = task
+        self._ports = MemoryPorts()
+        self.reader = WindowReader(task.settings, inventory, self._ports.ports)
+        self.plan_log = PlanLog(inventory)
+
+    def windows(self) -> Iterator[tuple[ClosedWindow, int]]:
+        """Yield each window with the time at which it is known."""
+        changes = read_changes_of(self._task.aggregated)
+        change = next(changes, None)
+        plans = iter(read_plans_of(self._task.aggregated))
+        plan = next(plans, None)
+        for recorded in read_windows_of(self._task.aggregated):
+            now_ms = recorded.marker.window_end_ms + self._task.known_after_ms
+            while change is not None and change.time_ms <= now_ms:
+                if change.client is None:
+                    self._ports.clients.remove(change.name)
+                else:
+                    self._ports.clients.put(change.client)
+                change = next(changes, None)
+            while plan is not None and plan.time_ms <= now_ms:
+                self._record(plan.plan)
+                plan = next(plans, None)
+            self._ports.state.records.extend(chain(recorded.rows, (recorded.marker,)))
+            for window in self.reader.read(self.plan_log, now_ms):
+                yield window, now_ms
+
+    def _record(self, plan: Plan) -> None:
+        try:
+            self.plan_log.record(plan)
+        except ValueError as fault:
+            raise StackError(f"The recorded plan {plan.plan} does not fit the recorded brokers: {fault}.") from fault
+
+
+def run_open_loop(task: OpenLoopTask, tell_work: TellWork) -> Outcome:
+    """Return what one planner would have made of the recording, or what its overlays cost."""
+    configure_logs(level="warning")
+    inventory = opened_recording(task.recording).info.inventory
+    feed = WindowFeed(task, inventory)
+    if task.planner == RECORDED:
+        return _measure_overlay(task, feed, inventory, tell_work)
+    return _OpenLoop(task, feed, inventory).run(tell_work)
+
+
+def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory, tell_work: TellWork) -> Outcome:
+    """Return what the overlay in force cost, NaN where no recorded plan tells which it was; the bootstrap, too."""
+    points: list[CostPoint] = []
+    incomplete = unknown = 0
+    begin_ms = end_ms = None
+    weight = task.settings.ring_delay_weight
+    for window, now_ms in feed.windows():
+        tell_work(1)
+        begin_ms, end_ms = window.start_ms if begin_ms is None else begin_ms, now_ms
+        in_force = feed.plan_log.configuration_of(window.epoch_max)
+        incomplete += not window.is_complete
+        unknown += in_force is None
+        if window.is_complete and can_be_costed(inventory.bootstrap, window):
+            present = None if in_force is None else with_homes_of(in_force, {})
+            cost = math.nan if present is None else cost_per_s(present, inventory, window, weight)
+            first = with_homes_of(inventory.bootstrap, feed.plan_log.homes_origin)  # Before any recorded plan.
+            points.append(CostPoint(window.end_ms, cost, cost_per_s(first, inventory, window, weight)))
+    carried_out = [plan for plan in feed.plan_log.plans if plan.phase in PASSED_PHASES]
+    marks = [mark_of(plan) for plan in carried_out]
+    here = tuple(mark for mark in marks if begin_ms is not None and begin_ms <= mark.time_ms <= (end_ms or 0))
+    return Outcome(
+        planner=RECORDED,
+        mode=Mode.OPEN_LOOP,
+        points=tuple(points),
+        plans=here,
+        plans_taken_back=sum(mark.is_undo for mark in here),
+        windows_incomplete=incomplete,
+        windows_unknown=unknown,
+    )
+
+
+@dataclass
+class _Times:
+    count: int = 0
+    total_ms: float = 0.0
+    max_ms: float = 0.0
+
+    def add(self, duration_ms: float) -> None:
+        self.count += 1
+        self.total_ms += duration_ms
+        self.max_ms = max(self.max_ms, duration_ms)
+
+
+class _OpenLoop:
+    """One shadow planner that is fed from a recording."""
+
+    def __init__(self, task: OpenLoopTask, feed: WindowFeed, inventory: Inventory) -> None:
+        self._task = task
+        self._settings = task.settings
+        self._feed = feed
+        self._inventory = inventory
+        self._told = task.settings.planner_settings(inventory.degree_max)
+        self._times = _Times()
+        self._plans: dict[str, tuple[Plan, int]] = {}
+
+    def run(self, tell_work: TellWork) -> Outcome:
+        """Go through all windows."""
+        points, incomplete = [], 0
+        shadow: ShadowPlanner | None = None
+        for window, now_ms in self._feed.windows():
+            tell_work(1)
+            if shadow is None:
+                start = self._feed.plan_log.present
+                name = self._task.planner
+                shadow = ShadowPlanner(name, planners_of(name), start, self._inventory, self._settings)
+            moved = self._feed.plan_log.homes_before_plans_since(shadow.start_epoch) if shadow.is_ring else {}
+            cost = shadow.add_window(window, now_ms, moved)
+            incomplete += not window.is_complete
+            if cost is not None and window.is_complete:
+                points.append(CostPoint(window.end_ms, cost, math.nan))  # Measured once for all planners.
+            self._decide(shadow, window, now_ms)
+        return self._outcome(shadow, tuple(points), incomplete)
+
+    def _decide(self, shadow: ShadowPlanner, window: ClosedWindow, now_ms: int) -> None:
+        windows, _ = self._feed.reader.horizon(window)
+        situation = Situation(
+            state=OverlayState(shadow.overlay, self._inventory, windows),
+            now_ms=now_ms,
+            degree_max=self._told.degree_max or self._inventory.degree_max,
+            price_per_s=0.0,  # The shadow asks for that of its own overlay.
+            subscription_lifetime_s=self._feed.reader.lifetime_s,
+            ring_delay_weight=self._told.ring_delay_weight,
+            user_load_max=self._told.user_load_max,
+        )
+        began_s = time.perf_counter()
+        shadow.decide(situation, self._price_per_s)
+        self._times.add((time.perf_counter() - began_s) * 1000)
+        for plan in shadow.plans:  # Bounded there; a plan changes once more, when it is verified.
+            made_ms = self._plans[plan.plan][1] if plan.plan in self._plans else now_ms
+            self._plans[plan.plan] = plan, made_ms
+
+    def _price_per_s(self, overlay: AnyConfiguration) -> float:
+        messages_mean = self._feed.plan_log.control_messages_mean
+        return transition_price_per_s(overlay, self._inventory, messages_mean, self._settings.decision.pay_back_s)
+
+    def _outcome(self, shadow: ShadowPlanner | None, points: tuple[CostPoint, ...], incomplete: int) -> Outcome:
+        if shadow is None:
+            return Outcome(self._task.planner, Mode.OPEN_LOOP, points)
+        times = self._times
+        return Outcome(
+            planner=self._task.planner,
+            mode=Mode.OPEN_LOOP,
+            points=points,
+            plans=tuple(mark_of(plan, made_ms) for plan, made_ms in self._plans.values()),
+            plans_taken_back=shadow.plans_taken_back,
+            windows_incomplete=incomplete,
+            refusals={str(verdict): count for verdict, count in sorted(shadow.refusals.items())},
+            decision_time=DecisionTime(times.count, times.total_ms / max(times.count, 1), times.max_ms),
+            faults=shadow.faults,
+            fault_text=shadow.fault_text,
+        )
+
+
+def plan_time_ms(plan: Plan) -> int:
+    """Return when a plan was begun."""
+    return plan.history[0].time_ms if plan.history else plan.window_end_ms
+
+
+def mark_of(plan: Plan, time_ms: int | None = None) -> PlanMark:
+    """Return what is told of a plan."""
+    return PlanMark(
+        plan=plan.plan,
+        time_ms=plan_time_ms(plan) if time_ms is None else time_ms,
+        links=len(plan.links_added),
+        moves=len(plan.moves),
+        id_moves=len(plan.id_moves),
+        gain_predicted_per_s=plan.cost_before_per_s - plan.cost_predicted_per_s,
+        cost_observed_per_s=plan.cost_observed_per_s,
+        is_undo=bool(plan.undoes),
+    )

@@ -1,0 +1,202 @@
+"""Show what a backtest found: a table for the terminal, figures, a drawing of the costs, and a page with all of it.
+
+In: a Backtest. Out: text. Nothing is computed here that an Outcome does not say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from rich.table import Table
+
+from infra.measured_figures import Figure, run_facts
+from regraft.backtests.backtest_outcome import BOOTSTRAP, MODE_TITLES, Mode, Outcome, outcomes_by_mode
+from regraft.backtests.run_backtest import Backtest, BacktestOptions
+from regraft.report_page.html_parts import html_table, number_text
+from schemas.status_file import replace_file
+
+NAME_WIDTH_MIN = 11
+OPEN_HEADS = ("planner", "cost/s", "saved", "plans", "undone", "links", "moves", "IDs", "ms")
+CLOSED_HEADS = (*OPEN_HEADS, "lost", "repeated")
+
+
+PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Regraft: backtest of $file</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; max-width: 62rem; margin: 0 auto;
+  padding: 1.5rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; }
+th, td { text-align: left; padding: .3rem .5rem; border-bottom: 1px solid #ddd; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+svg { width: 100%; height: auto; }
+</style>
+</head>
+<body>
+<h1>What planners would have made of $file</h1>
+$notes
+$tables
+<h2>Cost of each window</h2>
+$drawing
+<h2>Why proposals were refused</h2>
+$refusals
+</body>
+</html>
+""")
+
+
+def outcome_tables(outcomes: Sequence[Outcome]) -> list[Table]:
+    """Return a table for the terminal for each mode there is; what is not known is empty."""
+    tables = []
+    for mode, shown in outcomes_by_mode(outcomes):
+        table = Table(box=None, pad_edge=False, title=MODE_TITLES[mode], title_justify="left")
+        rows = [_row(outcome) for outcome in shown]
+        places = [
+            place
+            for place, head in enumerate(_heads(mode))
+            if head != "IDs" or any(row[place] not in "0" for row in rows)
+        ]
+        for place in places:
+            is_name = place == 0
+            table.add_column(
+                _heads(mode)[place],
+                justify="left" if is_name else "right",
+                overflow="fold",
+                no_wrap=not is_name,
+                min_width=NAME_WIDTH_MIN if is_name else None,
+            )
+        for row in rows:
+            table.add_row(*(row[place] for place in places))
+        tables.append(table)
+    return tables
+
+
+def backtest_figures(outcomes: Iterable[Outcome]) -> list[Figure]:
+    """Return everything that was measured, each figure with planner and mode in ``where``."""
+    return [figure for outcome in outcomes for figure in _figures(outcome)]
+
+
+def write_backtest(found: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None) -> None:
+    """Write figures.json, backtest.svg and backtest.html to ``out``, and the figures to ``json_file``."""
+    document = figures_document(found, options)
+    for path in (json_file, None if out is None else out / "figures.json"):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, json.dumps(document, indent=1) + "\n")
+    if out is not None:
+        from regraft.backtests.draw_backtest import draw_costs  # Matplotlib takes seconds to load.
+
+        drawing = draw_costs(found.outcomes)
+        replace_file(out / "backtest.svg", drawing)
+        replace_file(out / "backtest.html", _page(found, options, drawing))
+
+
+def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any]:
+    """Return the figures in the one form of all measurements (``infra.measured_figures``)."""
+    settings = {
+        "recording": options.file.name,
+        "planners": list(dict.fromkeys(outcome.planner for outcome in found.outcomes if not outcome.is_yardstick)),
+        "set": {section: dict(values) for section, values in options.flags.items()},
+        "first_ms": found.first_ms,
+        "end_ms": found.end_ms,
+        "window_ms": found.settings.streaming.window_ms,
+        "windows": found.windows,
+        "notes": list(found.notes),
+        "warnings": list(found.warnings),
+    }
+    run = run_facts(settings, found.settings.run.seed)
+    return {"run": run, "figures": [asdict(figure) for figure in backtest_figures(found.outcomes)]}
+
+
+def _heads(mode: Mode) -> tuple[str, ...]:
+    return OPEN_HEADS if mode is Mode.OPEN_LOOP else CLOSED_HEADS
+
+
+def _row(outcome: Outcome) -> tuple[str, ...]:
+    cost, saved, times, sent = outcome.cost_mean_per_s, outcome.saved_share, outcome.decision_time, outcome.deliveries
+    is_first = outcome.planner == BOOTSTRAP
+
+    def counted(count: int) -> str:
+        return "" if is_first else str(count)
+
+    row = (
+        outcome.planner,
+        "" if cost is None else number_text(cost),
+        "" if saved is None or is_first else f"{saved:.1%}",
+        counted(len(outcome.plans)),
+        counted(outcome.plans_taken_back),
+        counted(outcome.links_exchanged),
+        counted(outcome.moves),
+        counted(outcome.id_moves),
+        f"{times.mean_ms:.1f}" if times.count else "",
+    )
+    if outcome.mode is Mode.OPEN_LOOP:
+        return row
+    return (*row, "", "") if sent is None else (*row, str(sent.lost), str(sent.repeated))
+
+
+def _figures(outcome: Outcome) -> list[Figure]:
+    where: dict[str, str | int | float] = {"planner": outcome.planner, "mode": str(outcome.mode)}
+    found: list[tuple[str, float | None, str]] = [
+        ("cost_mean_per_s", outcome.cost_mean_per_s, "cost/s"),
+        ("saved_share", outcome.saved_share, "share"),
+        ("windows", len(outcome.points), "windows"),
+        ("windows_incomplete", outcome.windows_incomplete, "windows"),
+    ]
+    if outcome.planner != BOOTSTRAP:
+        found += [
+            ("plans", len(outcome.plans), "plans"),
+            ("plans_taken_back", outcome.plans_taken_back, "plans"),
+            ("links_exchanged", outcome.links_exchanged, "links"),
+            ("clients_moved", outcome.moves, "moves"),
+            ("ring_ids_moved", outcome.id_moves, "moves"),
+        ]
+    if not outcome.is_yardstick:
+        times = outcome.decision_time
+        found += [
+            ("decisions", times.count, "decisions"),
+            ("decision_ms_mean", times.mean_ms, "ms"),
+            ("decision_ms_max", times.max_ms, "ms"),
+            ("decisions_failed", outcome.faults, "decisions"),
+        ]
+    if outcome.deliveries is not None:
+        sent = outcome.deliveries
+        counts = {"published": sent.published, "lost": sent.lost, "repeated": sent.repeated}
+        found += [(name, count, "notifications") for name, count in counts.items()]
+        found.append(("out_of_order", sent.out_of_order, "notifications"))
+    figures = [Figure(name, where, float(value), unit) for name, value, unit in found if value is not None]
+    refused = [
+        Figure("refused", {**where, "verdict": verdict}, float(count), "proposals")
+        for verdict, count in sorted(outcome.refusals.items())
+    ]
+    return figures + refused
+
+
+def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
+    tables = [
+        f"<h2>{escape(MODE_TITLES[mode])}</h2>{html_table(_heads(mode), [_row(outcome) for outcome in shown])}"
+        for mode, shown in outcomes_by_mode(found.outcomes)
+    ]
+    refusals = [
+        (outcome.planner, str(outcome.mode), verdict, str(count))
+        for outcome in found.outcomes
+        for verdict, count in sorted(outcome.refusals.items())
+    ]
+    told = (*found.notes, *(f"Warning: {warning}" for warning in found.warnings))
+    return PAGE.substitute(
+        file=escape(options.file.name),
+        notes="".join(f"<p>{escape(text)}</p>" for text in told),
+        tables="".join(tables),
+        drawing=drawing[drawing.index("<svg") :],
+        refusals=html_table(("planner", "mode", "verdict", "proposals"), refusals, text=3),
+    )

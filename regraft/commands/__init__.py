@@ -1,0 +1,1 @@
+"""The commands of ``regraft``: flags in, one call to what does the work, outcomes as exit codes."""

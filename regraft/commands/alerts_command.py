@@ -1,0 +1,252 @@
+"""The commands ``regraft alerts``: run the stage, print the rules, list alerts, try rules on a recording.
+
+Exit codes as in :mod:`regraft.cli`. Rules, telling and delivery belong to ``alerts``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+
+if TYPE_CHECKING:
+    from regraft.recordings.rehearse_rules import Rehearsal, RehearsalSettings, RehearsedChange
+    from regraft.settings.run_settings import Settings
+    from schemas.alert import Alert
+
+READ_S_MAX = 30.0
+EXIT_FAILED = 1
+
+alerts_app = typer.Typer(
+    no_args_is_help=True,
+    help="""Rules that say when something is wrong, and who is told.
+
+Try rules on a recording before they are used: `regraft alerts test RULES FILE`.""",
+)
+
+
+@alerts_app.command()
+def run(bootstrap: Bootstrap = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
+    """Run only the alert stage, until Ctrl-C or SIGTERM: rules over windows, plans and events, and who is told.
+
+    One per namespace: a second one takes over from the first. It goes on where the last one stopped, and sends nothing
+    twice. Who is told stands in alerts.targets (apprise URLs) and alerts.webhooks, better in the environment than on a
+    command line: they hold secrets.
+
+    Examples: `REGRAFT_ALERTS__TARGETS='["mailtos://user:password@example.org"]' regraft alerts run`;
+    `regraft alerts run --set alerts.rules_file=rules.toml --set 'alerts.quiet_hours=22:00-07:00 Europe/Berlin'`.
+    """
+    from regraft.stages.run_stage import configure_logs, run_stage
+
+    settings = settings_of(assignments, settings_file, bootstrap)
+    configure_logs(settings.run.log_level)
+    raise typer.Exit(run_stage("alert", settings))
+
+
+@alerts_app.command()
+def rules(
+    as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None
+) -> None:  # fmt: skip
+    """Print the rules in use, checked: those that come with Regraft, or those of alerts.rules_file.
+
+    Examples: `regraft alerts rules > rules.toml`; `regraft alerts rules --set alerts.rules_file=rules.toml --json`.
+    """
+    import dataclasses
+
+    from alerts.read_rules import DEFAULT_RULES, load_rules
+
+    path = settings_of(assignments, settings_file).alerts.rules_file or DEFAULT_RULES
+    found = load_rules(path)
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(rule) for rule in found.rules], indent=2))
+        return
+    typer.echo(path.read_text(encoding="utf-8"), nl=False)
+
+
+@alerts_app.command(name="list")
+def list_alerts(
+    count: Annotated[int, typer.Option("--last", min=0, help="So many of those that are over.")] = 20,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """List the alerts that stand and those cleared last, from Kafka: since when, what, and who was told.
+
+    Examples: `regraft alerts list`; `regraft alerts list --last 0 --json`.
+    """
+    from alerts.show_alerts import alert_entry
+
+    stored = _stored(settings_of(assignments, settings_file, bootstrap))
+    newest = sorted(stored, key=lambda alert: (-alert.changed_ms, alert.key))
+    active = [alert for alert in newest if alert.is_raised]
+    recent = [alert for alert in newest if not alert.is_raised][:count]
+    if as_json:
+        document = {"active": [alert_entry(alert) for alert in active], "recent": [alert_entry(one) for one in recent]}
+        typer.echo(json.dumps(document, indent=2))
+        return
+    typer.echo(f"{len(active)} alerts stand.")
+    if active or recent:
+        table = Table(box=None, pad_edge=False)
+        for head in ("since", "status", "severity", "rule", "subject", "what", "told"):
+            table.add_column(head, overflow="fold")
+        for alert in (*active, *recent):
+            table.add_row(*_row(alert))
+        Console().print(table)
+
+
+@alerts_app.command(name="test")
+def try_rules(
+    rules_file: Annotated[Path, typer.Argument(metavar="RULES", help="The rules, TOML.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, see `regraft record`.")],
+    expect: Annotated[
+        Path | None,
+        typer.Option("--expect", metavar="EXPECTED", help="Compare with it; end with 1 if it differs."),
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="EXPECTED", help="Write what is found into such a file.")
+    ] = None,
+    as_json: AsJson = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Run rules over a recording on its own time, without Kafka, and say what would be raised and cleared when.
+
+    A recording without state (`regraft record` without --all) is aggregated first, with the windows of its run. Times
+    are seconds since its begin.
+
+    Examples: `regraft alerts test rules.toml out/rec.avro`;
+    `regraft alerts test rules.toml out/rec.avro --write expected.toml`, later `--expect expected.toml`.
+    """
+    from alerts.read_rules import load_rules
+    from infra.show_progress import show_progress
+    from producers.recordings.read_recording import open_recording
+    from regraft.recordings.expect_alerts import differences, expected_text, read_expected
+    from regraft.recordings.rehearse_rules import rehearse_rules
+
+    settings = settings_of(assignments, settings_file)
+    book = load_rules(rules_file)
+    expected = None if expect is None else read_expected(expect)
+    recording = open_recording(file)
+    with show_progress("Rules over the recording", recording.count) as advance:
+        found = rehearse_rules(
+            recording,
+            book,
+            _rehearsal_settings(settings, recording.info.settings),
+            lambda done: advance("messages", done),
+        )
+    for warning in recording.warnings:
+        typer.echo(f"Warning: {warning}", err=True)
+    if write is not None:
+        write.write_text(expected_text(found.changes), encoding="utf-8")
+    faults = [] if expected is None else differences(expected, found.changes)
+    if as_json:
+        typer.echo(json.dumps(_document(found, None if expected is None else faults), indent=2))
+    else:
+        _show(found)
+    for fault in faults:
+        typer.echo(f"Not as expected: {fault}.", err=True)
+    if faults:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _stored(settings: Settings) -> list[Alert]:
+    """Return the newest record of each alert."""
+    from regraft.run_records.read_topics import read_messages
+    from regraft.stages.run_loop import require_kafka
+    from schemas.alert import Alert
+    from schemas.codec import UndecodableRecordError, decode
+    from schemas.topics import ALERTS, topic_name
+
+    require_kafka(settings.kafka.bootstrap)
+    alerts: dict[bytes, Alert] = {}
+    for message in read_messages(settings.kafka.bootstrap, [topic_name(ALERTS, settings.kafka.namespace)], READ_S_MAX):
+        key, value = message.key() or b"", message.value()
+        alerts.pop(key, None)
+        if value is not None:
+            with suppress(UndecodableRecordError):  # the stage itself tells of these
+                alerts[key] = decode(value, Alert)
+    return list(alerts.values())
+
+
+def _rehearsal_settings(settings: Settings, recorded: dict[str, Any]) -> RehearsalSettings:
+    """Return what the stage would be told, with the windows of the recorded run unless others are asked for."""
+    from regraft.recordings.rehearse_rules import RehearsalSettings
+
+    told = recorded.get("streaming", {})
+    values: dict[str, int] = {}
+    for name in ("window_ms", "grace_ms"):
+        given = int(getattr(settings.streaming, name))
+        values[name] = given if f"streaming.{name}" in settings.chosen else int(told.get(name, given))
+    quiet_hours, quiet_below = settings.alerts.quiet_hours or "", settings.alerts.quiet_below
+    return RehearsalSettings(**values, quiet_hours=quiet_hours, quiet_below=quiet_below)
+
+
+def _document(found: Rehearsal, faults: Sequence[str] | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "begin_ms": found.begin_ms,
+        "end_ms": found.end_ms,
+        "windows": found.windows,
+        "messages": found.messages,
+        "undecodable": found.undecodable,
+        "is_aggregated": found.is_aggregated,
+        "changes": [_change(change) for change in found.changes],
+    }
+    return document if faults is None else {**document, "differences": list(faults)}
+
+
+def _change(change: RehearsedChange) -> dict[str, Any]:
+    alert = change.alert
+    return {
+        "at_s": change.at_s,
+        "time_ms": alert.changed_ms,
+        "rule": alert.rule,
+        "subject": alert.subject,
+        "status": str(alert.status),
+        "severity": str(alert.severity),
+        "value": alert.value,
+        "text": alert.text,
+        "silenced_by": change.silenced_by,
+    }
+
+
+def _show(found: Rehearsal) -> None:
+    for change in found.changes:
+        alert = change.alert
+        about = f"{alert.status:8} {alert.severity:8} {alert.rule} {alert.subject}"
+        kept = f" [kept back: {change.silenced_by}]" if change.silenced_by else ""
+        typer.echo(f"{change.at_s:9.1f} s  {about}: {alert.text}{kept}")
+    raised = sum(change.alert.is_raised for change in found.changes)
+    source = "made from its telemetry" if found.is_aggregated else "as recorded"
+    typer.echo(
+        f"{raised} alerts raised, {len(found.changes) - raised} cleared in {found.windows} windows ({source}), "
+        f"{(found.end_ms - found.begin_ms) / 1000:.0f} s."
+    )
+    if found.undecodable:
+        typer.echo(f"{found.undecodable} messages were no records of their topic and were left out.", err=True)
+
+
+def _row(alert: Alert) -> Sequence[str]:
+    told = f"{alert.told}" if alert.told else "to nobody"
+    ends = ", ".join(f"{one.target} {one.state}" for one in alert.deliveries)
+    if alert.silenced_by:
+        told = f"{told}, kept back: {alert.silenced_by}"
+    since = alert.raised_ms if alert.is_raised else alert.changed_ms
+    return (
+        f"{datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%d %H:%M:%S}",
+        str(alert.status),
+        str(alert.severity),
+        alert.rule,
+        alert.subject,
+        alert.text,
+        f"{told}; {ends}" if ends else told,
+    )

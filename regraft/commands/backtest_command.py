@@ -1,0 +1,130 @@
+"""The command `regraft backtest`: flags in, a table, figures and drawings out.
+
+Exit codes as in :mod:`regraft.cli`. Planners are run by :mod:`regraft.backtests.run_backtest`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from regraft.backtests.run_backtest import Backtest, BacktestOptions
+
+EXIT_FAILED = 1
+EXIT_CALL = 2
+EXIT_INTERRUPTED = 130
+CLOSED_LOOP_S = 180
+SECOND_MS = 1_000
+
+
+def backtest(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, or the folder that it is in.")],
+    planner: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--planner",
+            metavar="NAME",
+            help="Who decides, several joined by +; repeat to compare. Default: who did.",
+        ),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Give one setting instead of the recorded one."),
+    ] = None,
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="T", help="Begin here: a time (ISO 8601), or ms since 1970.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="T", help="End here.")] = None,
+    closed_loop_s: Annotated[
+        int,
+        typer.Option("--closed-loop-s", metavar="SECONDS", help="How much of the run is emulated again; 0 for none."),
+    ] = CLOSED_LOOP_S,
+    resimulate: Annotated[
+        bool, typer.Option("--resimulate", help="Emulate again even brokers that the emulator has not made.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where figures and drawing go.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file; - prints them only.")
+    ] = None,
+) -> None:
+    """Run planners over a recording and say what each would have made of it. Needs no Kafka, no Spark.
+
+    Open loop, always: each planner decides on the recorded windows by the controller's own rules, on an overlay of its
+    own. Closed loop, where the emulator made the recording: each acts on the emulator again, and the ledger says what
+    was lost. Settings are the recorded ones unless --set says otherwise.
+
+    Examples: `regraft backtest rec.avro --planner swap_links_ci --planner swap_links_cost --out out/backtest`;
+    `regraft backtest rec.avro --planner swap_links_cost --set controller.decision.noise_factor=3 --closed-loop-s 0`.
+    """
+    from regraft.backtests.run_backtest import BacktestError, BacktestOptions, run_backtest
+    from regraft.commands.parse_assignments import parse_assignments
+    from regraft.settings.run_settings import SettingsError
+    from regraft.stages.run_stage import configure_logs
+
+    configure_logs(level="warning")
+    is_json_only = json_file is not None and str(json_file) == "-"
+    faults: list[str] = []
+    flags: dict[str, dict[str, Any]] = {}
+    try:
+        flags = parse_assignments(assignments or [])
+    except SettingsError as error:
+        faults += error.faults
+    from_ms, to_ms = _time_ms("--from", begin, faults), _time_ms("--to", end, faults)
+    options = BacktestOptions(file, tuple(planner or ()), flags, from_ms, to_ms, closed_loop_s, resimulate)
+    try:
+        if faults:
+            raise BacktestError(faults)
+        found = run_backtest(options, Console(stderr=True, quiet=is_json_only))
+    except BacktestError as error:
+        for fault in error.faults:
+            typer.echo(f"Cannot backtest: {fault.rstrip('.')}.", err=True)
+        raise typer.Exit(EXIT_CALL) from None
+    except KeyboardInterrupt:
+        typer.echo("Stopped by Ctrl-C: nothing was written.", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    _show(found, options, out, None if is_json_only else json_file, is_json_only=is_json_only)
+    for fault in found.faults:
+        typer.echo(f"Not a success: {fault}.", err=True)
+    if found.faults:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _show(
+    found: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None, *, is_json_only: bool
+) -> None:
+    from regraft.backtests.show_backtest import figures_document, outcome_tables, write_backtest
+
+    write_backtest(found, options, out, json_file)
+    if is_json_only:
+        typer.echo(json.dumps(figures_document(found, options), indent=1))
+        return
+    console = Console()
+    for table in outcome_tables(found.outcomes):
+        console.print(table)
+        console.print()
+    for note in found.notes:
+        typer.echo(note)
+    for warning in found.warnings:
+        typer.echo(f"Warning: {warning}", err=True)
+    if out is not None:
+        console.print(f"Report: {out / 'backtest.html'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _time_ms(flag: str, text: str | None, faults: list[str]) -> int | None:
+    """Return a time of the command line in ms since 1970; without a zone it is UTC."""
+    if text is None:
+        return None
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        faults.append(f"{flag} {text} is no time: write 2026-08-01T10:15:00, or ms since 1970")
+        return None
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * SECOND_MS)

@@ -1,0 +1,95 @@
+"""The command `regraft dashboard`: serve the page, or make a token with which a person may give orders.
+
+Exit codes as in :mod:`regraft.cli`. Pages, orders and tokens belong to ``dashboard``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from regraft.settings.run_settings import Settings
+
+dashboard_app = typer.Typer(
+    no_args_is_help=True, help="The overlay in a browser: what it does, why, and a way to give orders."
+)
+
+
+@dashboard_app.command()
+def run(
+    host: Annotated[
+        str | None, typer.Option("--host", help="Where to listen; default 127.0.0.1, this machine only.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="Where to listen; default 8090, 0 takes a free one.")
+    ] = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Serve the dashboard until Ctrl-C or SIGTERM. It shows the live view that the controller keeps in Valkey.
+
+    Anybody who reaches it may look; orders need a token, and a secret in the settings that signs tokens. Under another
+    name than this machine's own, browsers need that name in dashboard.host_names.
+
+    Examples: `regraft dashboard run --set redis.url=redis://127.0.0.1:6379/0`;
+    `regraft dashboard run --host 0.0.0.0 --set 'dashboard.host_names=["ops.example.org"]'`.
+    """
+    from regraft.stages.run_stage import configure_logs, run_stage
+
+    settings = _settings_at(assignments, settings_file, host, port)
+    configure_logs(settings.run.log_level)
+    raise typer.Exit(run_stage("dashboard", settings))
+
+
+@dashboard_app.command()
+def token(
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who will hold it; their orders carry this name.")],
+    hours: Annotated[float, typer.Option("--hours", help="How long it lives.")] = 8.0,
+    as_json: AsJson = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Make a token for a person: whoever holds it may give orders on the dashboard until it ends.
+
+    Needs the secret that the dashboard has: dashboard.secret, better in REGRAFT_DASHBOARD__SECRET than on a command
+    line, or dashboard.secret_file. A token cannot be taken back; another secret ends all of them.
+
+    Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`.
+    """
+    from dashboard.operator_tokens import TokenSecretError, make_token, read_secret
+
+    dashboard = settings_of(assignments, settings_file).dashboard
+    secret = read_secret(dashboard)
+    if secret is None:
+        raise TokenSecretError(
+            "There is no secret to sign a token with: give dashboard.secret_file or REGRAFT_DASHBOARD__SECRET, "
+            "the same as the dashboard has."
+        )
+    now_s = time.time()
+    made = make_token(secret, by, dashboard.namespace, hours, dashboard.token_hours_max, now_s)
+    if as_json:
+        until_ms = int((now_s + hours * 3600) * 1000)
+        typer.echo(json.dumps({"token": made, "by": by, "namespace": dashboard.namespace, "until_ms": until_ms}))
+    else:
+        typer.echo(made)
+
+
+def _settings_at(
+    assignments: list[str] | None, settings_file: Path | None, host: str | None, port: int | None
+) -> Settings:
+    from regraft.commands.parse_assignments import parse_assignments
+    from regraft.settings.run_settings import load_settings
+
+    flags: dict[str, dict[str, Any]] = parse_assignments(assignments or [])
+    for name, value in (("host", host), ("port", port)):
+        if value is not None:
+            flags.setdefault("dashboard", {})[name] = value
+    return load_settings(flags, settings_file)

@@ -1,0 +1,51 @@
+"""Read ``--set section.name=value`` assignments from the command line.
+
+In: their texts. Out: nested tables, the form in which settings take flags. What the names mean does not belong here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+from regraft.settings.run_settings import SettingsError
+
+
+def parse_flag(text: str) -> tuple[str, str, Any]:
+    """Split ``section.name=value`` into its section, the rest of the name and the value.
+
+    Raises SettingsError when the form is wrong. The value is read as TOML where it is TOML, else as text.
+    """
+    path, separator, value = text.partition("=")
+    section, dot, name = path.strip().partition(".")
+    if not separator or not dot or not name:
+        raise SettingsError([f"--set {text}: write section.name=value, for example --set run.seed=3"])
+    try:
+        return section, name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return section, name, value.strip()
+
+
+def parse_assignments(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return ``--set`` assignments as nested tables; raise SettingsError naming every malformed one."""
+    tables: dict[str, dict[str, Any]] = {}
+    faults: list[str] = []
+    for text in assignments:
+        try:
+            section, name, value = parse_flag(text)
+        except SettingsError as error:
+            faults += error.faults
+            continue
+        table = tables.setdefault(section, {})
+        *parents, leaf = name.split(".")
+        for parent in parents:
+            if not isinstance(table.setdefault(parent, {}), dict):
+                faults.append(f"--set {text}: {parent} was given a value of its own before, leave one of the two out")
+                break
+            table = table[parent]
+        else:
+            table[leaf] = value
+    if faults:
+        raise SettingsError(faults)
+    return tables

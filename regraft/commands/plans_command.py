@@ -1,0 +1,267 @@
+"""``regraft plans``: what was planned and why, and a person's word about the plan that waits.
+
+In: the plans topic. Out: tables, JSON, orders. What an order leads to is the controller's; here it is only waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from infra.stack_error import StackError
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of, who
+from schemas.order import Order, OrderKind
+from schemas.plan import Plan, PlanPhase, Proposal
+
+if TYPE_CHECKING:
+    from regraft.settings.run_settings import Settings
+
+READ_S_MAX = 30.0
+OUTCOME_POLL_S = 0.3
+MOVES_SHOWN_MAX = 12
+EXIT_FAILED = 1
+TOLD_PHASES = {
+    OrderKind.APPROVE: frozenset({PlanPhase.PROPOSED}),
+    OrderKind.REFUSE: frozenset({PlanPhase.PROPOSED}),
+    OrderKind.CANCEL: frozenset({PlanPhase.PROPOSED, PlanPhase.PREPARING, PlanPhase.ABORTING}),
+}
+
+plans_app = typer.Typer(
+    no_args_is_help=True,
+    help="""Look at plans, and approve, refuse or cancel the one that waits.
+
+With `regraft run --dry-run` a plan waits for a person. What is approved is carried out exactly as shown, or refused as
+stale when the overlay or its traffic has changed meanwhile.""",
+)
+
+PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name, plan-7 for example.")]
+WaitS = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the controller to act on it.")
+]
+
+
+class UnknownPlanError(StackError):
+    """Say which plan is not there."""
+
+
+@plans_app.command(name="list")
+def list_plans(
+    count: Annotated[int, typer.Option("--last", min=1, help="So many of the newest.")] = 20,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """List the newest plans: phase, changes, gain predicted and observed, the last reason.
+
+    Examples: `regraft plans list`; `regraft plans list --last 5 --json`.
+    """
+    plans = _stored(settings_of(assignments, settings_file, bootstrap))[-count:]
+    if as_json:
+        typer.echo(json.dumps([msgspec.to_builtins(plan) for plan in plans], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for head in ("plan", "window's end", "phase", "changes", "saves/s", "observed/s"):
+        table.add_column(head, no_wrap=head != "changes")
+    table.add_column("why, or why not", overflow="fold")
+    for plan in plans:
+        table.add_row(*_row(plan))
+    Console().print(table)
+    waiting = [plan.plan for plan in plans if plan.phase is PlanPhase.PROPOSED]
+    if waiting:
+        name = waiting[0]
+        typer.echo(f"{name} waits: `regraft plans show {name}`, then `regraft plans approve {name}` or refuse.")
+
+
+@plans_app.command()
+def show(
+    name: PlanName,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Show one plan: before and after, each change with its reason, each refusal with its own, and its history.
+
+    Example: `regraft plans show plan-7`.
+    """
+    plan = _named(_stored(settings_of(assignments, settings_file, bootstrap)), name)
+    if as_json:
+        typer.echo(json.dumps(msgspec.to_builtins(plan), indent=2))
+        return
+    for line in plan_lines(plan):
+        typer.echo(line)
+
+
+@plans_app.command()
+def approve(
+    name: PlanName,
+    reason: Reason = "approved",
+    by: By = "",
+    wait_s: WaitS = 30.0,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Let the plan that waits be carried out, exactly as it was shown.
+
+    Ends with 1 when it is refused as stale, or nothing has come of the order in time.
+    """
+    _order(settings_of(assignments, settings_file, bootstrap), OrderKind.APPROVE, name, by, reason, wait_s)
+
+
+@plans_app.command()
+def refuse(
+    name: PlanName,
+    reason: Reason,
+    by: By = "",
+    wait_s: WaitS = 30.0,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Refuse the plan that waits; its planners are not heard for a while, or they would propose it again."""
+    _order(settings_of(assignments, settings_file, bootstrap), OrderKind.REFUSE, name, by, reason, wait_s)
+
+
+@plans_app.command()
+def cancel(
+    name: PlanName,
+    reason: Reason,
+    by: By = "",
+    wait_s: WaitS = 30.0,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Abort a plan that is being prepared, without trace. Once brokers act on it, it is too late."""
+    _order(settings_of(assignments, settings_file, bootstrap), OrderKind.CANCEL, name, by, reason, wait_s)
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Return all that is known of a plan, for people."""
+    undoes = f", takes back {plan.undoes}" if plan.undoes else ""
+    lines = [
+        f"{plan.plan}: {plan.phase}{undoes}",
+        f"  epoch {plan.epoch_from} -> {plan.epoch_to}, decided on the window ending {_time(plan.window_end_ms)}",
+        f"  cost {plan.cost_before_per_s:,.1f}/s -> {plan.cost_predicted_per_s:,.1f}/s predicted "
+        f"(saves {plan.cost_before_per_s - plan.cost_predicted_per_s:,.1f}/s, price {_price(plan):,.2f}/s)",
+    ]
+    if plan.cost_observed_per_s is not None:
+        lines.append(f"  cost {plan.cost_observed_per_s:,.1f}/s observed")
+    lines.append(f"changes ({len(plan.proposals)}):")
+    for proposal in plan.proposals:
+        lines += _proposal_lines(proposal)
+    if plan.refused:
+        lines.append(f"refused ({len(plan.refused)}):")
+        for proposal in plan.refused:
+            lines.append(f"  {_changes(proposal)} ({proposal.planner})")
+            lines.append(f"    {proposal.verdict}: {proposal.verdict_reason}")
+    lines.append("history:")
+    lines += [f"  {_time(change.time_ms)} {change.phase}: {change.reason}" for change in plan.history]
+    return lines
+
+
+def _proposal_lines(proposal: Proposal) -> list[str]:
+    observed = proposal.gain_observed_per_s
+    found = "" if observed is None else f", observed {observed:,.1f}/s"
+    return [
+        f"  {_changes(proposal)} ({proposal.planner})",
+        f"    saves {proposal.gain_per_s:,.1f}/s{found}: {proposal.reason}",
+        f"    {proposal.verdict}: {proposal.verdict_reason}",
+    ]
+
+
+def _changes(change: Plan | Proposal) -> str:
+    parts = [f"link {a}-{b} out" for a, b in change.links_removed]
+    parts += [f"link {a}-{b} in" for a, b in change.links_added]
+    moves = [move.text for move in change.moves] + [move.text for move in change.id_moves]
+    parts += moves[:MOVES_SHOWN_MAX]
+    if len(moves) > MOVES_SHOWN_MAX:
+        parts.append(f"{len(moves) - MOVES_SHOWN_MAX} moves more")
+    return ", ".join(parts) or "nothing"
+
+
+def _row(plan: Plan) -> Sequence[str]:
+    saves = f"{plan.cost_before_per_s - plan.cost_predicted_per_s:,.0f}"
+    gains = [one.gain_observed_per_s for one in plan.proposals if one.gain_observed_per_s is not None]
+    links, moves, ids = len(plan.links_added), len(plan.moves), len(plan.id_moves)
+    counted = ((links, "link"), (moves, "move"), (ids, "ring ID"))
+    changes = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counted if count)
+    why = plan.history[-1].reason if plan.history else ""
+    observed = f"{sum(gains):,.0f}" if gains else ""
+    decided = _time(plan.window_end_ms)
+    return plan.plan, decided[5:], str(plan.phase), changes, saves, observed, why
+
+
+def _price(plan: Plan) -> float:
+    return max((proposal.price_per_s for proposal in plan.proposals), default=0.0)
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _stored(settings: Settings) -> list[Plan]:
+    """Return the newest version of each plan by epoch. Raises StackError when Kafka or the topic is away."""
+    from regraft.run_records.read_topics import read_whole
+    from regraft.stages.run_loop import require_kafka
+    from schemas.remote_registry import use_registry
+    from schemas.topics import PLANS
+
+    require_kafka(settings.kafka.bootstrap)
+    use_registry(namespace=settings.kafka.namespace)
+    found: dict[str, Plan] = {}
+    for plan in read_whole(settings.kafka.bootstrap, settings.kafka.namespace, {PLANS: Plan}, READ_S_MAX):
+        found[plan.plan] = plan
+    return sorted(found.values(), key=lambda plan: plan.epoch_to)
+
+
+def _named(plans: Sequence[Plan], name: str) -> Plan:
+    for plan in plans:
+        if plan.plan == name:
+            return plan
+    known = ", ".join(plan.plan for plan in plans[-5:]) or "none yet"
+    raise UnknownPlanError(f"There is no plan {name}: the newest are {known}.")
+
+
+def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str, wait_s: float) -> None:
+    """Store the order and wait until the plan has left the phases it is about. Raises StackError."""
+    from infra.send_orders import send_order
+
+    plan = _named(_stored(settings), name)
+    if plan.phase not in TOLD_PHASES[kind]:
+        wanted = " or ".join(sorted(TOLD_PHASES[kind] - {PlanPhase.ABORTING}))
+        raise StackError(f"{name} is {plan.phase}: only a plan that is {wanted} can be told to {kind}.")
+    order = Order(name, kind, who(by), reason, time.time_ns() // 1_000_000)
+    send_order(settings.kafka.bootstrap, order, settings.kafka.namespace)
+    outcome = _outcome(settings, kind, name, wait_s)
+    if outcome is None:
+        typer.echo(
+            f"{name} is as it was after {wait_s:g} s; the order stands: is the controller running, not paused, and its "
+            "state complete?",
+            err=True,
+        )
+        raise typer.Exit(EXIT_FAILED)
+    typer.echo(f"{name} is {outcome.phase}: {outcome.history[-1].reason}")
+    if kind is OrderKind.APPROVE and outcome.phase is PlanPhase.REFUSED:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _outcome(settings: Settings, kind: OrderKind, name: str, wait_s: float) -> Plan | None:
+    deadline_s = time.monotonic() + wait_s
+    while True:
+        plan = _named(_stored(settings), name)
+        if plan.phase not in TOLD_PHASES[kind]:
+            return plan
+        if time.monotonic() >= deadline_s:
+            return None
+        time.sleep(OUTCOME_POLL_S)

@@ -1,0 +1,100 @@
+"""The commands `regraft record` and `regraft recording`: flags in, files or a description of them out.
+
+Exit codes as in :mod:`regraft.cli`. Recording belongs to :mod:`regraft.recordings.record_run`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from producers.recordings.recording_format import COMPRESS_LEVEL
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+
+EXIT_FAILED = 1
+
+record_app = typer.Typer()
+
+
+@record_app.command()
+def record(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Where it is written, like out/rec.avro; parts get numbers.")
+    ],
+    bootstrap: Bootstrap = None,
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Also state, windows, commands, results, plans, events and alerts.")
+    ] = False,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="From the oldest record that Kafka has, not from now on.")
+    ] = False,
+    rotate_mb: Annotated[float, typer.Option("--rotate-mb", help="Begin another file at this size in MB.")] = 512.0,
+    rotate_s: Annotated[float, typer.Option("--rotate-s", help="Begin another file after so long.")] = 3_600.0,
+    compress_level: Annotated[
+        int, typer.Option("--compress-level", help="zstandard's level, -50 to 22; more is smaller and slower.")
+    ] = COMPRESS_LEVEL,
+    duration: Annotated[
+        float | None, typer.Option("--duration", metavar="SECONDS", help="End by itself after so long.")
+    ] = None,
+    as_json: AsJson = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Record the telemetry of a run, its clients and its orders into Avro files, until Ctrl-C or its time is over.
+
+    Any Avro tool reads these files (zstandard). A kill loses at most the last second, and never a finished block. The
+    run directory (run.directory) must hold the run's inventory.
+
+    Examples: `regraft record --out out/rec.avro --set run.directory=out/run`;
+    `regraft record --out rec.avro --all --from-start --duration 600 --bootstrap kafka:9092`.
+    """
+    from producers.recordings.write_recording import RecordingLimits
+    from regraft.recordings.record_run import RecordOptions, record_run
+    from regraft.settings.run_settings import SettingsError
+    from regraft.stages.run_stage import configure_logs
+
+    configure_logs(level="warning")
+    settings = settings_of(assignments, settings_file, bootstrap)
+    limits = RecordingLimits(rotate_mb, rotate_s, compress_level)
+    if faults := limits.faults():
+        raise SettingsError(faults)
+    options = RecordOptions(out, is_all, from_start, duration, limits)
+    found = record_run(settings, options, Console(stderr=True, quiet=as_json))
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        typer.echo(
+            f"{found['records']} records, {found['bytes'] / 1e6:.1f} MB in {found['parts']} files: {found['file']}"
+        )
+    for warning in found["warnings"]:
+        typer.echo(f"Warning: {warning}", err=True)
+    if found["is_disk_full"]:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@record_app.command()
+def recording(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, one part of it, or the folder it is in.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what a recording holds: topics, time, brokers, epochs, parts, and what is wrong with it.
+
+    Ends with 1 when a part of it is cut or damaged.
+
+    Examples: `regraft recording out/rec.avro`; `regraft recording out --json`.
+    """
+    from regraft.recordings.describe_recording import describe_recording, recording_table
+
+    described = describe_recording(file)
+    if as_json:
+        typer.echo(json.dumps(described, indent=2))
+    else:
+        Console().print(recording_table(described))
+    for warning in described["warnings"]:
+        typer.echo(f"Warning: {warning}", err=True)
+    if described["warnings"]:
+        raise typer.Exit(EXIT_FAILED)

@@ -1,0 +1,169 @@
+"""The command `regraft replay`: flags in, a recording on Kafka again and what was made of it out.
+
+Exit codes as in :mod:`regraft.cli`. Replaying belongs to :mod:`regraft.replays.replay_run`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from regraft.commands.command_options import AsJson, Assignments, SettingsFile
+
+EXIT_FAILED = 1
+EXIT_CALL = 2
+EXIT_INTERRUPTED = 130
+SPEED_MAX_WORD = "max"
+
+replay_app = typer.Typer()
+
+
+@replay_app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, one part of it, or the folder it is in.")],
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Kafka servers; default 127.0.0.1:9092.")
+    ] = None,
+    speed: Annotated[
+        str, typer.Option("--speed", metavar="N|max", help="1: as it was recorded; 10: ten times that; max: unpaced.")
+    ] = SPEED_MAX_WORD,
+    from_time: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Seconds after its begin, or a time like 2026-01-31T12:00."),
+    ] = None,
+    to_time: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The same, where it ends.")] = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAME", help="Prefix of its topics; default replay- and a number.")
+    ] = "",
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Also put back what was made of the telemetry: state, plans, events.")
+    ] = False,
+    is_run: Annotated[
+        bool, typer.Option("--run", help="Also aggregate it by Spark and decide again, beside the recorded plans.")
+    ] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where --run writes plans.json.")] = Path(
+        "out/replay"
+    ),
+    as_json: AsJson = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Put a recording back on Kafka, with its keys and times, into topics of their own; the live ones are refused.
+
+    With `--run` Spark makes state of it again and the control loop decides again on its virtual clock, with the
+    recorded settings unless `--set` or `--settings` say otherwise. The same recording and settings give the same
+    plans.json. Windows that the last telemetry does not close stay open. Ends with 1 when something is wrong with the
+    recording: it is cut, damaged or a part, or its time goes back.
+
+    Examples: `regraft replay out/rec.avro --speed 10`; `regraft replay out/rec.avro --from 60 --to 180`;
+    `regraft replay out/rec.avro --run --set controller.planner=swap_links_lmst`.
+    """
+    from producers.recordings.read_recording import open_recording
+    from regraft.commands.parse_assignments import parse_assignments
+    from regraft.replays.replay_run import ReplayOptions, replay_run, require_span
+    from regraft.settings.run_settings import SettingsError
+    from regraft.stages.run_stage import configure_logs
+
+    configure_logs(level="warning")
+    if is_all and is_run:
+        raise SettingsError(["--all and --run: Spark makes the state anew, leave one of the two out"])
+    flags = parse_assignments(assignments or [])
+    if bootstrap is not None:
+        flags.setdefault("kafka", {})["bootstrap"] = bootstrap
+    span_ms = open_recording(file).telemetry_span_ms if from_time or to_time else None
+    first_ms = span_ms[0] if span_ms else 0
+    from_ms, to_ms = time_of(from_time, "--from", first_ms), time_of(to_time, "--to", first_ms)
+    require_span(from_ms, to_ms)
+    options = ReplayOptions(file, out, namespace, speed_of(speed), from_ms, to_ms, is_all, is_run)
+    try:
+        outcome = replay_run(flags, settings_file, options, Console(stderr=True, quiet=as_json))
+    except KeyboardInterrupt:
+        typer.echo("Stopped by Ctrl-C before its end: what was put on Kafka stays there.", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if as_json:
+        typer.echo(json.dumps(outcome.document, indent=2))
+    else:
+        _show(outcome.document, options.out, is_run=is_run)
+    for warning in outcome.document["warnings"]:
+        typer.echo(f"Warning: {warning}", err=True)
+    if outcome.faults:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def speed_of(text: str) -> float | None:
+    """Return a speed, None for max. Raises SettingsError."""
+    from regraft.settings.run_settings import SettingsError
+
+    if text == SPEED_MAX_WORD:
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise SettingsError([f"--speed {text}: a number above 0, or {SPEED_MAX_WORD}"])
+    return speed
+
+
+def time_of(text: str | None, flag: str, first_ms: int) -> int | None:
+    """Return a time in ms since 1970: seconds after the begin of the recording, or a date. Raises SettingsError."""
+    from regraft.settings.run_settings import SettingsError
+
+    if text is None:
+        return None
+    try:
+        return first_ms + round(float(text) * 1000)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingsError(
+            [f"{flag} {text}: seconds after the begin of the recording, or a time like 2026-01-31T12:00:00 (UTC)"]
+        ) from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _show(document: dict[str, Any], out: Path, *, is_run: bool) -> None:
+    console = Console()
+    topics = ", ".join(f"{topic} {count}" for topic, count in document["topics"].items())
+    typer.echo(f"{document['records']} records in {document['seconds']:.1f} s to {document['namespace']}.*: {topics}")
+    if not is_run:
+        return
+    table = Table(box=None, pad_edge=False)
+    for head in ("plan", "phase", "links", "clients", "IDs", "cost before", "predicted", "observed", "recorded plan"):
+        table.add_column(head)
+    for plan in document["plans"]:
+        observed = plan["cost_observed_per_s"]
+        table.add_row(
+            plan["plan"],
+            plan["phase"],
+            *(str(plan[name]) for name in ("links", "clients", "ring_ids")),
+            f"{plan['cost_before_per_s']:.0f}",
+            f"{plan['cost_predicted_per_s']:.0f}",
+            "-" if observed is None else f"{observed:.0f}",
+            plan["difference"],
+        )
+    console.print(table)
+    typer.echo(_verdict(document))
+    typer.echo(f"{document['windows']} windows were decided on. Plans: {out / 'plans.json'}")
+
+
+def _verdict(document: dict[str, Any]) -> str:
+    """Say how the plans compare with the recorded ones."""
+    if document["plans_same"] is None:
+        return "No plans were recorded: these are advice, carried out by imagined brokers on an overlay of their own."
+    text = f"{document['plans_same']} of {document['plans_recorded']} recorded plans were made again"
+    if document["first_difference"]:
+        text += f"; first difference: {document['first_difference']}"
+    if document["brokers_imagined_from_ms"] == 0:
+        text += ". Brokers' answers were not recorded: imagined ones obeyed at once"
+    elif document["brokers_imagined_from_ms"] is not None:
+        text += ". From there on imagined brokers obeyed at once"
+    return text + "."

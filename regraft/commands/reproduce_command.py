@@ -1,0 +1,115 @@
+"""The command `regraft reproduce`: read flags, run a paper's evaluation again, turn outcomes into exit codes.
+
+Exit codes as in :mod:`regraft.cli`. What is run, counted and judged belongs to ``experiments``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from experiments.claim_evidence import Judgement
+
+EXIT_CALL = 2
+EXIT_INTERRUPTED = 130
+
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file as well.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.")]
+
+reproduce_app = typer.Typer(
+    no_args_is_help=True, help="Run the evaluation of a paper again, with ours beside it, and judge its claims."
+)
+
+
+@reproduce_app.command()
+def psoop(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer networks and shorter runs: about 2 minutes instead of 20.")
+    ] = False,
+    json_file: JsonFile = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/psoop"),
+    seed: Seed = 1,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Folder of recorded networks; adds the Topology Zoo."),
+    ] = None,
+) -> None:
+    """Run the evaluation of paper 000 (self-organising broker topologies) with our planner beside the paper's.
+
+    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+
+    Examples: `regraft reproduce psoop --quick`; `regraft reproduce psoop --seed 3 --out out/psoop-3`.
+    """
+    from regraft.reproductions.reproduce_psoop import PsoopOptions, reproduce_psoop
+
+    options = PsoopOptions(out, quick, seed, json_file, data)
+    _reproduce(lambda console: reproduce_psoop(options, console), out)
+
+
+@reproduce_app.command("pop-grape")
+def pop_grape(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One testbed and fewer workloads: about 2 minutes instead of 15.")
+    ] = False,
+    json_file: JsonFile = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/pop-grape"),
+    seed: Seed = 1,
+) -> None:
+    """Run the evaluation of paper 001 (moving publishers by POP and GRAPE) with our planner beside the paper's.
+
+    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+
+    Examples: `regraft reproduce pop-grape --quick`; `regraft reproduce pop-grape --seed 3 --out out/pop-grape-3`.
+    """
+    from regraft.reproductions.reproduce_parts import ReproduceOptions
+    from regraft.reproductions.reproduce_pop_grape import reproduce_pop_grape
+
+    options = ReproduceOptions(out, quick, seed, json_file)
+    _reproduce(lambda console: reproduce_pop_grape(options, console), out)
+
+
+@reproduce_app.command()
+def dynatops(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer settings and shorter runs: about 2 minutes instead of 20.")
+    ] = False,
+    json_file: JsonFile = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/dynatops"),
+    seed: Seed = 1,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Folder of recorded check-ins; without it the shipped cut is used."),
+    ] = None,
+) -> None:
+    """Run the evaluation of paper 002 (user placement and broker reassignment) with our planner beside the paper's.
+
+    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+
+    Examples: `regraft reproduce dynatops --quick`; `regraft reproduce dynatops --seed 3 --out out/dynatops-3`.
+    """
+    from regraft.reproductions.reproduce_dynatops import DynatopsOptions, reproduce_dynatops
+
+    options = DynatopsOptions(out, quick, seed, json_file, data)
+    _reproduce(lambda console: reproduce_dynatops(options, console), out)
+
+
+def _reproduce(run: Callable[[Console], list[tuple[str, Judgement]]], out: Path) -> None:
+    """Run an evaluation and show its verdicts; end with code 2 for a wrong call and 130 for Ctrl-C."""
+    from regraft.reproductions.reproduce_parts import ReproduceError, show_judgements
+
+    try:
+        judgements = run(Console(stderr=True))
+    except ReproduceError as error:
+        typer.echo(f"{error}.", err=True)
+        raise typer.Exit(EXIT_CALL) from None
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped by Ctrl-C: what is done is kept in {out}, the same call goes on from there.", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    show_judgements(judgements, out, Console())

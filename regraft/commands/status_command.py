@@ -1,0 +1,77 @@
+"""The command `regraft status`: is the loop well, in one line and one exit code.
+
+In: settings. Out: text or JSON. What is read belongs to :mod:`regraft.stages.read_status`, what it means to
+:mod:`regraft.stages.judge_status`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+
+from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+
+EXIT_WELL, EXIT_NOT_WELL = 0, 1
+
+
+def status(
+    as_json: AsJson = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Say whether the loop is well: windows, plans, cost, orders, alerts and services.
+
+    Reads the live view where `redis.url` is set and answers, else the status files of `run.directory`. Ends with 0 when
+    all is well, 1 when it is degraded or not running.
+
+    Examples: `regraft status`; `regraft status --json --set run.directory=out/demo/run`.
+    """
+    from regraft.stages.judge_status import WELL, judge_status
+    from regraft.stages.read_status import find_status
+
+    settings = settings_of(assignments, settings_file)
+    found = find_status(settings)
+    judged = judge_status(found.services, found.alerts, settings, settings.run.clock.now_ms())
+    judged["source"] = found.source
+    if as_json:
+        typer.echo(json.dumps(judged, indent=2))
+    else:
+        typer.echo("\n".join(status_lines(judged)))
+    raise typer.Exit(EXIT_WELL if judged["verdict"] == WELL else EXIT_NOT_WELL)
+
+
+def status_lines(judged: dict[str, Any]) -> list[str]:
+    """Return the status as lines of plain text, the verdict first."""
+    why = "; ".join(judged["reasons"] + judged["notes"])
+    lines = [f"{judged['verdict']}{': ' if why else ''}{why}"]
+    window, cost = judged["window"], judged["cost"]
+    if window is not None:
+        lines.append(
+            f"newest window: ended {window['age_ms'] / 1000:.1f} s ago, {window['notifications']} notifications; "
+            f"{window['closed']} closed, {window['incomplete']} of them incomplete"
+        )
+    if cost is not None:
+        lines.append(
+            f"cost: {cost['now_per_s']:.0f} per s, {cost['bootstrap_per_s']:.0f} with the first overlay "
+            f"({cost['saved_share']:.1%} saved), epoch {judged['epoch']}"
+        )
+    lines += [f"plan {_plan_text(plan)}" for plan in judged["plans_last"]]
+    lines += [f"alert: {alert.get('severity')}: {alert.get('text')}" for alert in judged["alerts"]]
+    counted = ", ".join(f"{what} {count}" for what, count in judged["faults"].items() if count)
+    if counted:
+        lines.append(f"since the start: {counted}")
+    services = judged["services"]
+    if services:
+        ages = ((name, "ended" if one["is_over"] else f"{one['age_s']:.1f} s ago") for name, one in services.items())
+        lines.append("last heard: " + ", ".join(f"{name} {age}" for name, age in ages))
+    return [*lines, f"source: {judged['source']}"]
+
+
+def _plan_text(plan: dict[str, Any]) -> str:
+    undoes = f", takes back {plan['undoes']}" if plan["undoes"] else ""
+    observed = plan["cost_observed_per_s"]
+    seen = "" if observed is None else f", observed {observed:.0f}"
+    costs = f"cost {plan['cost_before_per_s']:.0f} -> {plan['cost_predicted_per_s']:.0f} per s predicted{seen}"
+    return f"{plan['plan']}: {plan['phase']}, epoch {plan['epoch_to']}, {costs}{undoes}"

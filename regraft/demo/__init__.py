@@ -1,0 +1,1 @@
+"""The demo: the whole loop on this machine, from the first process to the report."""

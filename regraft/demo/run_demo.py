@@ -1,0 +1,331 @@
+"""Run the whole loop on this machine, show it, end it in order, and write down what happened.
+
+In: settings. Out: ``summary.json``, ``run.json`` and ``report.html`` in the output directory, and the summary. The
+servers belong to ``infra``, the stages to their packages, the figures to ``collect_run`` and ``summary``.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+from rich.console import Console
+
+from infra.create_topics import create_topics
+from infra.hold_lock import LockHeldError, hold_lock
+from infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
+from infra.service import ServiceEvent, ServiceEventKind
+from infra.show_progress import show_progress
+from infra.stack_error import StackError
+from infra.supervise import Supervisor
+from overlay.inventory import Inventory
+from regraft.demo.kill_services import KillSchedule
+from regraft.report_page.report import build_report
+from regraft.run_records.collect_run import (
+    StoredRun,
+    compare_overlays,
+    cost_shadows,
+    first_full_window_cost,
+    plan_outcomes,
+    read_stored_run,
+    window_costs,
+)
+from regraft.run_records.describe_run import describe_run
+from regraft.run_records.run_record import RunRecord, ServiceUse
+from regraft.run_records.summary import summarise
+from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings
+from regraft.settings.scenarios import scenario_of
+from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
+from regraft.stages.observe_run import RunObserver
+from regraft.stages.run_loop import dashboard_address
+from regraft.stages.show_run import RunScreen
+
+TICK_S = 0.5
+SETTLE_POLL_S = 0.2
+KILLED_RUN_FACTOR_MAX = 3.0
+START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
+TOKEN_HOURS = 1.0
+SECRET_BYTES = 32
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What the command line adds to the settings: where results go, which services are killed, what is shown.
+
+    ``dashboard``: serve it, with a secret of this run where the settings have none.
+    """
+
+    out_directory: Path = Path("out/demo")
+    kills: bool = False
+    quiet: bool = False
+    dashboard: bool = False
+
+
+class DemoFailedError(StackError):
+    """Say why the demo could not go on to its end."""
+
+
+def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console) -> dict[str, Any]:
+    """Run the demo and return its summary; everything it started has ended when this returns or raises.
+
+    Raises SettingsError before anything is started, StackError when something cannot run, KeyboardInterrupt on Ctrl-C.
+    """
+    wanted = load_settings(flags, settings_file)
+    flags = demo_flags(flags, wanted)
+    if options.dashboard and not (wanted.dashboard.secret or wanted.dashboard.secret_file):
+        flags = {**flags, "dashboard": {**flags.get("dashboard", {}), "secret": secrets.token_urlsafe(SECRET_BYTES)}}
+    _check_shift(load_settings(flags, settings_file))
+    out = options.out_directory
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold_lock(out / "demo.lock"))
+        except LockHeldError as error:
+            raise RunDirInUseError(
+                f"A demo is running in {out} (process {error.holder_pid or 'unknown'}): "
+                "wait for it, or choose another directory with --out."
+            ) from error
+        run_directory = out / "run"
+        shutil.rmtree(run_directory, ignore_errors=True)
+        for name in ("summary.json", "run.json", "report.html"):
+            (out / name).unlink(missing_ok=True)
+        record, settings = _run(flags, settings_file, options, run_directory, console)
+    summary = summarise(record)
+    _write_json(out / "run.json", describe_run(settings))
+    (out / "report.html").write_text(build_report(record), encoding="utf-8")
+    _write_json(out / "summary.json", summary)
+    return summary
+
+
+def _run(
+    flags: Flags, settings_file: Path | None, options: DemoOptions, run_directory: Path, console: Console
+) -> tuple[RunRecord, Settings]:
+    events: list[ServiceEvent] = []
+    with ExitStack() as running:
+        with show_progress("Starting", len(START_STEPS), Console(stderr=True, quiet=options.quiet)) as advance:
+            advance(START_STEPS[0], 0)
+            stack = running.enter_context(LocalStack(run_directory, on_event=events.append))
+            settings = load_settings(_stack_flags(flags, stack), settings_file)
+            inventory = ensure_inventory(settings)
+            advance(START_STEPS[1], 1)
+            create_topics(stack.bootstrap, namespace=settings.kafka.namespace)
+            for position, name in enumerate((CONTROLLER, STREAMING, ALERTS, DASHBOARD, EMULATOR), start=2):
+                if name == DASHBOARD and not options.dashboard:
+                    continue
+                advance(START_STEPS[position], position)
+                stack.add(loop_service(name, settings))
+        if options.dashboard and not options.quiet:
+            _tell_dashboard(settings, console)
+        run = _DemoRun(settings, inventory, stack.supervisor, events, options)
+        screen = running.enter_context(RunScreen(console, quiet=options.quiet))
+        return run.carry_out(screen), settings
+
+
+def _check_shift(settings: Settings) -> None:
+    if scenario_of(settings.demo.scenario).is_ring:
+        return
+    shift_s = settings.emulator.workload.regime_change_s
+    if shift_s is not None and shift_s >= settings.demo.running_s:
+        raise SettingsError(
+            [
+                f"emulator.workload.regime_change_s is {shift_s:g}, the demo runs {settings.demo.running_s:g} s: "
+                "let the interests shift earlier, or lengthen demo.running_s"
+            ]
+        )
+
+
+def demo_flags(flags: Flags, wanted: Settings) -> Flags:
+    """Return the flags with what the demo sets where nobody else did: its shift, shadow planners and horizon."""
+    merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
+    scenario = scenario_of(wanted.demo.scenario)
+    if not scenario.is_ring and wanted.emulator.workload.regime_change_s is None:
+        workload = {**merged.get("emulator", {}).get("workload", {})}
+        workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
+        merged.setdefault("emulator", {})["workload"] = workload
+    preset: dict[str, Any] = {**scenario.controller, "dry_run": False}
+    for name in ("shadow_planners", "horizon_lifetimes"):
+        is_theirs = f"demo.{name}" in wanted.chosen or name not in scenario.demo
+        preset[name] = getattr(wanted.demo, name) if is_theirs else scenario.demo[name]
+    acting = (
+        wanted.controller.planner
+        if "controller.planner" in wanted.chosen
+        else preset.get("planner", wanted.controller.planner)
+    )
+    preset["shadow_planners"] = [name for name in preset["shadow_planners"] if name != acting]
+    for name, value in preset.items():
+        if f"controller.{name}" not in wanted.chosen:
+            merged.setdefault("controller", {})[name] = value
+    return merged
+
+
+def _tell_dashboard(settings: Settings, console: Console) -> None:
+    """Say where the dashboard is, and give a token that lasts for the demo."""
+    from dashboard.operator_tokens import make_token, read_secret
+
+    lines = [f"Dashboard: {dashboard_address(settings)}"]
+    secret, told = read_secret(settings.dashboard), settings.dashboard
+    if secret is not None:
+        token = make_token(secret, getpass.getuser(), told.namespace, TOKEN_HOURS, told.token_hours_max, time.time())
+        lines.append(f"Token to give orders with, for {TOKEN_HOURS:g} h: {token}")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:
+    """Return the flags with the addresses and the directory of this stack, which no file or variable may override."""
+    merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
+    merged.setdefault("run", {})["directory"] = str(stack.run_dir)
+    merged.setdefault("kafka", {})["bootstrap"] = stack.bootstrap
+    merged.setdefault("redis", {})["url"] = stack.redis_url
+    if stack.environment().get(BOOTSTRAP_VARIABLE) and not (stack.run_dir / "kafka").exists():
+        # Somebody else's Kafka: an earlier run's windows and plans are there, and this run's must stay apart.
+        merged["kafka"]["namespace"] = f"regraft-demo-{int(time.time())}"
+    return merged
+
+
+class _DemoRun:
+    """The part between "everything is up" and "everything has ended"."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        inventory: Inventory,
+        supervisor: Supervisor,
+        events: list[ServiceEvent],
+        options: DemoOptions,
+    ) -> None:
+        self._settings = settings
+        self._inventory = inventory
+        self._supervisor = supervisor
+        self._events = events
+        self._events_told = len(events)
+        self._observer = RunObserver(settings.run.directory)
+        self._shift_told = False
+        self._use: dict[str, ServiceUse] = {}
+        self._started_s = time.time()
+        self._running_s = settings.demo.running_s
+        self._kills = KillSchedule(supervisor, settings.demo.kill_every_s) if options.kills else None
+
+    def carry_out(self, screen: RunScreen) -> RunRecord:
+        """Let traffic run, end it, let the loop come to rest, and collect what is stored."""
+        while self._is_to_run() and self._supervisor.wait_end(EMULATOR, TICK_S) is None:
+            if self._kills is not None and (text := self._kills.act(self._elapsed_s, self._newest_window_ms)):
+                screen.tell(text, self._elapsed_s)
+            self._show(screen, "running")
+        # The controller goes first: it ends the transition under way, for which the brokers must still live.
+        self._show(screen, "finishing the plan under way")
+        self._stop(CONTROLLER)
+        traffic_end_ms = int(time.time() * 1000)
+        self._show(screen, "draining")
+        self._stop(EMULATOR)
+        self._await_last_window(screen)
+        self._stop(STREAMING)
+        self._show(screen, "collecting")
+        self._measure()
+        kafka = self._settings.kafka
+        controller = self._settings.controller
+        stored = read_stored_run(
+            kafka.bootstrap, kafka.namespace, self._inventory, controller.assembly, controller.ring_delay_weight
+        )
+        return self._record(stored, traffic_end_ms)
+
+    def _is_to_run(self) -> bool:
+        """Tell whether traffic goes on: kills that take longer than the run lengthen it, within a bound."""
+        if self._elapsed_s < self._running_s or self._kills is None:
+            return self._elapsed_s < self._running_s
+        is_over = self._kills.is_over(self._elapsed_s, self._newest_window_ms)
+        return not is_over and self._elapsed_s < KILLED_RUN_FACTOR_MAX * self._running_s
+
+    @property
+    def _newest_window_ms(self) -> int:
+        return max(self._observer.windows, default=0)
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.time() - self._started_s
+
+    def _await_last_window(self, screen: RunScreen) -> None:
+        """Wait until the last window that the brokers' last batches can close is written; bounded."""
+        streaming = self._settings.streaming
+        closable_ms = int(time.time() * 1000) - streaming.grace_ms - int(self._settings.emulator.flush_ms)
+        last_end_ms = closable_ms // streaming.window_ms * streaming.window_ms
+        patience_s = (2 * streaming.window_ms + streaming.grace_ms) / 1000
+        deadline_s = self._elapsed_s + min(patience_s, self._settings.demo.drain_s_max)
+        while self._elapsed_s < deadline_s and self._observer.written_until_ms < last_end_ms:
+            time.sleep(SETTLE_POLL_S)
+            self._show(screen, "closing the last window")
+
+    def _stop(self, name: str) -> None:
+        self._measure()  # the supervisor forgets a service that it has stopped
+        self._supervisor.stop_service(name)
+        self._observer.refresh()
+
+    def _measure(self) -> None:
+        for name, rss_bytes_max in self._supervisor.rss_bytes_max.items():
+            self._use[name] = ServiceUse(name, self._supervisor.restarts(name), rss_bytes_max)
+
+    def _show(self, screen: RunScreen, stage: str) -> None:
+        for event in self._observer.refresh():
+            screen.tell(event.text, max(event.time_ms / 1000 - self._started_s, 0.0))
+        if not self._shift_told and self._observer.regime_change_ms is not None:
+            self._shift_told = True
+            screen.tell("the interests shift", self._observer.regime_change_ms / 1000 - self._started_s)
+        while self._events_told < len(self._events):
+            self._tell_service(self._events[self._events_told], screen)
+            self._events_told += 1
+        self._measure()
+        screen.show(self._observer.frame(stage, self._elapsed_s, self._running_s, tuple(self._use.values())))
+
+    def _tell_service(self, event: ServiceEvent, screen: RunScreen) -> None:
+        if event.kind is ServiceEventKind.GAVE_UP:
+            log_file = self._settings.run.directory / "logs" / f"{event.service}.log"
+            raise DemoFailedError(
+                f"{event.service} ended with code {event.exit_code} and is not started again: see {log_file}."
+            )
+        if event.kind in (ServiceEventKind.DIED, ServiceEventKind.RESTARTED):
+            screen.tell(f"{event.service} {event.kind} (process {event.pid})", event.time_s - self._started_s)
+
+    def _record(self, stored: StoredRun, traffic_end_ms: int) -> RunRecord:
+        observer = self._observer
+        shadow_costs = {end_ms: window.shadows_per_s for end_ms, window in observer.windows.items()}
+        windows = window_costs(stored, self._inventory, shadow_costs)
+        return RunRecord(
+            seed=self._settings.run.seed,
+            inventory=self._inventory,
+            started_ms=int(self._started_s * 1000),
+            ended_ms=int(time.time() * 1000),
+            ledger=observer.ledger,
+            windows=windows,
+            windows_incomplete=sum(not window.complete for window in windows),
+            plans=stored.plans,
+            plan_outcomes=plan_outcomes(stored.events),
+            planner=self._settings.controller.planner,
+            shadows=cost_shadows(observer.shadows, stored, self._inventory, traffic_end_ms),
+            decision_times=observer.decision_times,
+            horizon=observer.horizon,
+            users=observer.users,
+            first_window_cost_per_s=first_full_window_cost(stored, self._inventory, observer.traffic_start_ms),
+            comparison=compare_overlays(stored, self._inventory, traffic_end_ms),
+            regime_change_ms=observer.regime_change_ms,
+            refusals=observer.refusals,
+            latencies_ms=tuple(observer.latencies_ms.values()),
+            emulator_behind_ms_max=observer.behind_ms_max,
+            telemetry_records=stored.telemetry_records,
+            services=tuple(self._use.values()),
+            rss_total_bytes_max=self._supervisor.rss_total_bytes_max,
+        )
+
+
+def _write_json(file: Path, document: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Make a recording of a run, describe it, cut it into windows, and hold alert rules to it."""

@@ -1,0 +1,283 @@
+"""One span of a recording -> its windows: the part of the aggregation that one process does at a time.
+
+In: a recording and a span of windows. Out: files with the windows, and with what clients and plans were told in its
+time. How a recording is divided into spans belongs to ``aggregate_recording``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from experiments.run_tasks import TellWork
+from producers.recordings.read_recording import Recording, RecordingBlock, open_recording
+from producers.recordings.recording_format import NULL_BRANCH, FormError
+from regraft.recordings.find_telemetry import BlockRecords, find_telemetry
+from regraft.run_records.replay_register import ClientChange
+from schemas.client import Client
+from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode
+from schemas.plan import Plan
+from schemas.registry import latest_schema
+from schemas.state import StateRow, WindowClosed
+from schemas.telemetry import TelemetryBatch
+from schemas.topics import CLIENTS, PLANS, TELEMETRY
+from streaming.close_windows import WindowRows, close_windows
+from streaming.decode_columns import decode_columns
+from streaming.merge_parts import Longs, merge_parts
+from streaming.tabulate_batches import FIELDS, EventBounds, is_sane, kafka_lag_ms, tabulate_batches
+
+READ_BYTES_MIN = 8 << 20  # Of blocks that are read together.
+WANTED = frozenset({*FIELDS, "clients"})
+TOLD_TOPICS = (CLIENTS.suffix, PLANS.suffix)
+KINDS_KEPT = ("delivery", "churn")
+
+
+class RecordedWindow(msgspec.Struct, frozen=True, array_like=True):
+    """Rows and marker of one window."""
+
+    rows: tuple[StateRow, ...]
+    marker: WindowClosed
+
+
+class RecordedPlan(msgspec.Struct, frozen=True, array_like=True):
+    """A version of a plan and when it was stored."""
+
+    time_ms: int
+    plan: Plan
+
+
+class SpanTask(msgspec.Struct, frozen=True):
+    """Windows that start from ``first_ms`` on and before ``end_ms``, and what is told in blocks of their time.
+
+    Blocks are looked for from ``lead_ms`` before to ``lag_ms`` after, as Kafka's time is not the brokers'.
+    ``told_from_ms``, ``told_end_ms`` are the block times of which clients and plans are kept.
+    """
+
+    recording: str
+    folder: str
+    number: int
+    first_ms: int
+    end_ms: int
+    told_from_ms: int
+    told_end_ms: int
+    window_ms: int
+    lag_ms: int
+    lead_ms: int
+    future_ms_max: int | None
+    past_ms_max: int | None
+    work_count: int
+
+    @property
+    def label(self) -> str:
+        """Name the task."""
+        return f"span-{self.number}"
+
+
+class SpanResult(msgspec.Struct, frozen=True):
+    """What became of a task; ``lag_ms`` and ``lead_ms`` are the greatest there were."""
+
+    windows: int
+    records: int
+    refused: int
+    lag_ms: int
+    lead_ms: int
+    warnings: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def opened_recording(path: str) -> Recording:
+    """Return the recording; it is opened once in each process, until the cache is cleared."""
+    return open_recording(Path(path))
+
+
+class _Told:
+    """What clients and plans the blocks of one span tell of."""
+
+    def __init__(self) -> None:
+        self.changes: list[ClientChange] = []
+        self.plans: list[RecordedPlan] = []
+        self.faults: Counter[str] = Counter()
+
+    def add(self, topic: str, time_ms: int, key: bytes, value: bytes | None) -> None:
+        """Take a record; ``value`` is framed, None for a tombstone."""
+        try:
+            if topic == CLIENTS.suffix:
+                client = None if value is None else decode(value, Client)
+                name = key.decode(errors="replace")
+                self.changes.append(ClientChange(time_ms if client is None else client.time_ms, name, client))
+            elif value is not None:
+                self.plans.append(RecordedPlan(time_ms, decode(value, Plan)))
+        except UndecodableRecordError as fault:
+            self.faults[f"A record of {topic} was not read: {fault}."] += 1
+
+
+class _Telemetry:
+    """Telemetry on its way to a table of parts."""
+
+    def __init__(self, task: SpanTask) -> None:
+        self._task = task
+        self._bounds = EventBounds(task.future_ms_max, task.past_ms_max)
+        self._schema = json.loads(latest_schema(TELEMETRY.record).text)
+        self.tables: list[pa.Table] = []
+        self.records = self.refused = 0
+        self.lag_ms = self.lead_ms = 0
+
+    def add(self, raw: bytes, starts: Longs, sizes: Longs, kafka_ms: Longs) -> None:
+        """Take bodies of the newest schema: where they stand, how large they are, and Kafka's time of each."""
+        found = decode_columns(raw, starts, starts + sizes, self._schema, WANTED)
+        kafka_ms = kafka_ms[found.places]
+        sane = is_sane(found.rows, kafka_ms, self._bounds)
+        rows = found.rows if sane.all() else found.rows.filter(pa.array(sane))
+        lag_ms, lead_ms = kafka_lag_ms(rows, kafka_ms[sane])
+        self.lag_ms, self.lead_ms = max(self.lag_ms, lag_ms), max(self.lead_ms, lead_ms)
+        self.records += starts.size
+        self.refused += starts.size - len(rows)
+        task = self._task
+        self.tables.append(tabulate_batches(rows, task.window_ms, task.first_ms, task.end_ms))
+
+
+def aggregate_span(task: SpanTask, tell_work: TellWork) -> SpanResult:
+    """Write the windows of a span, and what clients and plans were told in its time."""
+    telemetry, told = _Telemetry(task), _Told()
+    warnings: list[str] = []
+    first_ms, end_ms = task.first_ms - task.lead_ms, task.end_ms + task.window_ms + task.lag_ms
+    group: _BlockGroup | None = None
+    for block in opened_recording(task.recording).blocks():
+        is_mine = task.told_from_ms <= block.span.first_ms < task.told_end_ms
+        is_counted = block.span.telemetry > 0 and block.span.last_ms >= first_ms and block.span.first_ms < end_ms
+        if is_counted or (is_mine and block.count > block.span.telemetry):
+            ids = tuple(None if schema is None else schema.schema_id for schema in block.schemas)
+            new = _BlockGroup(telemetry if is_counted else None, told if is_mine else None, ids)
+            if group is None or not group.is_like(new):
+                warnings += [] if group is None else group.take()
+                group = new
+            warnings += group.add(block)
+        if is_mine:
+            tell_work(1)
+    warnings += [] if group is None else group.take()
+    folder = Path(task.folder)
+    encoder = msgspec.msgpack.Encoder()
+    (folder / f"clients-{task.number}").write_bytes(encoder.encode(told.changes))
+    (folder / f"plans-{task.number}").write_bytes(encoder.encode(told.plans))
+    tables = [table for table in telemetry.tables if table.num_rows]
+    windows = close_windows(merge_parts(pa.concat_tables(tables)), task.window_ms) if tables else []
+    with (folder / f"windows-{task.number}").open("wb") as file:
+        for window in windows:
+            encoded = encoder.encode(_recorded(window))
+            file.write(len(encoded).to_bytes(4, "little") + encoded)
+    return SpanResult(
+        len(windows),
+        telemetry.records,
+        telemetry.refused,
+        telemetry.lag_ms,
+        telemetry.lead_ms,
+        (*warnings, *told.faults),
+    )
+
+
+def _recorded(window: WindowRows) -> RecordedWindow:
+    rows = [row for row in (*window.delivery_rows(), *window.others) if row.kind in KINDS_KEPT]
+    counts = {kind: count for kind, count in window.marker.row_counts.items() if kind in KINDS_KEPT}
+    return RecordedWindow(tuple(rows), msgspec.structs.replace(window.marker, row_counts=counts))
+
+
+class _BlockGroup:
+    """Blocks that are read together, as a call costs much and a record little.
+
+    They are of one file's schemas and for the same readers. ``add`` and ``take`` return warnings.
+    """
+
+    def __init__(self, telemetry: _Telemetry | None, told: _Told | None, ids: tuple[int | None, ...]) -> None:
+        self._telemetry, self._told, self._ids = telemetry, told, ids
+        self._blocks: list[tuple[RecordingBlock, bytes]] = []
+        self._size = 0
+
+    def is_like(self, other: _BlockGroup) -> bool:
+        """Tell whether blocks of the other group could be in this one."""
+        return (self._telemetry, self._told, self._ids) == (other._telemetry, other._told, other._ids)
+
+    def add(self, block: RecordingBlock) -> list[str]:
+        """Take a block, and read what is there when it is much."""
+        try:
+            raw = block.raw()
+        except FormError as fault:
+            return [_damage_text(block, fault)]
+        self._blocks.append((block, raw))
+        self._size += len(raw)
+        return self.take() if self._size >= READ_BYTES_MIN else []
+
+    def take(self) -> list[str]:
+        """Read what is there; what is wrong with one block harms no other."""
+        blocks, self._blocks, self._size = self._blocks, [], 0
+        if not blocks:
+            return []
+        try:
+            raw = b"".join(raw for _, raw in blocks)
+            self._take(raw, find_telemetry(raw, sum(block.count for block, _ in blocks)))
+            return []
+        except FormError:
+            pass
+        warnings = []
+        for block, raw in blocks:
+            try:
+                self._take(raw, find_telemetry(raw, block.count))
+            except FormError as fault:
+                warnings.append(_damage_text(block, fault))
+        return warnings
+
+    def _take(self, raw: bytes, found: BlockRecords) -> None:
+        """Hand telemetry, and what else is told, to those who want it."""
+        if self._telemetry is not None and found.start.size:
+            newest = self._ids.index(latest_schema(TELEMETRY.record).schema_id) if self._has_newest else -1
+            is_newest = found.branch == newest
+            starts, sizes = found.start[is_newest], found.size[is_newest]
+            self._telemetry.add(raw, starts, sizes, found.time_ms[is_newest])
+            if not is_newest.all():
+                self._take_older(raw, found, np.flatnonzero(~is_newest))
+        if self._told is not None:
+            for record in found.others:
+                if record.topic in TOLD_TOPICS:
+                    body = raw[record.start : record.start + record.size]
+                    value = None if record.branch == NULL_BRANCH else _framed(body, self._ids, record.branch)
+                    self._told.add(record.topic, record.time_ms, record.key, value)
+
+    @property
+    def _has_newest(self) -> bool:
+        return latest_schema(TELEMETRY.record).schema_id in self._ids
+
+    def _take_older(self, raw: bytes, found: BlockRecords, places: Longs) -> None:
+        """Bring telemetry of an older schema into the newest one, record by record."""
+        assert self._telemetry is not None
+        bodies = [
+            _newest_body(raw[start : start + size], self._ids, branch)
+            for start, size, branch in zip(
+                found.start[places].tolist(), found.size[places].tolist(), found.branch[places].tolist(), strict=True
+            )
+        ]
+        sizes = np.array([len(body) for body in bodies], dtype=np.int64)
+        self._telemetry.add(b"".join(bodies), np.cumsum(sizes) - sizes, sizes, found.time_ms[places])
+
+
+def _damage_text(block: RecordingBlock, fault: FormError) -> str:
+    return f"The block at byte {block.at} of {block.path} is damaged ({fault}): its {block.count} records are left out."
+
+
+def _framed(body: bytes, ids: Sequence[int | None], branch: int) -> bytes:
+    """Return a value as it stands in Kafka; of a branch without a schema, bytes that are no record."""
+    schema_id = ids[branch] if branch < len(ids) else None
+    return b"" if schema_id is None else b"\x00" + schema_id.to_bytes(4, "big") + body
+
+
+def _newest_body(body: bytes, ids: Sequence[int | None], branch: int) -> bytes:
+    """Return a body of an older schema as one of the newest; empty, which is none, where it is no telemetry."""
+    try:
+        return encode(decode(_framed(body, ids, branch), TelemetryBatch))[CONFLUENT_HEADER_BYTES:]
+    except UndecodableRecordError:
+        return b""

@@ -1,0 +1,120 @@
+"""Expected alerts of a recording: read them from TOML, compare, write them down.
+
+In: a file like ``[[alert]] rule = "broker_silent", subject = "b07", status = "raised", at_s = 35.0``. Out: sentences
+about what differs. Running the rules belongs to :mod:`regraft.recordings.rehearse_rules`.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.stack_error import StackError
+from regraft.recordings.rehearse_rules import RehearsedChange
+from schemas.alert import AlertStatus
+
+TOLERANCE_S = 0.5
+KEYS = ("rule", "subject", "status", "at_s", "within_s")
+
+
+class ExpectationError(StackError):
+    """A file of expected alerts cannot be used; the message lists every fault."""
+
+
+@dataclass(frozen=True)
+class ExpectedAlert:
+    """One change that is expected: so many seconds after the begin, give or take ``within_s``."""
+
+    rule: str
+    subject: str
+    status: AlertStatus
+    at_s: float
+    within_s: float = TOLERANCE_S
+
+    def fits(self, change: RehearsedChange) -> bool:
+        """Tell whether a change is the expected one."""
+        alert = change.alert
+        is_same = (alert.rule, alert.subject, alert.status) == (self.rule, self.subject, self.status)
+        return is_same and abs(change.at_s - self.at_s) <= self.within_s
+
+    @property
+    def text(self) -> str:
+        """Return the expectation for people."""
+        return f"{self.rule} {self.subject} {self.status} at {self.at_s:g} s"
+
+
+def read_expected(path: Path) -> list[ExpectedAlert]:
+    """Return what a file expects. Raises ExpectationError with all its faults."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExpectationError(f"{path} cannot be read ({error.strerror}): check its name and permissions") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ExpectationError(f"{path} is not TOML ({error}): --write makes a file in the right form") from error
+    tables = document.get("alert", [])
+    other = [name for name in document if name != "alert"]
+    faults = [f"{name!r} is not known: a file of expected alerts holds [[alert]] tables only" for name in other]
+    found = []
+    for number, table in enumerate(tables if isinstance(tables, list) else []):
+        fault = _fault(table)
+        if fault:
+            faults.append(f"alert {number + 1}: {fault}")
+        else:
+            found.append(ExpectedAlert(**{**table, "status": AlertStatus(table["status"])}))
+    if faults:
+        raise ExpectationError(f"{path} cannot be used:\n- " + "\n- ".join(faults))
+    return found
+
+
+def differences(expected: Sequence[ExpectedAlert], changes: Sequence[RehearsedChange]) -> list[str]:
+    """Return what is missing and what is too much, one sentence each; each change answers one expectation."""
+    left = list(changes)
+    found = []
+    for each in expected:
+        fitting = next((change for change in left if each.fits(change)), None)
+        if fitting is None:
+            found.append(f"missing: {each.text}")
+        else:
+            left.remove(fitting)
+    found += [
+        f"not expected: {change.alert.rule} {change.alert.subject} {change.alert.status} at {change.at_s:g} s"
+        for change in left
+    ]
+    return found
+
+
+def expected_text(changes: Sequence[RehearsedChange]) -> str:
+    """Return a file that expects just these changes."""
+    parts = ["# Expected alerts, for `regraft alerts test RULES FILE --expect THIS`.\n"]
+    for change in changes:
+        alert = change.alert
+        names = (("rule", alert.rule), ("subject", alert.subject), ("status", str(alert.status)))
+        lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in names]
+        parts.append("\n".join(["[[alert]]", *lines, f"at_s = {change.at_s!r}"]) + "\n")
+    return "\n".join(parts)
+
+
+def _fault(table: Any) -> str:
+    if not isinstance(table, dict):
+        return "it is no table: begin it with [[alert]]"
+    unknown = [key for key in table if key not in KEYS]
+    if unknown:
+        return f"{unknown[0]} is not known, known are {', '.join(KEYS)}"
+    missing = [key for key in KEYS[:-1] if key not in table]
+    if missing:
+        return f"{missing[0]} is missing"
+    if table["status"] not in tuple(AlertStatus):
+        return f"status is {table['status']!r}: raised or cleared"
+    numbers = [key for key in ("at_s", "within_s") if key in table and not _is_number(table[key])]
+    if numbers:
+        return f"{numbers[0]} is {table[numbers[0]]!r}: a number of seconds is wanted"
+    texts = [key for key in ("rule", "subject") if not isinstance(table[key], str)]
+    return f"{texts[0]} is {table[texts[0]]!r}: text is wanted" if texts else ""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

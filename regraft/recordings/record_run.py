@@ -1,0 +1,154 @@
+"""Record a run: Kafka's topics into files, shown until told to stop.
+
+In: settings and what is wanted. Out: files, and what they hold. Reading Kafka and writing files belong to
+``producers``; what a recording says of the run it is of is put together here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+import regraft
+from infra.check_disk import DiskFullError
+from infra.stack_error import StackError
+from overlay.inventory import Inventory, InventoryError
+from producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
+from producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
+from regraft.run_records.describe_run import find_commit
+from regraft.settings.run_settings import Settings
+from regraft.stages.run_stage import SETTINGS_FILE
+from regraft.stages.stop_on_signals import stop_on_signals
+from schemas.remote_registry import use_registry
+from schemas.topics import CLIENTS, ORDERS, TELEMETRY, Topic
+
+RECORDED_SECTIONS = ("run", "demo", "emulator", "streaming", "controller")  # No secrets, nothing of this machine.
+DEFAULT_TOPICS = (TELEMETRY, CLIENTS, ORDERS)
+LINE_INTERVAL_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What the command line adds to the settings. ``is_all``: also what stages made of the telemetry."""
+
+    out: Path
+    is_all: bool = False
+    from_start: bool = False
+    duration_s: float | None = None
+    limits: RecordingLimits = field(default_factory=RecordingLimits)
+
+
+def record_run(settings: Settings, options: RecordOptions, console: Console) -> dict[str, Any]:
+    """Record until Ctrl-C, SIGTERM or the time is over; return what was recorded. Raises StackError."""
+    use_registry(namespace=settings.kafka.namespace)
+    topics = tuple(RECORD_TYPES) if options.is_all else DEFAULT_TOPICS
+    writer = RecordingWriter(
+        options.out,
+        recorded_run(settings, topics),
+        {topic.suffix: RECORD_TYPES[topic] for topic in topics},
+        options.limits,
+        time.time_ns() // 1_000_000,
+    )
+    kafka = settings.kafka
+    began_s = time.monotonic()
+    full = ""
+    recorder = TopicRecorder(kafka.bootstrap, kafka.namespace, topics, writer, from_start=options.from_start)
+    with closing(recorder), stop_on_signals() as stop:
+        recorder.connect()
+        try:
+            writer.begin(time.monotonic())
+            with _RecordScreen(console) as screen:
+                recorder.run(stop, options.duration_s, screen.show)
+            writer.close()
+        except DiskFullError as error:
+            full = str(error)
+    return _outcome(writer.counts, recorder, options.out, time.monotonic() - began_s, full)
+
+
+def recorded_run(settings: Settings, topics: tuple[Topic, ...]) -> RecordedRun:
+    """Return what the files say of the run: its inventory, and the settings that its controller was told."""
+    file = settings.controller.inventory_path
+    try:
+        inventory = Inventory.load(file)
+    except InventoryError as error:
+        raise StackError(
+            f"{error}: a recording needs the inventory of the run, name its directory with --set run.directory=DIR."
+        ) from error
+    return RecordedRun(
+        namespace=settings.kafka.namespace,
+        topics=tuple(topic.suffix for topic in topics),
+        settings=_told_settings(settings),
+        inventory=inventory.to_json(),
+        version=regraft.__version__,
+        commit=find_commit(Path(__file__).parent) or "unknown",
+    )
+
+
+def _told_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings of the run: those in its directory, else those given to the recorder."""
+    file = settings.run.directory / SETTINGS_FILE
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        told = settings.to_record()
+    return {name: told[name] for name in RECORDED_SECTIONS if name in told}
+
+
+def _outcome(counts: RecordingCounts, recorder: TopicRecorder, out: Path, seconds: float, full: str) -> dict[str, Any]:
+    warnings = [full] if full else []
+    for topic, count in counts.unread.items():
+        warnings.append(f"{count} records of {topic} did not decode: they are kept as they were.")
+    for topic, count in recorder.missed.items():
+        warnings.append(f"{count} records of {topic} were deleted by Kafka before they were read.")
+    return {
+        "file": str(out),
+        "parts": counts.parts,
+        "records": counts.records,
+        "topics": dict(sorted(counts.messages.items())),
+        "bytes": counts.bytes,
+        "seconds": round(seconds, 3),
+        "unread": dict(counts.unread),
+        "missed": dict(recorder.missed),
+        "unchecked": counts.unchecked,
+        "is_disk_full": bool(full),
+        "warnings": warnings,
+    }
+
+
+class _RecordScreen:
+    """One live line on a terminal, elsewhere a plain line at a bounded rate."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(Text("recording"), console=console, transient=True, auto_refresh=False)
+        self._shown_s = -LINE_INTERVAL_S
+
+    def __enter__(self) -> _RecordScreen:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live.is_started:
+            self._live.stop()
+
+    def show(self, progress: RecordingProgress) -> None:
+        """Show how far the recording is."""
+        away = ", Kafka is away" if progress.is_kafka_away else ""
+        text = (
+            f"{progress.file_name}: {progress.records} records, {progress.bytes / 1e6:.1f} MB, "
+            f"{progress.records_per_s:.0f} records/s, {progress.seconds:.0f} s{away}"
+        )
+        if self._live.is_started:
+            self._live.update(Text(text), refresh=True)
+        elif progress.seconds - self._shown_s >= LINE_INTERVAL_S:
+            self._shown_s = progress.seconds
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)

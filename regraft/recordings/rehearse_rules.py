@@ -1,0 +1,187 @@
+"""Run rules over a recording, on event time and without Kafka: what would be raised and cleared, and when.
+
+In: a recording and rules. Out: the changes of alerts, in order, with whether they would have been told. A recording
+without state is aggregated first, by the reference in plain Python. Comparing with what was expected belongs to
+:mod:`regraft.recordings.expect_alerts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from alerts.alert_desk import AlertDesk
+from alerts.alert_engine import AlertEngine
+from alerts.read_rules import RuleBook
+from alerts.tell_alerts import Silencer
+from producers.recordings.read_recording import RecordedMessage, Recording
+from schemas.alert import Alert
+from schemas.codec import UndecodableRecordError, decode
+from schemas.dead_letter import DeadLetter
+from schemas.event import AdaptationEvent, Severity
+from schemas.order import Order
+from schemas.plan import Plan
+from schemas.state import StateRow, WindowClosed
+from schemas.telemetry import TelemetryBatch
+from schemas.topics import DEAD_LETTERS, EVENTS, ORDERS, PLANS, STATE, TELEMETRY, WINDOWS
+from streaming.reference_aggregator import ReferenceAggregator
+
+TICK_MS = 1_000
+QUEUE_KEY = b"/queue/"
+TYPES: dict[str, type[msgspec.Struct]] = {
+    STATE.suffix: StateRow,
+    WINDOWS.suffix: WindowClosed,
+    PLANS.suffix: Plan,
+    EVENTS.suffix: AdaptationEvent,
+    ORDERS.suffix: Order,
+    DEAD_LETTERS.suffix: DeadLetter,
+}
+REGISTERS = (ORDERS.suffix, PLANS.suffix)  # A recording begins with what stood in them, however old.
+
+
+@dataclass(frozen=True)
+class RehearsedChange:
+    """An alert that changed its status, so many seconds, to a tenth, after the begin of the first window.
+
+    ``silenced_by`` says why nobody would have been told at that moment, empty when somebody would.
+    """
+
+    at_s: float
+    alert: Alert
+    silenced_by: str
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """All changes in the order of time, and what the recording held.
+
+    ``is_aggregated`` says that its state was made from its telemetry; ``undecodable`` counts what was no record.
+    """
+
+    changes: tuple[RehearsedChange, ...]
+    begin_ms: int
+    end_ms: int
+    windows: int
+    messages: int
+    undecodable: int
+    is_aggregated: bool
+
+
+@dataclass(frozen=True)
+class RehearsalSettings:
+    """What the stage would be told: windows and grace for telemetry, quiet hours and who is not held by them."""
+
+    window_ms: int
+    grace_ms: int
+    quiet_hours: str = ""
+    quiet_below: Severity = Severity.CRITICAL
+
+
+def rehearse_rules(
+    recording: Recording,
+    rules: RuleBook,
+    settings: RehearsalSettings,
+    tell_done: Callable[[int], None] = lambda done: None,
+) -> Rehearsal:
+    """Return what the rules make of a recording; ``tell_done`` is told how many messages were read."""
+    return _Rehearser(recording, rules, settings).run(tell_done)
+
+
+class _Rehearser:
+    def __init__(self, recording: Recording, rules: RuleBook, settings: RehearsalSettings) -> None:
+        self._recording, self._rules, self._settings = recording, rules, settings
+        held = set(recording.info.topics)
+        self._is_aggregated = not {STATE.suffix, WINDOWS.suffix} <= held
+        self._aggregator = ReferenceAggregator(settings.window_ms, settings.grace_ms)
+        self._engine: AlertEngine | None = None
+        self._desk: AlertDesk | None = None
+        self._registers: list[tuple[msgspec.Struct, int]] = []
+        self._begin_ms = self._now_ms = self._ticked_ms = 0
+        self._messages = self._undecodable = 0
+        self._changes: list[RehearsedChange] = []
+
+    def run(self, tell_done: Callable[[int], None]) -> Rehearsal:
+        """Take the whole recording."""
+        wanted = set(TYPES) - {STATE.suffix, WINDOWS.suffix} | {TELEMETRY.suffix} if self._is_aggregated else set(TYPES)
+        for message in self._recording.messages(wanted):
+            self._messages += 1
+            if self._messages % 1_000 == 0:
+                tell_done(self._messages)
+            self._take(message)
+        if self._engine is not None and self._is_aggregated:
+            for window in self._aggregator.finish():
+                self._judge((*window.rows, window.marker), self._now_ms)
+        return Rehearsal(
+            tuple(self._changes),
+            self._begin_ms,
+            self._now_ms,
+            0 if self._engine is None else self._engine.windows_judged,
+            self._messages,
+            self._undecodable,
+            self._is_aggregated,
+        )
+
+    def _take(self, message: RecordedMessage) -> None:
+        records = list(self._records(message))
+        if self._engine is None:
+            if message.topic in REGISTERS:
+                self._registers += [(record, message.time_ms) for record in records]
+                return
+            self._begin(message, records)
+        self._now_ms = max(self._now_ms, message.time_ms)
+        if self._now_ms - self._ticked_ms >= TICK_MS:
+            self._ticked_ms = self._now_ms
+            self._judge((), self._now_ms)
+        self._judge(records, message.time_ms)
+
+    def _begin(self, message: RecordedMessage, records: list[msgspec.Struct]) -> None:
+        """Begin with the first message that is none of a register; seconds count from the begin of its window."""
+        time_ms = self._begin_ms = self._now_ms = self._ticked_ms = message.time_ms
+        first = records[0] if records else None
+        if isinstance(first, (StateRow, WindowClosed)):
+            self._begin_ms = first.window_start_ms
+        elif message.topic == TELEMETRY.suffix:
+            self._begin_ms = time_ms - time_ms % self._settings.window_ms
+        self._engine = AlertEngine(self._rules, time_ms)
+        quiet = self._settings
+        self._desk = AlertDesk(
+            self._engine, Silencer(self._rules.by_name, quiet.quiet_hours, quiet.quiet_below), (), "", ""
+        )
+        for record, written_ms in self._registers:
+            self._engine.take(record, written_ms, time_ms, is_known=True)
+
+    def _records(self, message: RecordedMessage) -> Iterator[msgspec.Struct]:
+        """Yield what a message brings: itself, or the windows that its telemetry closes."""
+        if message.value is None or (message.topic == STATE.suffix and QUEUE_KEY not in message.key):
+            return
+        try:
+            if message.topic != TELEMETRY.suffix:
+                yield decode(message.value, TYPES[message.topic])
+                return
+            batch = decode(message.value, TelemetryBatch)
+        except UndecodableRecordError:
+            self._undecodable += 1
+            return
+        # Rules look at queues and at who reports; what was delivered says nothing to them and takes most of the time.
+        self._aggregator.take({**msgspec.to_builtins(batch), "deliveries": ()})
+        for window in self._aggregator.advance():
+            yield from window.rows
+            yield window.marker
+
+    def _judge(self, records: list[msgspec.Struct] | tuple[msgspec.Struct, ...], written_ms: int) -> None:
+        """Take records, or the clock alone when there are none, and note what changes by them."""
+        engine, desk = self._engine, self._desk
+        assert engine is not None
+        assert desk is not None
+        changed = [] if records else engine.tick(self._now_ms)
+        for record in records:
+            changed += engine.take(record, written_ms, self._now_ms)
+        if changed or not records:
+            desk.tell(self._now_ms)
+            desk.stored()
+        for alert in changed:
+            silenced_by = engine.book.alerts[alert.key].silenced_by
+            at_s = round((alert.changed_ms - self._begin_ms) / 1000, 1)
+            self._changes.append(RehearsedChange(at_s, alert, silenced_by))

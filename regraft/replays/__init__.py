@@ -1,0 +1,1 @@
+"""Put a recording on Kafka again, and decide again on what was recorded."""

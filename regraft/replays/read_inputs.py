@@ -1,0 +1,152 @@
+"""Read from a recording what a controller knew beside the state rows, and the settings that it had.
+
+In: a recording. Out: DecisionInputs, and settings. Deciding on them belongs to :mod:`regraft.replays.replay_decisions`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from infra.stack_error import StackError
+from producers.recordings.read_recording import RecordedMessage, Recording
+from regraft.replays.replay_decisions import DecisionInputs
+from regraft.settings.run_settings import Flags, Settings, load_settings, section_models
+from regraft.settings.settings_model import SettingsModel
+from schemas.client import Client
+from schemas.codec import UndecodableRecordError, decode
+from schemas.command import CommandResult
+from schemas.order import Order
+from schemas.plan import Plan
+from schemas.state import WindowClosed
+from schemas.topics import CLIENTS, ORDERS, PLANS, RESULTS, WINDOWS
+
+TAKEN_SECTIONS = ("streaming", "controller")
+# What belongs to the machine that was recorded, not to what it decided.
+LEFT_OUT = ("metrics_port", "metrics_host", "telemetry_topic", "status_file")
+TOLD_TOPICS = (CLIENTS, RESULTS, ORDERS, PLANS, WINDOWS)
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+log = structlog.get_logger(__name__)
+
+
+def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> tuple[Settings, list[str]]:
+    """Return the settings of the recorded run with the flags over them, and the names that are no settings any more.
+
+    With a settings file, nothing is taken from the recording. Raises SettingsError.
+    """
+    tables: dict[str, dict[str, Any]] = {}
+    unknown: list[str] = []
+    if file is None:
+        told = recording.info.settings
+        for section in TAKEN_SECTIONS:
+            tables[section] = _known(told.get(section, {}), section_models()[section], section, unknown)
+        for name in ("seed",):
+            if name in told.get("run", {}):
+                tables.setdefault("run", {})[name] = told["run"][name]
+    for section, values in flags.items():
+        tables[section] = _merged(tables.get(section, {}), values)
+    return load_settings(tables, file), unknown
+
+
+def _known(told: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in told.items():
+        field = model.model_fields.get(name)
+        if name in LEFT_OUT:
+            continue
+        if field is None:
+            unknown.append(f"{path}.{name}")
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, SettingsModel):
+            found[name] = _known(value, field.annotation, f"{path}.{name}", unknown)
+        else:
+            found[name] = value
+    return found
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(under)
+    for name, value in over.items():
+        below = found.get(name)
+        found[name] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return found
+
+
+def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | None = None) -> DecisionInputs:
+    """Return what the controller knew in a span of the recording; what was stored before it is known from the start.
+
+    Raises StackError when the recording's Kafka times are not its event times.
+    """
+    speed = recording.info.settings.get("run", {}).get("clock_speed", 1.0)
+    if speed != 1.0:
+        raise StackError(
+            f"{recording.path} is of a run at clock speed {speed:g}: its Kafka times are not its event times, "
+            "so what was known when cannot be told; replay it without --run."
+        )
+    span_ms = recording.telemetry_span_ms
+    begin_ms = from_ms if from_ms is not None else (span_ms[0] if span_ms else 0)
+    reader = _InputReader(begin_ms)
+    for message in recording.messages([topic.suffix for topic in TOLD_TOPICS], None, to_ms):
+        reader.take(message)
+    if reader.faults:
+        log.warning("records skipped", **reader.faults)
+    return reader.inputs(is_answered=RESULTS.suffix in recording.info.topics)
+
+
+class _InputReader:
+    def __init__(self, begin_ms: int) -> None:
+        self._begin_ms = begin_ms
+        self._clients: list[tuple[int, str, Client | None]] = []
+        self._results: list[tuple[int, CommandResult]] = []
+        self._orders: list[tuple[int, Order]] = []
+        self._known: dict[str, Plan] = {}
+        self._recorded: dict[str, Plan] = {}
+        self._markers_ms: dict[int, int] = {}
+        self.faults: Counter[str] = Counter()
+
+    def take(self, message: RecordedMessage) -> None:
+        """Take one message; one that does not decode is counted."""
+        topic, time_ms = message.topic, message.time_ms
+        if topic == CLIENTS.suffix:
+            client = self._decoded(message, Client)
+            if client is not None or message.value is None:
+                name = message.key.decode(errors="replace") if client is None else client.client
+                self._clients.append((time_ms, name, client))
+        elif topic == PLANS.suffix and (plan := self._decoded(message, Plan)):
+            self._recorded[plan.plan] = plan
+            if time_ms < self._begin_ms:
+                self._known[plan.plan] = plan
+        elif topic == ORDERS.suffix and (order := self._decoded(message, Order)):
+            self._orders.append((time_ms, order))
+        elif time_ms < self._begin_ms:
+            return
+        elif topic == RESULTS.suffix and (result := self._decoded(message, CommandResult)):
+            self._results.append((time_ms, result))
+        elif topic == WINDOWS.suffix and (marker := self._decoded(message, WindowClosed)):
+            self._markers_ms.setdefault(marker.window_end_ms, time_ms)
+
+    def inputs(self, *, is_answered: bool) -> DecisionInputs:
+        """Return what was taken."""
+        return DecisionInputs(
+            clients=self._clients,
+            results=self._results if is_answered else None,
+            orders=self._orders,
+            recorded=self._recorded,
+            plans_known=list(self._known.values()) if is_answered else [],
+            markers_ms=self._markers_ms,
+        )
+
+    def _decoded(self, message: RecordedMessage, record_type: type[Record]) -> Record | None:
+        if message.value is None:
+            return None
+        try:
+            return decode(message.value, record_type)
+        except UndecodableRecordError:
+            self.faults[message.topic] += 1
+            return None

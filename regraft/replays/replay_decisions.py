@@ -1,0 +1,327 @@
+"""Decide again on state rows: the real control loop on the virtual clock, fed at the times at which things were known.
+
+In: rows and markers, and what else the controller knew, each with its time. Out: the plans. The same input gives the
+same plans, byte for byte. Where the rows come from (Spark, the reference aggregator) and reading recordings do not
+belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from controller.control_loop import ControlLoop
+from controller.controller_settings import ControllerSettings
+from controller.ports.memory_ports import MemoryPorts
+from overlay.inventory import Inventory
+from regraft.replays.imagine_brokers import ImaginedBrokers
+from schemas.client import Client
+from schemas.command import Command, CommandPhase, CommandResult
+from schemas.order import Order
+from schemas.plan import Plan
+from schemas.state import StateRow, WindowClosed
+
+CLOSING_MS = 1_000  # From the end of a window's grace until its marker is read, where nobody recorded when that was.
+END_MS_MAX = 60_000  # How long after the last input a transition under way may take.
+COST_DECIMALS = 6
+QUIET_STATUS_MS = 1 << 40  # Nobody looks at the status.
+KINDS = ("interest", "delivery", "queue", "rtt", "churn")
+
+StateRecord = StateRow | WindowClosed
+Advance = Callable[[int, int], None]  # Event time and plans so far.
+Question = tuple[str, str, str]  # Plan, phase and broker of a command.
+
+
+@dataclass(frozen=True)
+class DecisionInputs:
+    """What the controller knew beside the state rows, each with the time at which it did (ms since 1970).
+
+    ``clients``: name and record, None for one that left. ``results``: answers of brokers; None where nobody recorded
+    them, then brokers are imagined that obey at once. ``recorded``: the newest version of each recorded plan, by name.
+    ``plans_known``: plans from before. ``markers_ms``: when each window's marker was there, by the window's end.
+    """
+
+    clients: Sequence[tuple[int, str, Client | None]] = ()
+    results: Sequence[tuple[int, CommandResult]] | None = None
+    orders: Sequence[tuple[int, Order]] = ()
+    recorded: Mapping[str, Plan] = field(default_factory=dict)
+    plans_known: Sequence[Plan] = ()
+    markers_ms: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The plans that were made, by epoch, and from when on imagined brokers obeyed (0: always, None: never).
+
+    ``windows`` were decided on; ``windows_cut`` were left out, as the recording began in them.
+    """
+
+    plans: tuple[Plan, ...]
+    imagined_from_ms: int | None
+    windows: int
+    windows_cut: int
+
+
+def replay_decisions(
+    records: Iterable[StateRecord],
+    inputs: DecisionInputs,
+    inventory: Inventory,
+    settings: ControllerSettings,
+    grace_ms: int,
+    advance: Advance | None = None,
+) -> list[Plan]:
+    """Return the plans that the controller makes of these rows; see :func:`decide_again`."""
+    return list(decide_again(records, inputs, inventory, settings, grace_ms, advance).plans)
+
+
+def decide_again(
+    records: Iterable[StateRecord],
+    inputs: DecisionInputs,
+    inventory: Inventory,
+    settings: ControllerSettings,
+    grace_ms: int,
+    advance: Advance | None = None,
+) -> Decided:
+    """Run the control loop over rows and markers, in any order, each as often as it comes.
+
+    A window is known when its marker was, or ``grace_ms`` and CLOSING_MS after its end. One that the recording began
+    in is left out. Where brokers' answers were recorded they are taken as long as the plans are the recorded ones; from
+    the first other plan on, and where none were recorded, brokers are imagined.
+    """
+    windows = list(_windows(records))
+    whole = _without_begun(windows)
+    if whole and inputs.results is not None:
+        inputs = _with_known(inputs, whole[0].marker.window_start_ms)
+    run = _DecisionRun(inputs, inventory, settings)
+    timed = sorted(_timed(whole, inputs, grace_ms), key=lambda item: item[0])
+    run.run(timed, advance)
+    return Decided(run.plans, run.imagined_from_ms, len(whole), len(windows) - len(whole))
+
+
+def plans_json(plans: Iterable[Plan]) -> bytes:
+    """Return plans as JSON that is the same for the same plans: keys in order, two spaces, one line end.
+
+    Costs have COST_DECIMALS decimals: the last bits of a sum depend on the processor that adds it up.
+    """
+    told = _rounded(msgspec.to_builtins(list(plans)))
+    return msgspec.json.format(msgspec.json.encode(told, order="sorted"), indent=2) + b"\n"
+
+
+def _rounded(told: Any) -> Any:
+    if isinstance(told, float):
+        return round(told, COST_DECIMALS) + 0.0  # No zero is negative.
+    if isinstance(told, dict):
+        return {name: _rounded(each) for name, each in told.items()}
+    return [_rounded(each) for each in told] if isinstance(told, list | tuple) else told
+
+
+def is_same_decision(plan: Plan, other: Plan) -> bool:
+    """Tell whether two plans change the same on the same window; times and observed costs may differ."""
+    return not plan_difference(plan, other)
+
+
+def plan_difference(plan: Plan, other: Plan) -> str:
+    """Say in what two plans differ first; empty when they decide the same."""
+    for name in ("window_end_ms", "epoch_from", "epoch_to", "links_removed", "links_added", "moves", "id_moves"):
+        mine, theirs = getattr(plan, name), getattr(other, name)
+        if mine != theirs:
+            return f"{name.replace('_', ' ')} {_short(mine)} instead of {_short(theirs)}"
+    return ""
+
+
+def _short(value: Any) -> str:
+    if not isinstance(value, tuple):
+        return str(value)
+    shown = ", ".join("-".join(one) if isinstance(one, tuple) else one.text for one in value[:3])
+    return f"{shown or 'none'}{f' and {len(value) - 3} more' if len(value) > 3 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    marker: WindowClosed
+    rows: tuple[StateRow, ...]
+
+
+def _windows(records: Iterable[StateRecord]) -> Iterator[_Window]:
+    """Yield the closed windows in order, each row once and in one order, whatever order they came in."""
+    rows: dict[int, dict[tuple[int, str], StateRow]] = {}
+    markers: dict[int, WindowClosed] = {}
+    for record in records:
+        if isinstance(record, StateRow):
+            rows.setdefault(record.window_start_ms, {})[KINDS.index(record.kind), record.entity] = record
+        else:
+            markers[record.window_start_ms] = record
+    for start_ms in sorted(markers):
+        found = rows.get(start_ms, {})
+        yield _Window(markers[start_ms], tuple(found[name] for name in sorted(found)))
+
+
+def _without_begun(windows: list[_Window]) -> list[_Window]:
+    """Leave out the first window when brokers had sent batches in it before anybody recorded them, and those before.
+
+    A window of which nobody recorded a batch holds what batches of the next one said of it.
+    """
+    for place, window in enumerate(windows):
+        if window.marker.brokers:
+            is_begun = any(broker.sequence_min > 0 for broker in window.marker.brokers)
+            return windows[place + is_begun :]
+    return []
+
+
+def _with_known(inputs: DecisionInputs, first_ms: int) -> DecisionInputs:
+    """Return the inputs with the recorded plans known that rest on windows that are not there."""
+    known = {plan.plan: plan for plan in inputs.plans_known}
+    known |= {
+        name: plan for name, plan in inputs.recorded.items() if plan.window_end_ms <= first_ms and name not in known
+    }
+    return replace(inputs, plans_known=sorted(known.values(), key=lambda plan: plan.epoch_to))
+
+
+def _timed(windows: Iterable[_Window], inputs: DecisionInputs, grace_ms: int) -> Iterator[tuple[int, Any]]:
+    for window in windows:
+        end_ms = window.marker.window_end_ms
+        yield inputs.markers_ms.get(end_ms, end_ms + grace_ms + CLOSING_MS), window
+    yield from ((time_ms, (name, client)) for time_ms, name, client in inputs.clients)
+    yield from inputs.results or ()
+    yield from inputs.orders
+
+
+class _DecisionRun:
+    """One control loop on its virtual clock."""
+
+    def __init__(self, inputs: DecisionInputs, inventory: Inventory, settings: ControllerSettings) -> None:
+        self._inputs = inputs
+        # Where a person approved each plan, the approvals were recorded as its brokers' answers were.
+        dry_run = settings.dry_run and inputs.results is not None
+        self._settings = replace(settings, dry_run=dry_run, shadow_planners=(), status_ms=QUIET_STATUS_MS)
+        self._ports = MemoryPorts()
+        self._ports.clients.is_known = bool(inputs.clients)
+        for plan in inputs.plans_known:
+            self._ports.plans.persist(plan)
+        self._plans: dict[str, Plan] = {}
+        self._known = {plan.plan for plan in inputs.plans_known}
+        self._asked: set[Question] = set()
+        self._early: dict[Question, list[CommandResult]] = {}
+        self._loop = ControlLoop(self._settings, inventory, self._ports.ports, stopwatch_s=lambda: 0.0)
+        self._brokers: ImaginedBrokers | None = None
+        self._ports.plans.versions.clear()
+        self.imagined_from_ms: int | None = None
+        self._epoch = max((plan.epoch_to for plan in inputs.plans_known), default=inventory.bootstrap.epoch)
+        self._expected = sorted(
+            (plan.history[0].time_ms, name)
+            for name, plan in inputs.recorded.items()
+            if plan.history and name not in self._known
+        )
+        if inputs.results is None:
+            self._imagine(0)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans made, by epoch."""
+        return tuple(sorted(self._plans.values(), key=lambda plan: plan.epoch_to))
+
+    def run(self, timed: Sequence[tuple[int, Any]], advance: Advance | None) -> None:
+        """Feed everything at its time, tick by tick; then let a transition under way come to its end."""
+        if not any(isinstance(item, _Window) for _, item in timed):
+            return
+        tick_ms = self._settings.tick_ms
+        # Registers reach back to before anything was decided: what is older is known at the first tick.
+        first_ms = next(time_ms for time_ms, item in timed if isinstance(item, _Window))
+        now_ms = first_ms // tick_ms * tick_ms
+        end_ms = timed[-1][0]
+        at = 0
+        while at < len(timed) or (self._loop.is_transition_running and now_ms < end_ms + END_MS_MAX):
+            while at < len(timed) and timed[at][0] <= now_ms:
+                self._feed(timed[at][1])
+                at += 1
+            self._watch_recorded(now_ms)
+            self._step(now_ms)
+            if advance is not None:
+                advance(now_ms, len(self._plans))
+            now_ms += tick_ms
+
+    def _feed(self, item: Any) -> None:
+        ports, brokers = self._ports, self._brokers
+        if isinstance(item, _Window):
+            rows, marker = item.rows, item.marker
+            if brokers is not None:
+                rows, marker = brokers.seen(rows, marker)
+            ports.state.records.extend([*rows, marker])
+        elif isinstance(item, CommandResult):
+            if brokers is None:
+                self._take_result(item)
+        elif isinstance(item, Order):
+            ports.orders.records.append(item)
+        else:
+            name, client = item
+            if client is None:
+                ports.clients.remove(name)
+            else:
+                ports.clients.put(client if brokers is None else brokers.placed(client))
+
+    def _take_result(self, result: CommandResult) -> None:
+        """Take a recorded answer, but not before this loop has asked: it may do so some milliseconds later."""
+        question = (result.plan, result.phase, result.broker)
+        if question in self._asked:
+            self._ports.results.records.append(result)
+        else:
+            self._early.setdefault(question, []).append(result)
+
+    def _step(self, now_ms: int) -> None:
+        while self._loop.step(now_ms):
+            pass
+        for plan in self._ports.plans.versions:
+            if plan.plan not in self._known:
+                self._plans[plan.plan] = plan
+        self._ports.plans.versions.clear()
+        self._ports.events.emitted.clear()
+        while self._ports.commands.sent:
+            self._obey(self._ports.commands.sent.popleft(), now_ms)
+
+    def _obey(self, command: Command, now_ms: int) -> None:
+        """Recorded answers come by themselves; imagined brokers answer at once."""
+        if self._brokers is None and command.phase is CommandPhase.PREPARE:
+            recorded, own = self._inputs.recorded.get(command.plan), self._plans.get(command.plan)
+            if own is not None and (recorded is None or not is_same_decision(own, recorded)):
+                self._imagine(now_ms)
+        if self._brokers is not None:
+            self._ports.results.records.extend(self._brokers.obey(command, now_ms))
+            return
+        question = (command.plan, command.phase, command.broker)
+        self._asked.add(question)
+        self._ports.results.records.extend(self._early.pop(question, ()))
+        if command.phase is CommandPhase.ACTIVATE:
+            self._epoch = command.epoch_to
+
+    def _watch_recorded(self, now_ms: int) -> None:
+        """Leave the recorded answers when a recorded plan was not made here: its epoch means nothing to this loop."""
+        while self._brokers is None and self._expected and self._expected[0][0] + self._patience_ms <= now_ms:
+            _, name = self._expected.pop(0)
+            if name not in self._plans:
+                self._imagine(now_ms)
+
+    @property
+    def _patience_ms(self) -> int:
+        return self._settings.transition.resend_ms + 2 * self._settings.tick_ms
+
+    def _imagine(self, now_ms: int) -> None:
+        self._brokers = ImaginedBrokers(self._epoch)
+        self.imagined_from_ms = now_ms
+        self._early.clear()
+
+
+def first_difference(plans: Sequence[Plan], recorded: Sequence[Plan]) -> tuple[int, str]:
+    """Return how many plans are the recorded ones, and what differs first; empty when nothing does."""
+    same, text = 0, ""
+    theirs = {plan.plan: plan for plan in recorded}
+    for plan in plans:
+        other = theirs.pop(plan.plan, None)
+        difference = "was not made then" if other is None else plan_difference(plan, other)
+        same += not difference
+        text = text or (f"{plan.plan}: {difference}" if difference else "")
+    if theirs and not text:
+        text = f"{next(iter(theirs))}: was made then, not now"
+    return same, text

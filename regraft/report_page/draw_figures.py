@@ -1,0 +1,182 @@
+"""Draw the figures of the report as SVG text: the cost curve, and an overlay with its link loads.
+
+In: a RunRecord. Out: ``<svg>`` elements with readable text, the same bytes for the same record. Page and prose belong
+to ``report``.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import cycle
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from overlay.cost import CostBreakdown
+from overlay.inventory import Inventory
+from regraft.run_records.run_record import RunRecord
+from schemas.plan import Plan, PlanPhase
+
+# Okabe-Ito: told apart by readers with any colour vision, and by line style besides.
+PRESENT_COLOUR = "#0072b2"
+BOOTSTRAP_COLOUR = "#d55e00"
+PLAN_COLOUR = "#009e73"
+ABORTED_COLOUR = "#cc79a7"
+SHADOW_STYLES: tuple[tuple[str, Any], ...] = (("#e69f00", "-."), ("#56b4e9", (0, (4, 1, 1, 1, 1, 1))), ("#000000", ":"))
+LAYOUT_STEPS = 200
+LINE_WIDTH_MIN, LINE_WIDTH_MAX = 0.6, 7.0
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "regraft",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def draw_cost_curve(record: RunRecord) -> str:
+    """Return the cost of each window over time, with plans and the regime change marked."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+        axes = figure.add_subplot()
+        _plot_costs(axes, record)
+        axes.set_xlabel("time since the start, s")
+        axes.set_ylabel("cost per second")
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+        figure.legend(loc="outside upper center", ncols=4, frameon=False)
+        return _svg(figure, "cost", "Overlay cost per second in each window; the numbers are in the table below")
+
+
+def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
+    def seconds(time_ms: int) -> float:
+        return (time_ms - record.started_ms) / 1000
+
+    complete = [window for window in record.windows if window.complete]
+    # A point is the end of a window: the cost holds for the window before it.
+    steps: dict[str, Any] = {"drawstyle": "steps-pre"}
+    ends = [seconds(window.end_ms) for window in complete]
+    bootstrap = [window.cost_bootstrap_per_s for window in complete]
+    axes.plot(ends, bootstrap, color=BOOTSTRAP_COLOUR, linestyle="--", label="bootstrap overlay", **steps)
+    for (colour, line), shadow in zip(cycle(SHADOW_STYLES), record.shadows, strict=False):
+        costs = [window.shadows_per_s.get(shadow.planner, np.nan) for window in complete]  # A gap where it is unknown.
+        axes.plot(ends, costs, color=colour, linestyle=line, label=f"shadow: {shadow.planner}", **steps)
+    present = [window.cost_per_s for window in complete]
+    axes.plot(ends, present, color=PRESENT_COLOUR, linewidth=2, label=_present_label(record), **steps)
+    missing = [window for window in record.windows if not window.complete]
+    if missing:
+        missed = [seconds(window.end_ms) for window in missing], [window.cost_per_s for window in missing]
+        axes.plot(*missed, "x", color=PRESENT_COLOUR, label="incomplete window")
+    labelled: set[str] = set()
+    for plan in record.plans:
+        time_ms = plan_time_ms(plan)
+        if time_ms is None:
+            continue
+        aborted = plan.phase is PlanPhase.ABORTED
+        label = "plan aborted" if aborted else "plan carried out"
+        axes.axvline(
+            seconds(time_ms),
+            color=ABORTED_COLOUR if aborted else PLAN_COLOUR,
+            linestyle=":" if aborted else "-",
+            linewidth=1,
+            label=None if label in labelled else label,
+        )
+        labelled.add(label)
+    if record.regime_change_ms is not None:
+        axes.axvline(
+            seconds(record.regime_change_ms), color="#555555", linewidth=6, alpha=0.35, label="interests shift"
+        )
+
+
+def _present_label(record: RunRecord) -> str:
+    return f"overlay of its time ({record.planner})" if record.planner else "overlay of its time"
+
+
+def plan_time_ms(plan: Plan) -> int | None:
+    """Return when a plan took effect or was given up; None while it has done neither."""
+    times = {change.phase: change.time_ms for change in plan.history}
+    for phase in (PlanPhase.ACTIVATING, PlanPhase.ABORTED, PlanPhase.ABORTING):
+        if phase in times:
+            return times[phase]
+    return None
+
+
+def draw_overlay(
+    breakdown: CostBreakdown, inventory: Inventory, positions: NDArray[np.float64], load_per_s_max: float, name: str
+) -> str:
+    """Return one overlay, each link as wide and dark as the notifications per second that cross it.
+
+    ``positions`` and ``load_per_s_max`` are shared between pictures, so that they can be compared.
+    """
+    links = sorted(breakdown.link_notifications_per_s)
+    loads = np.array([breakdown.link_notifications_per_s[link] for link in links])
+    scale = Normalize(0, max(load_per_s_max, 1e-9))
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(6.0, 5.4), layout="constrained")
+        axes = figure.add_subplot()
+        ends = [[positions[inventory.index[a]], positions[inventory.index[b]]] for a, b in links]
+        widths = LINE_WIDTH_MIN + (LINE_WIDTH_MAX - LINE_WIDTH_MIN) * np.sqrt(scale(loads))
+        # The palest fifth of the colours is left out: it cannot be seen on white.
+        colours = mpl.colormaps["viridis_r"](0.2 + 0.8 * np.asarray(scale(loads)))
+        axes.add_collection(LineCollection(ends, linewidths=widths, colors=colours, capstyle="round", zorder=1))
+        axes.scatter(positions[:, 0], positions[:, 1], s=34, color="white", edgecolors="#333333", zorder=2)
+        for broker, (x, y) in zip(inventory.brokers, positions, strict=True):
+            axes.annotate(broker, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=6.5, color="#333333")
+        axes.set_aspect("equal")
+        axes.margins(0.06)
+        axes.set_axis_off()
+        busiest = max(zip(loads, links, strict=True), default=(0.0, ("none", "none")))
+        text = (
+            f"{name} overlay: {len(links)} links, the busiest is {busiest[1][0]} to {busiest[1][1]} with "
+            f"{busiest[0]:.1f} notifications per second"
+        )
+        return _svg(figure, name, text)
+
+
+def place_brokers(inventory: Inventory) -> NDArray[np.float64]:
+    """Return a position for each broker, shape (brokers, 2), so that distances follow link costs as well as they can.
+
+    Classical scaling of the square roots of the costs, so that near hosts do not lie on each other, then stress
+    majorisation (SMACOF). The same inventory gives the same positions.
+    """
+    distances = np.sqrt(inventory.link_cost)
+    count = len(distances)
+    centring = np.eye(count) - 1 / count
+    values, vectors = np.linalg.eigh(-0.5 * centring @ distances**2 @ centring)
+    positions: NDArray[np.float64] = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 1e-12))
+    for _ in range(LAYOUT_STEPS):
+        apart = np.linalg.norm(positions[:, None] - positions[None], axis=2)
+        ratio = np.divide(distances, apart, out=np.zeros_like(apart), where=apart > 1e-9)
+        pull = np.diag(ratio.sum(axis=1)) - ratio
+        positions = pull @ positions / count
+    return positions
+
+
+def _svg(figure: Figure, prefix: str, description: str) -> str:
+    """Return the figure as an element that stands in a page beside others: unique ids, a description for readers."""
+    buffer = io.StringIO()
+    FigureCanvasSVG(figure)
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{prefix}-', text)
+    text = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", text)
+    return re.sub(r"<svg [^>]*?(viewBox=\"[^\"]+\")[^>]*>", _opening(description), text, count=1)
+
+
+def _opening(description: str) -> str:
+    return (
+        rf'<svg \1 role="img" aria-label="{description}" xmlns="http://www.w3.org/2000/svg" '
+        'xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )

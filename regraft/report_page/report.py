@@ -1,0 +1,367 @@
+"""Write ``report.html``: one self-contained page about one run, readable without a network.
+
+In: a RunRecord. Out: HTML text. Figures come from ``draw_figures``, numbers from ``summary``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from string import Template
+from typing import Any
+
+from overlay.cost import CostBreakdown
+from regraft.report_page.draw_figures import draw_cost_curve, draw_overlay, place_brokers, plan_time_ms
+from regraft.report_page.html_parts import Markup, html_table, known_text, number_text
+from regraft.report_page.report_planners import planner_part
+from regraft.run_records.run_record import OverlayComparison, RunRecord
+from regraft.run_records.summary import failures, summarise
+from schemas.plan import Plan, PlanPhase, Proposal
+
+PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Regraft: run with seed $seed</title>
+<style>
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; max-width: 62rem; margin: 0 auto;
+  padding: 1.5rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .5rem; }
+p { max-width: 48rem; }
+.verdict { padding: .6rem .9rem; border-left: .4rem solid #00695c; background: #e8f4f1; max-width: none; }
+.verdict.bad { border-color: #b71c1c; background: #fdecea; }
+dl.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .6rem; margin: 1rem 0; }
+dl.figures div { border: 1px solid #ddd; border-radius: .3rem; padding: .5rem .7rem; }
+dl.figures dt { font-size: .85rem; color: #555; } dl.figures dd { margin: 0; font-size: 1.25rem; font-weight: 600; }
+.scroll { overflow-x: auto; }
+td p { margin: 0 0 .3rem; }
+table { border-collapse: collapse; font-size: .9rem; min-width: 24rem; }
+caption { text-align: left; color: #555; padding-bottom: .3rem; }
+th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #ddd; vertical-align: top; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem; }
+figure { margin: 0; } figcaption { font-size: .9rem; color: #333; } svg { width: 100%; height: auto; }
+</style>
+</head>
+<body>
+<header>
+<h1>Regraft: one run</h1>
+<p>Seed $seed, $brokers brokers, $duration_s s.</p>
+</header>
+<main>
+$body
+</main>
+</body>
+</html>
+""")
+
+
+def build_report(record: RunRecord) -> str:
+    """Return the report of a run as one HTML page; runs without windows or plans have one, too."""
+    summary = summarise(record)
+    sections = [
+        _verdict(summary),
+        _figures(summary),
+        _section("Cost over time", _cost_part(record)),
+        _section("What other planners would have done", planner_part(record)),
+        _section("The overlay before and after", _overlay_part(record)),
+        _section("Plans", _plan_part(record)),
+        _moved_section(record),
+        _section("Proposals that were not carried out", _refusal_part(record)),
+        _section("Delivery ledger", _ledger_part(summary)),
+        _section("From window to command", _latency_part(record, summary)),
+        _section("Memory and restarts", _memory_part(record)),
+    ]
+    return PAGE.substitute(
+        seed=record.seed,
+        brokers=len(record.inventory.brokers),
+        duration_s=summary["duration_s"],
+        body="\n".join(sections),
+    )
+
+
+def _verdict(summary: dict[str, Any]) -> str:
+    faults = failures(summary)
+    if faults:
+        return f'<p class="verdict bad"><strong>Not a success.</strong> {escape("; ".join(faults))}.</p>'
+    return (
+        '<p class="verdict"><strong>Nothing was lost, repeated or out of order</strong> while the overlay was rewired '
+        f"{summary['plans_completed']} times.</p>"
+    )
+
+
+def _figures(summary: dict[str, Any]) -> str:
+    share = summary["cost_reduction_share"]
+    entries = [
+        ("cost saved on the same traffic", "not measured" if share is None else f"{share:.1%}"),
+        ("notifications published", number_text(summary["notifications_published"])),
+        ("deliveries", number_text(summary["deliveries"])),
+        ("lost / repeated / out of order", "{lost} / {repeated} / {out_of_order}".format(**summary)),
+        ("windows closed (incomplete)", f"{summary['windows_closed']} ({summary['windows_incomplete']})"),
+        ("plans completed (aborted)", f"{summary['plans_completed']} ({summary['plans_aborted']})"),
+        ("a subscription lives", _known_unit(summary["subscription_lifetime_s"], "s", 1)),
+        ("a decision looks back", _known_unit(summary["horizon_windows"], "windows", 0)),
+    ]
+    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries)
+    return f'<dl class="figures">{cells}</dl>'
+
+
+def _known_unit(value: float | None, unit: str, digits: int) -> str:
+    return "not measured" if value is None else f"{number_text(value, digits)} {unit}"
+
+
+def _cost_part(record: RunRecord) -> str:
+    if not record.windows:
+        return "<p>No window closed, so no cost is known.</p>"
+    shadows = [shadow.planner for shadow in record.shadows]
+    rows = [
+        (
+            number_text((window.end_ms - record.started_ms) / 1000, 1),
+            str(window.epoch),
+            number_text(window.cost_per_s, 1),
+            number_text(window.cost_bootstrap_per_s, 1),
+            *(known_text(window.shadows_per_s.get(planner)) for planner in shadows),
+            "yes" if window.complete else "no",
+        )
+        for window in record.windows
+    ]
+    shadow_heads = [f"shadow: {planner}" for planner in shadows]
+    heads = ("end, s", "epoch", "cost/s", "on the bootstrap overlay", *shadow_heads, "complete")
+    table = html_table(heads, rows, numbers=4 + len(shadows))
+    looking_on = (
+        " A shadow line is what it would have cost on the overlay that this planner alone would have made by then."
+        if shadows
+        else ""
+    )
+    return (
+        f"<p>The cost of the traffic of each window: {_cost_text(record)} The dashed line is what the same "
+        f"traffic would cost had the overlay never been changed.{looking_on}</p>"
+        f"<figure>{draw_cost_curve(record)}</figure>"
+        f"<details><summary>All {len(rows)} windows as a table</summary>{table}</details>"
+    )
+
+
+def _cost_text(record: RunRecord) -> str:
+    if record.is_ring:
+        return (
+            "messages from each topic's rendezvous to the brokers that subscribe to it, those through relays included, "
+            "and the hops to each of these brokers, per second (paper 002, Eq. 5, with all messages)."
+        )
+    return (
+        "link costs (ms of one-way delay) and processing costs, per second, summed over all links and brokers that "
+        "each notification crosses."
+    )
+
+
+def _overlay_part(record: RunRecord) -> str:
+    comparison = record.comparison
+    if comparison is None:
+        return "<p>There were no complete windows to compare the two overlays on.</p>"
+    positions = place_brokers(record.inventory)
+    loads = [*comparison.before.link_notifications_per_s.values(), *comparison.after.link_notifications_per_s.values()]
+    load_per_s_max = max(loads, default=0.0)
+    pictures = [
+        (
+            draw_overlay(breakdown, record.inventory, positions, load_per_s_max, name),
+            f"<strong>{title}</strong>: cost {number_text(breakdown.total_per_s, 1)} per second, "
+            f"{number_text(_load_sum(breakdown), 1)} link crossings per second",
+        )
+        for name, title, breakdown in (
+            ("bootstrap", "Bootstrap overlay", comparison.before),
+            ("final", f"Final overlay, epoch {comparison.final.epoch}", comparison.after),
+        )
+    ]
+    shown = "".join(f"<figure>{svg}<figcaption>{caption}</figcaption></figure>" for svg, caption in pictures)
+    return (
+        f"<p>Both on the traffic of the same last {comparison.window_count} complete windows. Brokers lie where their "
+        "round-trip times put them (distances follow the square root of the link cost). A link is the wider and "
+        f"darker, the more notifications cross it, up to {number_text(load_per_s_max, 1)} per second.</p>"
+        f'<div class="pair">{shown}</div>{_busiest_links(comparison)}'
+    )
+
+
+def _busiest_links(comparison: OverlayComparison, count: int = 8) -> str:
+    rows = []
+    for title, breakdown in (("bootstrap", comparison.before), ("final", comparison.after)):
+        loads = breakdown.link_notifications_per_s
+        for a, b in sorted(loads, key=lambda pair: (-loads[pair], pair))[:count]:
+            rows.append((title, f"{a} – {b}", number_text(loads[a, b], 1), number_text(breakdown.links_per_s[a, b], 1)))
+    table = html_table(("overlay", "link", "notifications/s", "cost/s"), rows, text=2)
+    return f"<details><summary>Busiest links as a table</summary>{table}</details>"
+
+
+def _load_sum(breakdown: CostBreakdown) -> float:
+    return sum(breakdown.link_notifications_per_s.values())
+
+
+def _plan_part(record: RunRecord) -> str:
+    if not record.plans:
+        return "<p>No plan was made in this run; the refusals below say why.</p>"
+    heads = ("plan", "at, s", "epoch", "phase", "what was changed and why", "what came of it", "cost/s before",
+             "predicted", "observed")  # fmt: skip
+    rows = [_plan_row(plan, record) for plan in record.plans]
+    return (
+        '<p>Each plan is one transition. "Predicted" is what the planner expected the overlay to cost on the traffic '
+        'it had seen, "observed" what it cost on the windows after the plan.</p>' + html_table(heads, rows, text=6)
+    )
+
+
+def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
+    time_ms = plan_time_ms(plan)
+    lines = [f"takes back {plan.undoes}"] if plan.undoes else []
+    lines += [_link_line(proposal) for proposal in plan.proposals if proposal.links_added]
+    if record.is_ring:
+        lines += [one.reason for one in plan.proposals]
+    elif plan.moves:
+        lines.append(f"{len(plan.moves)} publishers moved: see below")
+    outcome = record.plan_outcomes.get(plan.plan, "")
+    if plan.phase in (PlanPhase.ABORTED, PlanPhase.ABORTING) and not outcome and plan.history:
+        outcome = plan.history[-1].reason
+    return (
+        plan.plan,
+        "" if time_ms is None else number_text((time_ms - record.started_ms) / 1000, 1),
+        f"{plan.epoch_from} → {plan.epoch_to}",
+        str(plan.phase),
+        Markup("".join(f"<p>{escape(line)}</p>" for line in lines)),
+        outcome,
+        number_text(plan.cost_before_per_s, 1),
+        number_text(plan.cost_predicted_per_s, 1),
+        "not verified" if plan.cost_observed_per_s is None else number_text(plan.cost_observed_per_s, 1),
+    )
+
+
+def _link_line(proposal: Proposal) -> str:
+    return f"{_links(proposal.links_removed)} → {_links(proposal.links_added)}: {proposal.reason}"
+
+
+def _moved_section(record: RunRecord) -> str:
+    if record.is_ring:
+        return _section("Users that moved and IDs that were reassigned", _ring_part(record))
+    return _section("Publishers that moved", _move_part(record))
+
+
+def _ring_part(record: RunRecord) -> str:
+    """Return the table of what each proposal of a ring changed, with what it was to save and what it saves."""
+    if not record.plans:
+        return "<p>Nobody was moved: the refusals below say why.</p>"
+    heads = ("plan", "planner", "users moved", "IDs reassigned", "gain/s predicted", "observed", "phase")
+    rows = [
+        (
+            plan.plan,
+            one.planner,
+            number_text(len(one.moves)),
+            number_text(len(one.id_moves)),
+            number_text(one.gain_per_s, 1),
+            "not verified" if one.gain_observed_per_s is None else number_text(one.gain_observed_per_s, 1),
+            str(plan.phase),
+        )
+        for plan in record.plans
+        for one in plan.proposals
+    ]
+    return (
+        "<p>A user that moves is attached at both homes: the old one serves it to the end of the old epoch, the new "
+        "one holds back until then. A broker that takes another ring ID is in both rings meanwhile.</p>"
+        + _user_text(record)
+        + html_table(heads, rows, text=2)
+    )
+
+
+def _user_text(record: RunRecord) -> str:
+    users = record.users
+    if users is None:
+        return ""
+    cut = users.subscription_changes_cut
+    saved = "" if cut is None else f", {cut:.1%} less than had nobody moved"
+    return (
+        f"<p>{number_text(users.users)} users with {number_text(users.subscriptions)} subscriptions at the end. "
+        f"Brokers began or ceased to subscribe to a topic {number_text(users.subscription_changes)} times{saved}. "
+        f"A user that moved could ask for nothing new for at most {number_text(users.wait_ms_max)} ms.</p>"
+    )
+
+
+def _move_part(record: RunRecord) -> str:
+    """Return the table of publishers that were moved: from where to where, why, predicted and observed gain."""
+    moving = [(plan, one) for plan in record.plans for one in plan.proposals if one.moves]
+    if not moving:
+        return "<p>No publisher was moved: the refusals below say why.</p>"
+    heads = ("plan", "publisher", "from", "to", "why", "phase", "gain/s predicted", "observed")
+    rows = [
+        (
+            plan.plan,
+            ", ".join(move.client for move in one.moves),
+            ", ".join(move.home_from for move in one.moves),
+            ", ".join(move.home_to for move in one.moves),
+            one.reason,
+            str(plan.phase),
+            number_text(one.gain_per_s, 1),
+            "not verified" if one.gain_observed_per_s is None else number_text(one.gain_observed_per_s, 1),
+        )
+        for plan, one in moving
+    ]
+    return (
+        "<p>A publisher that moves leaves its home when that activates the new epoch and goes on at the next one; its "
+        'notifications stay in order. "Predicted" is what the move was to save on the traffic before it, "observed" '
+        "what it saves on the windows after the plan.</p>" + html_table(heads, rows, text=6)
+    )
+
+
+def _links(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{a}–{b}" for a, b in pairs)
+
+
+def _refusal_part(record: RunRecord) -> str:
+    if not record.refusals:
+        return "<p>No proposal was refused.</p>"
+    rows = [
+        (verdict.replace("_", " "), number_text(count))
+        for verdict, count in sorted(record.refusals.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return html_table(("verdict", "proposals"), rows)
+
+
+def _ledger_part(summary: dict[str, Any]) -> str:
+    names = {
+        "notifications_published": "notifications published",
+        "deliveries_expected": "deliveries owed",
+        "deliveries": "deliveries made",
+        "lost": "lost",
+        "repeated": "repeated",
+        "out_of_order": "out of their publisher's order",
+        "unexpected": "made to subscriptions that were not owed them",
+    }
+    rows = [(title, number_text(summary[name])) for name, title in names.items()]
+    return (
+        "<p>Kept by the emulator alone: each notification is owed exactly once to every subscription that was "
+        "confirmed before it was published and not cancelled before.</p>" + html_table(("count", "value"), rows)
+    )
+
+
+def _latency_part(record: RunRecord, summary: dict[str, Any]) -> str:
+    if not record.latencies_ms:
+        return "<p>No command followed a window in this run.</p>"
+    rows = [
+        ("median", number_text(summary["window_close_to_command_ms_p50"], 1)),
+        ("95th percentile", number_text(summary["window_close_to_command_ms_p95"], 1)),
+        ("longest", number_text(max(record.latencies_ms), 1)),
+    ]
+    return (
+        "<p>From the end of a window (event time; the wait for late rows is in it) to the first command of the plan "
+        "made from it.</p>"
+    ) + html_table((f"of {len(record.latencies_ms)} plans", "ms"), rows)
+
+
+def _memory_part(record: RunRecord) -> str:
+    if not record.services:
+        return "<p>No service was measured.</p>"
+    rows = [
+        (service.name, number_text(service.rss_bytes_max / 1e6), str(service.restarts))
+        for service in sorted(record.services, key=lambda service: -service.rss_bytes_max)
+    ]
+    rows.append(("all at one time, with this process", number_text(record.rss_total_bytes_max / 1e6), ""))
+    return html_table(("service", "resident memory at most, MB", "restarts"), rows)
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>"

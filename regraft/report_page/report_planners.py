@@ -1,0 +1,114 @@
+"""The report's section on planners: what the acting one did beside what each shadow planner would have done.
+
+In: a RunRecord. Out: HTML text. The curves belong to ``draw_figures``, the rest of the page to ``report``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from statistics import fmean
+
+from regraft.report_page.html_parts import html_table, known_text, number_text
+from regraft.run_records.run_record import RunRecord
+from regraft.run_records.summary import saved_share
+from schemas.plan import PlanPhase
+
+
+def planner_part(record: RunRecord) -> str:
+    """Return the section: one row for each planner, and what a reader must know of them."""
+    if not record.shadows:
+        return "<p>No planner looked on in this run: name some with --shadow.</p>"
+    comparison = record.comparison
+    final = (None, None) if comparison is None else (comparison.before.total_per_s, comparison.after.total_per_s)
+    means = _mean_costs(record)
+    completed = [plan for plan in record.plans if plan.phase is PlanPhase.COMPLETED]
+    acting = (
+        str(len([plan for plan in completed if not plan.undoes])),
+        str(sum(bool(plan.undoes) for plan in completed)),
+        str(sum(len(plan.links_added) for plan in completed)),
+        str(sum(len(plan.moves) for plan in completed)),
+        *([str(sum(len(plan.id_moves) for plan in completed))] if record.is_ring else []),
+        number_text(sum(record.refusals.values())),
+    )
+    rows = [
+        (
+            "none",
+            "bootstrap overlay",
+            known_text(final[0]),
+            "",
+            known_text(means["bootstrap"]),
+            *("",) * (7 + record.is_ring),
+        ),
+        _planner_row(record, "acting", record.planner, final[1], means["acting"], acting),
+    ]
+    for shadow in record.shadows:
+        moved = (shadow.users_moved, shadow.id_moves) if record.is_ring else (shadow.publishers_moved,)
+        changes = (shadow.links_exchanged, *moved)
+        counts = (shadow.plans, shadow.plans_taken_back, *changes, sum(shadow.refusals.values()))
+        shown = tuple(number_text(count) for count in counts)
+        mean = means[f"shadow:{shadow.planner}"]
+        rows.append(_planner_row(record, "shadow", shadow.planner, shadow.final_cost_per_s, mean, shown))
+    movers = ("users moved", "IDs reassigned") if record.is_ring else ("publishers moved",)
+    heads = ("planner", "role", "cost/s, last windows", "saved", "cost/s, mean of all", "plans", "taken back",
+             "links exchanged", *movers, "refusals", "decision, ms mean", "max")  # fmt: skip
+    return (
+        "<p>A shadow planner decides on the same windows, by the same rules, on an overlay that exists only in the "
+        f"controller. {_exact_text(record)} "
+        "Its plans hold at once and cost no messages, so it is at least as quick as it would be at work.</p>"
+        + html_table(heads, rows, text=2)
+        + "".join(f"<p>{escape(line)}</p>" for line in _shadow_notes(record))
+    )
+
+
+def _exact_text(record: RunRecord) -> str:
+    if record.is_ring:
+        return "What users want does not depend on where they are, so its cost on the real rates of topics is exact."
+    return (
+        "What a broker delivers depends neither on the links nor on where publishers are, so its cost on the real "
+        "traffic is exact."
+    )
+
+
+def _planner_row(
+    record: RunRecord,
+    role: str,
+    planner: str,
+    cost_per_s: float | None,
+    mean_per_s: float | None,
+    counts: Sequence[str],
+) -> tuple[str, ...]:
+    share = saved_share(cost_per_s, record.comparison)
+    times = record.decision_times.get(f"{role}:{planner}")
+    saved = "" if share is None else f"{share:.1%}"
+    took = ("", "") if times is None else (number_text(times.mean_ms, 1), number_text(times.max_ms, 1))
+    return (planner, role, known_text(cost_per_s), saved, known_text(mean_per_s), *counts, *took)
+
+
+def _mean_costs(record: RunRecord) -> dict[str, float | None]:
+    """Return the mean cost of all complete windows that every planner was there for."""
+    names = [shadow.planner for shadow in record.shadows]
+    windows = [window for window in record.windows if window.complete and set(names) <= window.shadows_per_s.keys()]
+    if not windows:
+        return dict.fromkeys(["bootstrap", "acting", *(f"shadow:{name}" for name in names)])
+    means: dict[str, float | None] = {
+        f"shadow:{name}": fmean(window.shadows_per_s[name] for window in windows) for name in names
+    }
+    means["bootstrap"] = fmean(window.cost_bootstrap_per_s for window in windows)
+    means["acting"] = fmean(window.cost_per_s for window in windows)
+    return means
+
+
+def _shadow_notes(record: RunRecord) -> list[str]:
+    notes = [
+        f"{shadow.planner} failed {shadow.faults} times: {shadow.fault_text}."
+        for shadow in record.shadows
+        if shadow.faults
+    ]
+    starts = max(shadow.starts for shadow in record.shadows)
+    if starts > 1:
+        notes.append(
+            f"The controller was started {starts} times; each time the shadow planners began again at the overlay then "
+            "in force, so their figures are partly those of the acting planner."
+        )
+    return notes

@@ -1,0 +1,1 @@
+"""The papers' evaluations again, with ours beside them."""

@@ -1,0 +1,81 @@
+"""Run the evaluation of paper 002 again, with ours beside it, and write what came out.
+
+In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
+belongs to ``experiments``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from experiments.claim_evidence import Judgement, Measured
+from experiments.dynatops.draw_dynatops import draw_dynatops
+from experiments.dynatops.dynatops_claims import PAPER_CLAIMS
+from experiments.dynatops.dynatops_figures import mean_figures
+from experiments.dynatops.dynatops_tasks import FULL, QUICK, Size, all_tasks
+from experiments.dynatops.judge_dynatops_ours import OUR_CLAIMS
+from experiments.dynatops.location_setting import recorded_movements
+from experiments.dynatops.run_dynatops import TaskResult, run_task
+from experiments.dynatops.tabulate_dynatops import claims_document
+from experiments.dynatops.time_placement import placement_times
+from experiments.dynatops.time_reassignment import reassignment_times
+from experiments.run_tasks import run_tasks
+from infra.measured_figures import Figure, run_facts
+from infra.show_progress import Advance, show_progress
+from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptions, prepare_out, write_results
+
+
+@dataclass(frozen=True, slots=True)
+class DynatopsOptions(ReproduceOptions):
+    """What `regraft reproduce dynatops` was asked for; ``data`` is the folder of check-ins, None without one."""
+
+    data: Path | None = None
+
+
+def reproduce_dynatops(options: DynatopsOptions, console: Console) -> list[tuple[str, Judgement]]:
+    """Run the evaluation of paper 002 and return the verdict on each claim.
+
+    Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
+    figures, on any number of cores, but for the times that placements and reassignments take. Raises ReproduceError
+    before anything is run.
+    """
+    size = QUICK if options.quick else FULL
+    _check(options)
+    tasks = all_tasks(size, options.seed, str(options.data.resolve()) if options.data else "")
+    parts = options.out / "parts" / size.name
+    with show_progress("dynatops", sum(task.work_count for task in tasks), console) as tell:
+        results = run_tasks(tasks, run_task, TaskResult, parts, tell, "settings")
+    # Timed after everything else, so that nothing else runs beside it.
+    with show_progress("times", len(size.timed_sizes), console) as tell:
+        timed = _times(size, options.seed, tell)
+    figures = mean_figures(results) + timed
+    run = run_facts(_settings(size, options), options.seed)
+    write_results(options, run, figures, draw_dynatops(figures), claims_document(run, figures))
+    measured = Measured(figures)
+    return [(claim.text, claim.judged(measured)) for claim in (*PAPER_CLAIMS, *OUR_CLAIMS)]
+
+
+def _times(size: Size, seed: int, tell: Advance) -> list[Figure]:
+    timed = reassignment_times(size.timed_sizes, seed, scratch_values_max=size.scratch_values_max, on_progress=tell)
+    return timed + placement_times(seed, size.user_count)
+
+
+def _settings(size: Size, options: DynatopsOptions) -> dict[str, Any]:
+    data = str(options.data) if options.data else "the shipped cut"
+    settings: dict[str, Any] = msgspec.to_builtins(size)
+    return {"size": size.name, "data": data} | settings
+
+
+def _check(options: DynatopsOptions) -> None:
+    """Find out before minutes of work what would end it."""
+    if options.data is not None:
+        try:
+            recorded_movements(options.data)
+        except (OSError, KeyError, ValueError) as error:
+            raise ReproduceError(f"--data {options.data} is not the folder of recorded check-ins: {error}") from error
+    prepare_out(options)

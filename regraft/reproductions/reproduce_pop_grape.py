@@ -1,0 +1,50 @@
+"""Run the evaluation of paper 001 again, with ours beside it, and write what came out.
+
+In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
+belongs to ``experiments``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from experiments.claim_evidence import Judgement, Measured
+from experiments.pop_grape.draw_relocation import draw_relocation
+from experiments.pop_grape.judge_joint import OUR_CLAIMS
+from experiments.pop_grape.relocation_claims import PAPER_CLAIMS
+from experiments.pop_grape.relocation_figures import relocation_figures
+from experiments.pop_grape.relocation_outcome import TaskResult
+from experiments.pop_grape.relocation_tasks import FULL, QUICK, all_tasks
+from experiments.pop_grape.run_relocation import run_task
+from experiments.pop_grape.tabulate_claims import claims_document
+from experiments.pop_grape.time_selection import selection_figures
+from experiments.run_tasks import run_tasks
+from infra.measured_figures import run_facts
+from infra.show_progress import show_progress
+from regraft.reproductions.reproduce_parts import ReproduceOptions, prepare_out, write_results
+
+
+def reproduce_pop_grape(options: ReproduceOptions, console: Console) -> list[tuple[str, Judgement]]:
+    """Run the evaluation of paper 001 and return the verdict on each claim.
+
+    Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
+    figures, on any number of cores, but for the times of selections. Raises ReproduceError before anything is run.
+    """
+    size = QUICK if options.quick else FULL
+    prepare_out(options)
+    tasks = all_tasks(size, options.seed)
+    parts = options.out / "parts" / size.name
+    with show_progress("pop-grape", sum(task.work_count for task in tasks), console) as tell:
+        results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, tell, "workloads"), strict=True))
+    # Timed after everything else, so that nothing else runs beside it.
+    with show_progress("selections", len(size.selection_brokers), console) as tell:
+        timed = selection_figures(size.selection_brokers, options.seed, tell)
+    figures = relocation_figures(results) + timed
+    settings: dict[str, Any] = msgspec.to_builtins(size)
+    run = run_facts({"size": size.name} | settings, options.seed)
+    write_results(options, run, figures, draw_relocation(figures), claims_document(run, figures))
+    measured = Measured(figures)
+    return [(claim.text, claim.judged(measured)) for claim in (*PAPER_CLAIMS, *OUR_CLAIMS)]

@@ -1,0 +1,1 @@
+"""What is known of a run when it is over, read from Kafka."""

@@ -1,0 +1,95 @@
+"""Give the stored windows of a ring what users wanted at the time: the register of clients, replayed.
+
+In: closed windows and the records of the clients topic with their times. Out: the windows with interests and rates.
+The topic is compacted, so in a long run what a client was before its newest record may be gone, and old windows then
+know less than there was; a demo is over before anything has been compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from controller.state.closed_window import ClosedWindow
+from controller.windows.attach_clients import topic_traffic, with_clients
+from controller.windows.registered_clients import RegisteredClients
+from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from regraft.run_records.read_topics import read_messages
+from schemas.client import Client
+from schemas.codec import UndecodableRecordError, decode
+from schemas.topics import CLIENTS, topic_name
+
+SUBSCRIPTIONS_KEPT_MAX = 50_000_000  # Of all windows together, some 400 MB; beyond it the oldest are not costed.
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class ClientChange:
+    """What became of a client at a time; ``client`` is None when it left."""
+
+    time_ms: int
+    name: str
+    client: Client | None
+
+
+def read_client_changes(bootstrap: str, namespace: str, wait_s_max: float) -> Iterator[ClientChange]:
+    """Yield all that the register says, oldest first. Raises UnreadableTopicError.
+
+    A client's record has its own time; one that left, the time at which that was written.
+    """
+    for message in read_messages(bootstrap, [topic_name(CLIENTS, namespace)], wait_s_max):
+        name, value = (message.key() or b"").decode(errors="replace"), message.value()
+        try:
+            client = None if value is None else decode(value, Client)
+        except UndecodableRecordError as fault:
+            log.warning("record skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+            continue
+        yield ClientChange(message.timestamp()[1] if client is None else client.time_ms, name, client)
+
+
+def with_register(
+    windows: Sequence[ClosedWindow],
+    changes: Iterable[ClientChange],
+    configurations: Mapping[int, AnyConfiguration],
+    unknown_share_max: float,
+) -> tuple[ClosedWindow, ...]:
+    """Return the windows (oldest first) with the register as of the end of each.
+
+    ``configurations`` are those that were in force, by epoch. Each change is looked at once, in the order in which the
+    topic has them, and memory is bounded by SUBSCRIPTIONS_KEPT_MAX.
+    """
+    register = RegisteredClients()
+    coming = iter(changes)
+    waiting = next(coming, None)
+    found: list[ClosedWindow] = []
+    kept = oldest = 0
+    for window in windows:
+        while waiting is not None and waiting.time_ms <= window.end_ms:
+            if waiting.client is None:
+                register.remove(waiting.name)
+            else:
+                register.put(waiting.client)
+            waiting = next(coming, None)
+        traffic = topic_traffic(window.sets, register.topic_of)
+        in_force = [_ring_at(configurations, epoch) for epoch in (window.epoch_min, window.epoch_max)]
+        interests = register.interests(window.sets.brokers)
+        kept += 0 if found and found[-1].interests is interests else interests.subscription_count
+        found.append(with_clients(window, interests, traffic, in_force, unknown_share_max))
+        while kept > SUBSCRIPTIONS_KEPT_MAX and oldest < len(found) - 1:
+            gone, found[oldest] = found[oldest].interests, found[oldest].without_interests()
+            oldest += 1
+            kept -= 0 if gone is None or found[oldest].interests is gone else gone.subscription_count
+    if oldest:
+        log.warning("windows not costed", count=oldest, reason=f"more than {SUBSCRIPTIONS_KEPT_MAX} subscriptions")
+    return tuple(found)
+
+
+def _ring_at(configurations: Mapping[int, AnyConfiguration], epoch: int) -> ChordConfiguration:
+    known = [number for number in configurations if number <= epoch] or [min(configurations)]
+    ring = configurations[max(known)]
+    if not isinstance(ring, ChordConfiguration):
+        raise TypeError(f"the overlay of epoch {ring.epoch} is a tree: only windows of a ring need the register")
+    return ring

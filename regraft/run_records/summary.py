@@ -1,0 +1,131 @@
+"""Turn the record of a run into the flat figures of ``summary.json``, and say whether the run did what it promises.
+
+In: a RunRecord. Out: plain values. Reading files and drawing do not belong here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from regraft.run_records.run_record import OverlayComparison, RunRecord, ShadowRun
+from schemas.plan import Plan, PlanPhase
+
+FAULTS = {
+    "lost": "lost",
+    "repeated": "repeated",
+    "out_of_order": "out of order",
+    "unexpected": "to subscriptions that were not owed them",
+}
+
+
+def summarise(record: RunRecord) -> dict[str, Any]:
+    """Return the figures of a run. A figure that could not be measured is None, never 0."""
+    comparison = record.comparison
+    completed = [plan for plan in record.plans if plan.phase is PlanPhase.COMPLETED]
+    return {
+        "notifications_published": record.ledger.published,
+        "deliveries_expected": record.ledger.expected,
+        "deliveries": record.ledger.delivered,
+        "lost": record.ledger.lost,
+        "repeated": record.ledger.repeated,
+        "out_of_order": record.ledger.out_of_order,
+        "unexpected": record.ledger.unexpected,
+        "lost_by_reason": dict(record.ledger.lost_by_reason),
+        "ledger_final": record.ledger.final,
+        "windows_closed": len(record.windows),
+        "windows_incomplete": record.windows_incomplete,
+        "plans_completed": len(completed),
+        "plans_aborted": sum(plan.phase is PlanPhase.ABORTED for plan in record.plans),
+        "links_exchanged": sum(len(plan.links_added) for plan in completed),
+        **_moved_figures(record, completed),
+        "plans_completed_after_regime_change": _started_after(completed, record.regime_change_ms),
+        "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
+        "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
+        "cost_reduction_share": _rounded(comparison.cost_reduction_share if comparison else None, 4),
+        "planner": record.planner,
+        "shadows": {shadow.planner: _shadow_figures(shadow, comparison) for shadow in record.shadows},
+        "horizon_windows": record.horizon.windows if record.horizon else None,
+        "subscription_lifetime_s": _rounded(record.horizon.lifetime_s if record.horizon else None),
+        "cost_compared_windows": comparison.window_count if comparison else 0,
+        "cost_first_window": _rounded(record.first_window_cost_per_s),
+        "window_close_to_command_ms_p50": _rounded(percentile(record.latencies_ms, 50)),
+        "window_close_to_command_ms_p95": _rounded(percentile(record.latencies_ms, 95)),
+        "emulator_behind_ms_max": record.emulator_behind_ms_max,
+        "telemetry_records": record.telemetry_records,
+        "seed": record.seed,
+        "restarts": {service.name: service.restarts for service in record.services},
+        "rss_bytes_max": {
+            "total": record.rss_total_bytes_max,
+            **{service.name: service.rss_bytes_max for service in record.services},
+        },
+        "duration_s": round((record.ended_ms - record.started_ms) / 1000, 1),
+    }
+
+
+def failures(summary: dict[str, Any]) -> list[str]:
+    """Return why a run is not the success it should be, one sentence each; empty when it is."""
+    found = [f"{summary[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if summary[name]]
+    if not summary["ledger_final"]:
+        found.append("the emulator wrote no final ledger: what was still under way is not counted")
+    if not summary["notifications_published"]:
+        found.append("no notification was published: see the log of the emulator")
+    if not summary["windows_closed"]:
+        found.append("no window closed: see the log of the streaming job")
+    if not summary["plans_completed"]:
+        found.append("no plan was completed, at least 1 is needed: see the refusals in the report")
+    return found
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """Return the nearest-rank percentile, None of nothing."""
+    if not values:
+        return None
+    return sorted(values)[max(math.ceil(len(values) * percent / 100) - 1, 0)]
+
+
+def saved_share(cost_per_s: float | None, comparison: OverlayComparison | None) -> float | None:
+    """Return the share of the bootstrap overlay's cost that an overlay saves, both on the compared windows."""
+    if cost_per_s is None or comparison is None or comparison.before.total_per_s <= 0:
+        return None
+    return 1 - cost_per_s / comparison.before.total_per_s
+
+
+def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> dict[str, Any]:
+    return {
+        "cost_final": _rounded(shadow.final_cost_per_s),
+        "cost_reduction_share": _rounded(saved_share(shadow.final_cost_per_s, comparison), 4),
+        "plans": shadow.plans,
+        "plans_taken_back": shadow.plans_taken_back,
+        "links_exchanged": shadow.links_exchanged,
+        "publishers_moved": shadow.publishers_moved,
+        "users_moved": shadow.users_moved,
+        "id_moves": shadow.id_moves,
+        "faults": shadow.faults,
+    }
+
+
+def _moved_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
+    """Return who moved: publishers on a tree; users and IDs on a ring, with what moving users saved brokers."""
+    moves = sum(len(plan.moves) for plan in completed)
+    if not record.is_ring:
+        return {"publishers_moved": moves}
+    users = record.users
+    return {
+        "users_moved": moves,
+        "id_moves": sum(len(plan.id_moves) for plan in completed),
+        "subscription_changes_cut": _rounded(users.subscription_changes_cut if users else None, 4),
+        "broker_subscription_changes": users.subscription_changes if users else None,
+        "user_wait_ms_max": users.wait_ms_max if users else None,
+    }
+
+
+def _started_after(plans: Sequence[Plan], time_ms: int | None) -> int:
+    if time_ms is None:
+        return 0
+    return sum(bool(plan.history) and plan.history[0].time_ms >= time_ms for plan in plans)
+
+
+def _rounded(value: float | None, digits: int = 2) -> float | None:
+    return None if value is None else round(value, digits)

@@ -1,0 +1,37 @@
+"""Make sure that a run has its inventory: emulated brokers on measured hosts, by the seed, unless there is one.
+
+In: settings. Out: the inventory, stored in the run directory. The same settings give the same inventory, so processes
+that share no disk agree on it. How brokers are placed belongs to ``producers``.
+"""
+
+from __future__ import annotations
+
+import random
+
+import structlog
+
+from overlay.inventory import Inventory
+from regraft.settings.run_settings import Settings
+from regraft.settings.scenarios import scenario_of
+
+log = structlog.get_logger(__name__)
+
+
+def ensure_inventory(settings: Settings) -> Inventory:
+    """Return the inventory that the run directory holds, placing the emulated brokers when it holds none.
+
+    Raises InventoryError when there is a file that is no inventory.
+    """
+    file = settings.controller.inventory_path
+    if file.exists():
+        return Inventory.load(file)
+    from producers.emulator.place_overlay import place_overlay, place_ring
+
+    rng = random.Random(settings.run.seed)
+    if scenario_of(settings.demo.scenario).is_ring:
+        inventory = place_ring(settings.demo.brokers, rng)
+    else:
+        inventory = place_overlay(settings.demo.brokers, settings.demo.degree_max, rng)
+    inventory.save(file)
+    log.info("brokers placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
+    return Inventory.load(file)

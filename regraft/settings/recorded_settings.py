@@ -1,0 +1,81 @@
+"""The settings of a recorded run, with what the command line gives instead.
+
+In: what a recording says of itself, flags. Out: settings, or a SettingsError with every fault. Whether the run can be
+emulated again follows from them, too.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from overlay.inventory import Inventory
+from producers.recordings.read_recording import RecordingInfo
+from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings, section_models
+
+SECTIONS = ("run", "demo", "emulator", "streaming", "controller")
+
+
+def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> Settings:
+    """Return the recorded settings with the flags on top, and these planners; the first one counts as the acting one.
+
+    Recorded settings that this version does not know are left out. Raises SettingsError, also where a planner does not
+    suit the overlay.
+    """
+    models = section_models()
+    recorded = {
+        name: _known(info.settings[name], models[name]().model_dump()) for name in SECTIONS if name in info.settings
+    }
+    ours = {"planner": planners[0], "shadow_planners": list(planners[1:]), "dry_run": False}
+    merged = _merged(_merged(recorded, flags), {"controller": ours})
+    settings = load_settings(merged)
+    faults = settings.controller.overlay_faults(info.inventory.bootstrap)
+    if faults:
+        raise SettingsError([f"controller: {fault}" for fault in faults])
+    return settings
+
+
+def why_not_emulated(info: RecordingInfo, settings: Settings) -> str:
+    """Return why the run cannot be emulated again, empty when the emulator made it.
+
+    The emulator places its brokers by the seed: brokers that lie as it would have placed them are its own.
+    """
+    if "emulator" not in info.settings or "run" not in info.settings:
+        return "the recording does not hold the settings of an emulator"
+    with tempfile.TemporaryDirectory() as folder:
+        flags = _merged(dict(settings.given), {"run": {"directory": folder}})
+        placed = ensure_inventory(load_settings({name: flags[name] for name in SECTIONS}))
+    if _is_alike(placed, info.inventory):
+        return ""
+    return f"its brokers are not those that the emulator places with seed {settings.run.seed}, so they may be real ones"
+
+
+def _is_alike(placed: Inventory, recorded: Inventory) -> bool:
+    return (
+        placed.brokers == recorded.brokers
+        and placed.bootstrap == recorded.bootstrap
+        and np.allclose(placed.link_cost, recorded.link_cost)
+        and np.allclose(placed.processing_cost, recorded.processing_cost)
+    )
+
+
+def _known(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in defaults:
+            default = defaults[name]
+            is_table = isinstance(value, Mapping) and isinstance(default, Mapping)
+            found[name] = _known(value, default) if is_table else value
+    return found
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(below)
+    for name, value in above.items():
+        under = found.get(name)
+        found[name] = _merged(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return found

@@ -1,0 +1,87 @@
+"""Print settings as TOML: every one at its default with what it means, or those of one run.
+
+In: the settings models. Out: TOML text. ``settings.example.toml`` is the first of these; a test keeps it so.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from regraft.settings.run_settings import Settings, section_models
+from regraft.settings.settings_model import NONE_WORD, SettingsModel
+
+HEAD = """\
+# Every setting of Regraft at its default. Made by `regraft settings --example`; do not edit this copy by hand.
+# Copy what you want to change into a file of your own and name it with --settings FILE or REGRAFT_SETTINGS.
+# A flag (--set section.name=value) wins over the environment (REGRAFT_SECTION__NAME), that over the file.
+# The word "none" means: no value.
+"""
+COMMENT_WIDTH = 116
+
+
+def example_text() -> str:
+    """Return the example file."""
+    parts = [HEAD]
+    for name, model in section_models().items():
+        parts.append(_table(name, model()))
+    return "\n".join(parts)
+
+
+def settings_text(settings: Settings) -> str:
+    """Return the settings of a run, without the password of the live view."""
+    record = settings.to_record()
+    return "\n".join(_plain_table(name, values) for name, values in record.items())
+
+
+def _table(path: str, model: SettingsModel) -> str:
+    lines = [*_comment(_first_paragraph(type(model))), f"[{path}]"]
+    nested: list[str] = []
+    told: list[str] = []  # Settings that stand together share one comment.
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, SettingsModel):
+            nested.append(_table(f"{path}.{name}", value))
+            continue
+        comment = _comment(field.description or "")
+        lines += [*(comment if comment != told else []), f"{name} = {toml_text(value)}"]
+        told = comment
+    return "\n".join(["\n".join(lines) + "\n", *nested])
+
+
+def _plain_table(path: str, values: Mapping[str, Any]) -> str:
+    lines = [f"[{path}]"]
+    nested: list[str] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            nested.append(_plain_table(f"{path}.{name}", value))
+        else:
+            lines.append(f"{name} = {toml_text(value)}")
+    return "\n".join(["\n".join(lines) + "\n", *nested])
+
+
+def _first_paragraph(model: type[SettingsModel]) -> str:
+    paragraph = (model.__doc__ or "").strip().split("\n\n")[0]
+    return " ".join(paragraph.split()).replace("``", "")
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, COMMENT_WIDTH)]
+
+
+def toml_text(value: object) -> str:
+    """Return a value in TOML; None becomes the word that stands for it."""
+    if value is None:
+        return f'"{NONE_WORD}"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Enum):
+        return json.dumps(value.value)
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(toml_text(each) for each in value)}]"
+    return json.dumps(str(value), ensure_ascii=False)

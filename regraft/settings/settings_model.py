@@ -1,0 +1,159 @@
+"""Generate checked settings models from the stages' frozen dataclasses, so that each default stands in one place.
+
+In: a dataclass and the names of its fields that the composition fills. Out: a pydantic model of the rest, whose faults
+are collected instead of raised one at a time. Which sections there are does not belong here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, create_model
+from pydantic import model_validator as validated_by
+
+NONE_WORD = "none"  # How "no value" is written in TOML and in the environment, which have no word of their own for it.
+
+SECRET_NAMES = ("url", "targets", "webhooks", "secret")  # Their values may hold passwords and are never told.
+
+_collected: ContextVar[list[str] | None] = ContextVar("collected_faults", default=None)
+
+Value = TypeVar("Value")
+
+
+@contextmanager
+def collect_faults() -> Iterator[list[str]]:
+    """Yield the list into which every model validated in this block writes its faults."""
+    faults: list[str] = []
+    token = _collected.set(faults)
+    try:
+        yield faults
+    finally:
+        _collected.reset(token)
+
+
+class SettingsModel(BaseModel):
+    """A model that reports a wrong or unknown field as a sentence, and goes on with the field's default.
+
+    Inside ``collect_faults`` nothing is raised, so that one look shows all faults; outside the first fault raises.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    setting_path: ClassVar[str] = ""
+
+    @validated_by(mode="wrap")
+    @classmethod
+    def _keep_what_is_right(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+        faults = _collected.get()
+        if faults is None or not isinstance(data, Mapping):
+            return handler(data)
+        given = {name: _without_none_word(cls, name, value) for name, value in data.items()}
+        try:
+            return handler(given)
+        except ValidationError as error:
+            wrong = {str(entry["loc"][0]) for entry in error.errors() if entry["loc"]}
+            told = {str(entry["loc"][0]): _sentence(cls, entry) for entry in reversed(error.errors()) if entry["loc"]}
+            faults += [told[name] for name in sorted(told)]
+            return handler({name: value for name, value in given.items() if name not in wrong})
+
+
+def _without_none_word(model: type[BaseModel], name: str, value: object) -> object:
+    field = model.model_fields.get(name)
+    allows_none = field is not None and type(None) in get_args(field.annotation)
+    return None if allows_none and value == NONE_WORD else value
+
+
+def _sentence(model: type[SettingsModel], entry: Any) -> str:
+    name = str(entry["loc"][0])
+    full_name = f"{model.setting_path}.{name}" if model.setting_path else name
+    if entry["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, model.model_fields, n=1)
+        way_out = f"did you mean {near[0]}?" if near else f"known here are {', '.join(sorted(model.model_fields))}"
+        return f"{full_name} is not a setting: {way_out}"
+    reason = entry["msg"][0].lower() + entry["msg"][1:]
+    shown = "not usable" if name in SECRET_NAMES else repr(entry["input"])
+    return f"{full_name} is {shown}: {reason} (the default is {_default_text(model, name)})"
+
+
+def _default_text(model: type[BaseModel], name: str) -> str:
+    default = model.model_fields[name].get_default(call_default_factory=True, validated_data={})
+    return NONE_WORD if default is None else str(default)
+
+
+def settings_model(
+    shape: type[Any], path: str, composed: frozenset[str] = frozenset(), renamed: Mapping[str, object] | None = None
+) -> type[SettingsModel]:
+    """Return the model of a dataclass without the ``composed`` fields, which the composition fills.
+
+    ``renamed`` gives other defaults than the dataclass has. Nested dataclasses become nested models. Raises TypeError
+    for a field that is neither composed nor has a default: a newcomer must be able to start without it.
+    """
+    hints = get_type_hints(shape)
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(shape):
+        if field.name in composed:
+            continue
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            nested = settings_model(hint, f"{path}.{field.name}", renamed=_given_defaults(field))
+            fields[field.name] = (nested, Field(default_factory=nested))
+            continue
+        default = (renamed or {}).get(field.name, _default_of(shape, field))
+        fields[field.name] = (hint, Field(default=default, description=describe_field(shape, field.name)))
+    model = create_model(f"{shape.__name__}Model", __base__=SettingsModel, __doc__=shape.__doc__, **fields)
+    model.setting_path = path
+    return model
+
+
+def _default_of(shape: type[Any], field: dataclasses.Field[Any]) -> object:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    raise TypeError(
+        f"{shape.__name__}.{field.name} has no default and is not composed: name it in regraft/settings/run_settings.py"
+    )
+
+
+def _given_defaults(field: dataclasses.Field[Any]) -> dict[str, object]:
+    """Return the field values of a nested default, which may differ from those of its class."""
+    if field.default is not dataclasses.MISSING:
+        value = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    else:
+        return {}
+    return {inner.name: getattr(value, inner.name) for inner in dataclasses.fields(value)}
+
+
+def describe_field(shape: type[Any], name: str) -> str:
+    """Return the sentences of a dataclass's docstring that name a field, joined; empty when none does."""
+    text = " ".join((shape.__doc__ or "").split())
+    sentences = [part.strip().rstrip(".") for part in text.replace(". ", ".\n").splitlines()]
+    found = [sentence for sentence in sentences if f"``{name}``" in sentence]
+    return ". ".join(found).replace("``", "")
+
+
+def chosen_names(model: SettingsModel) -> Iterator[str]:
+    """Yield the full names of the settings that somebody gave, nested ones included."""
+    for name in sorted(model.model_fields_set):
+        value = getattr(model, name)
+        if isinstance(value, SettingsModel):
+            yield from chosen_names(value)
+        else:
+            yield f"{type(model).setting_path}.{name}"
+
+
+def to_dataclass(model: SettingsModel, shape: type[Value], **composed: Any) -> Value:
+    """Return the dataclass with the model's values and those of the composition."""
+    hints = get_type_hints(shape)
+    values: dict[str, Any] = {}
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        values[name] = to_dataclass(value, hints[name]) if isinstance(value, SettingsModel) else value
+    return shape(**{**values, **composed})

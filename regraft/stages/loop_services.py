@@ -1,0 +1,61 @@
+"""Describe the Python processes of the loop, and those beside it, as services of the supervisor.
+
+In: settings. Out: Service values whose environment carries every setting, so that a child runs with exactly these.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from infra.service import RestartPolicy, Service
+from regraft.settings.run_settings import Settings
+
+EMULATOR, STREAMING, CONTROLLER = "emulator", "streaming", "controller"
+ALERTS, DASHBOARD = "alerts", "dashboard"
+COMMANDS: dict[str, tuple[str, ...]] = {
+    EMULATOR: ("emulate",),
+    STREAMING: ("stream",),
+    CONTROLLER: ("control",),
+    ALERTS: ("alerts", "run"),
+    DASHBOARD: ("dashboard", "run"),
+}
+# The emulator answers SIGTERM by letting everything under way arrive (at most 60 s) and reach Kafka (30 s); Spark
+# finishes its micro-batch, the controller the transition under way (15 s) and its last records (10 s).
+GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0, ALERTS: 25.0, DASHBOARD: 15.0}
+READY_TIMEOUT_S = 180.0
+# A broker's death takes with it what only its ledger knows, so the emulator's is the end of the run.
+RESTARTS_MAX = {EMULATOR: 0, STREAMING: 8, CONTROLLER: 8, ALERTS: 8, DASHBOARD: 8}
+
+
+def loop_service(name: str, settings: Settings) -> Service:
+    """Return the service of one stage; it is ready when it has written its status file."""
+    status_file = settings.run.directory / f"{name}.json"
+    return Service(
+        name=name,
+        command=(sys.executable, "-m", "regraft", *COMMANDS[name]),
+        log_file=settings.run.directory / "logs" / f"{name}.log",
+        environment={**settings.to_environment(), "PYTHONPATH": _python_path()},
+        ready=_written_since(status_file, time.time()),
+        ready_timeout_s=READY_TIMEOUT_S,
+        grace_s=GRACE_S[name],
+        restart=RestartPolicy(restarts_max=RESTARTS_MAX[name]),
+        finishes=name == EMULATOR,
+    )
+
+
+def _written_since(file: Path, time_s: float) -> Callable[[], bool]:
+    def is_written() -> bool:
+        return file.exists() and file.stat().st_mtime >= time_s - 1
+
+    return is_written
+
+
+def _python_path() -> str:
+    """Return a search path with this package first: a child may run in a directory from which it is not found."""
+    own = str(Path(__file__).resolve().parents[2])
+    inherited = os.environ.get("PYTHONPATH")
+    return f"{own}{os.pathsep}{inherited}" if inherited else own

@@ -1,0 +1,102 @@
+"""Run the loop against a Kafka that is there: stages as supervised child processes, shown until told to stop.
+
+In: settings. Out: nothing but what the stages do. The demo, with servers of its own, is ``run_demo``.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+
+from rich.console import Console
+
+from infra.create_topics import create_topics
+from infra.hold_lock import hold_lock
+from infra.kafka_server import is_kafka_ready
+from infra.service import ServiceEvent, ServiceEventKind
+from infra.stack_error import StackError
+from infra.supervise import Supervisor
+from regraft.run_records.run_record import ServiceUse
+from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.run_settings import Settings
+from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
+from regraft.stages.observe_run import RunObserver, read_status
+from regraft.stages.show_run import RunScreen
+
+TICK_S = 0.5
+ANSWER_S_MAX = 5.0
+
+
+class KafkaAwayError(StackError):
+    """Say at which address no Kafka answered."""
+
+
+class StageGaveUpError(StackError):
+    """Say which stage ended for good, and where its log is."""
+
+
+def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashboard: bool = False) -> None:
+    """Run until Ctrl-C or SIGTERM, or until a stage ends for good. Raises StackError."""
+    stop = threading.Event()
+    gave_up: list[ServiceEvent] = []
+
+    def on_event(event: ServiceEvent) -> None:
+        console.print(f"{event.service} {event.kind} (process {event.pid})", markup=False, highlight=False)
+        if event.kind is ServiceEventKind.GAVE_UP:
+            gave_up.append(event)
+            stop.set()
+
+    def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    earlier = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    names = [CONTROLLER, STREAMING, ALERTS]
+    names += [DASHBOARD] if with_dashboard else []
+    names += [EMULATOR] if emulate else []
+    try:
+        with hold_lock(settings.run.directory / "run.lock"):
+            require_kafka(settings.kafka.bootstrap)
+            ensure_inventory(settings)
+            create_topics(settings.kafka.bootstrap, namespace=settings.kafka.namespace)
+            with Supervisor(on_event) as supervisor:
+                for name in names:
+                    if not stop.is_set():
+                        supervisor.start(loop_service(name, settings))
+                if with_dashboard:
+                    console.print(f"Dashboard: {dashboard_address(settings)}", markup=False, highlight=False)
+                _watch(settings, console, stop, supervisor)
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+    if gave_up:
+        log_file = settings.run.directory / "logs" / f"{gave_up[0].service}.log"
+        raise StageGaveUpError(f"{gave_up[0].service} ended for good (code {gave_up[0].exit_code}): see {log_file}.")
+
+
+def dashboard_address(settings: Settings) -> str:
+    """Return where a browser finds the dashboard once it runs; a port of 0 is a free one, which its status names."""
+    dashboard = settings.dashboard
+    told = read_status(settings.run.directory / f"{DASHBOARD}.json") or {}
+    return str(told.get("url") or f"http://{dashboard.host}:{dashboard.port}/")
+
+
+def require_kafka(bootstrap: str) -> None:
+    """Raise KafkaAwayError when nothing that serves Kafka's clients answers at ``bootstrap``."""
+    if not is_kafka_ready(bootstrap, ANSWER_S_MAX):
+        raise KafkaAwayError(
+            f"Kafka at {bootstrap} did not answer within {ANSWER_S_MAX:g} s: start it, or name another with "
+            "--bootstrap or REGRAFT_KAFKA_BOOTSTRAP."
+        )
+
+
+def _watch(settings: Settings, console: Console, stop: threading.Event, supervisor: Supervisor) -> None:
+    observer, started_s = RunObserver(settings.run.directory), time.time()
+    with RunScreen(console) as screen:
+        while not stop.wait(TICK_S):
+            for event in observer.refresh():
+                screen.tell(event.text, max(event.time_ms / 1000 - started_s, 0.0))
+            use = supervisor.rss_bytes_max
+            services = tuple(ServiceUse(name, supervisor.restarts(name), size) for name, size in use.items())
+            screen.show(observer.frame("running", time.time() - started_s, None, services))

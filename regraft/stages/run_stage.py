@@ -1,0 +1,158 @@
+"""Run one stage in this process until it ends or is told to stop, and turn what happens into an exit code.
+
+In: settings. Out: an exit code. What the stages do belongs to them; several at once belong to ``loop_services``.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+import structlog
+
+from infra.check_disk import is_disk_full, tell_disk_full
+from infra.stack_error import StackError
+from overlay.configuration import NotATreeError
+from overlay.inventory import InventoryError
+from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.run_settings import Settings
+from schemas.remote_registry import RegistryError, use_registry
+from schemas.status_file import replace_file
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_SETTINGS = 2
+SETTINGS_FILE = "settings.json"
+
+log = structlog.get_logger(__name__)
+
+
+def emulate(settings: Settings, stop: threading.Event) -> int:
+    """Run the emulated brokers and clients."""
+    from producers.emulator.kafka_ports import KafkaUnreachableError
+    from producers.run_emulator import run_emulator
+
+    ensure_inventory(settings)
+    try:
+        run_emulator(settings.emulator, stop)
+    except KafkaUnreachableError as error:
+        log.error("stage cannot run", stage="emulate", reason=str(error))
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def stream(settings: Settings, stop: threading.Event) -> int:
+    """Run the Spark job that turns telemetry into windowed state."""
+    from infra.spark_session import base_configuration, build_spark_session
+    from streaming.run_job import StreamingJobError, run_job
+    from streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
+
+    java_options = "spark.driver.extraJavaOptions"
+    directory = settings.run.directory
+    # Both sides have options for the one Java: the session's say where to log, the query's bound what Avro may claim.
+    extra = {**SPARK_SETTINGS, java_options: f"{base_configuration(directory)[java_options]} {JAVA_OPTIONS}"}
+    spark = build_spark_session(
+        "regraft",
+        run_dir=directory,
+        master=settings.spark.master,
+        driver_memory_mb=settings.spark.driver_memory_mb,
+        extra=extra,
+    )
+    try:
+        run_job(spark, settings.streaming, stop)
+    except StreamingJobError as error:
+        log.error("stage cannot go on", stage="stream", reason=str(error))
+        return error.exit_code
+    finally:
+        spark.stop()
+    return EXIT_OK
+
+
+def control(settings: Settings, stop: threading.Event) -> int:
+    """Run the controller."""
+    from controller.run_controller import run_controller
+
+    ensure_inventory(settings)
+    # A recorder or a reader of the run finds here what its controller was told.
+    replace_file(settings.run.directory / SETTINGS_FILE, json.dumps(settings.to_record(), indent=1) + "\n")
+    run_controller(settings.controller, stop)
+    return EXIT_OK
+
+
+def dashboard(settings: Settings, stop: threading.Event) -> int:
+    """Serve the dashboard."""
+    from dashboard.run_dashboard import run_dashboard
+
+    run_dashboard(settings.dashboard, stop)
+    return EXIT_OK
+
+
+def alert(settings: Settings, stop: threading.Event) -> int:
+    """Run the alert stage."""
+    from alerts.run_alerts import run_alerts
+
+    run_alerts(settings.alerts, stop)
+    return EXIT_OK
+
+
+STAGES: dict[str, Callable[[Settings, threading.Event], int]] = {
+    "emulate": emulate,
+    "stream": stream,
+    "control": control,
+    "alert": alert,
+    "dashboard": dashboard,
+}
+
+
+def run_stage(name: str, settings: Settings) -> int:
+    """Run a stage until it ends, or SIGTERM or Ctrl-C asks it to stop in order; return the exit code."""
+    stop = threading.Event()
+
+    def ask_to_stop(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt  # the second Ctrl-C does not wait any longer
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask_to_stop)
+    settings.run.directory.mkdir(parents=True, exist_ok=True)
+    try:
+        use_registry(namespace=settings.kafka.namespace)
+        code = STAGES[name](settings, stop)
+    except (StackError, RegistryError, InventoryError, NotATreeError) as error:
+        log.error("stage cannot run", stage=name, reason=str(error))
+        return EXIT_FAILED
+    except OSError as error:
+        log.error("stage cannot run", stage=name, reason=tell_disk_full(error) if is_disk_full(error) else str(error))
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception:
+        log.exception("stage failed", stage=name)
+        return EXIT_FAILED
+    log.info("stage ended", stage=name, asked=stop.is_set(), code=code)
+    return code
+
+
+def configure_logs(level: str = "info") -> None:
+    """Write logs to standard error: for people on a terminal, one JSON object a line elsewhere."""
+    if sys.stderr.isatty():
+        renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer()
+    else:
+        renderer = structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,250 @@
+"""Show a run while it goes on: a live view on a terminal, plain lines anywhere else.
+
+In: a Frame each second and events as they come. Out: text on the terminal. Where the values come from does not belong
+here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from regraft.run_records.run_record import DeliveryLedger, HorizonUse, ServiceUse, WindowCost
+
+LINE_INTERVAL_S = 10.0
+CHART_HEIGHT = 8
+COLUMNS_PER_WINDOW_MAX = 4
+CHART_WIDTH_MAX = 100
+PLANS_SHOWN = 6
+EVENTS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Frame:
+    """All that one picture of the run shows; ``plans`` are (plan, epoch, phase, reason), newest last.
+
+    ``running_s`` is how long the run is to last, None when it has no planned end. ``shadow_plans`` says how many plans
+    each shadow planner would have made.
+    """
+
+    stage: str
+    elapsed_s: float
+    running_s: float | None
+    epoch: int = 0
+    windows: tuple[WindowCost, ...] = ()
+    windows_incomplete: int = 0
+    plans: tuple[tuple[str, int, str, str], ...] = ()
+    plans_completed: int = 0
+    plans_aborted: int = 0
+    refusals: Mapping[str, int] | None = None
+    shadow_plans: Mapping[str, int] = field(default_factory=dict)
+    horizon: HorizonUse | None = None
+    ledger: DeliveryLedger = field(default_factory=DeliveryLedger)
+    services: tuple[ServiceUse, ...] = ()
+    note: str = ""
+
+    @property
+    def cost_text(self) -> str:
+        """The newest complete window's cost beside that of the bootstrap overlay."""
+        newest = self._newest_complete
+        if newest is None:
+            return "no window yet"
+        saved = _saved_text(newest.cost_per_s, newest)
+        return f"cost {newest.cost_per_s:.0f}/s, bootstrap {newest.cost_bootstrap_per_s:.0f}/s, {saved}"
+
+    @property
+    def shadow_text(self) -> str:
+        """What the newest complete window would have cost on the trees of shadow planners; empty without any."""
+        newest = self._newest_complete
+        if newest is None:
+            return ""
+        return "; ".join(
+            f"{planner} would cost {cost_per_s:.0f}/s, {_saved_text(cost_per_s, newest)}, "
+            f"{self.shadow_plans.get(planner, 0)} plans"
+            for planner, cost_per_s in newest.shadows_per_s.items()
+        )
+
+    @property
+    def _newest_complete(self) -> WindowCost | None:
+        return next((window for window in reversed(self.windows) if window.complete), None)
+
+
+class RunScreen:
+    """The live view; use as a context manager, call ``show`` about once a second and ``tell`` for each event.
+
+    Where standard output is no terminal, it prints one line about every 10 s and one for each event.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._lines: list[str] = []
+        self._line_printed_s = float("-inf")
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal and not self._quiet:
+            self._live = Live(console=self._console, refresh_per_second=2, transient=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def show(self, frame: Frame) -> None:
+        """Show the present picture."""
+        if self._quiet:
+            return
+        if self._live is not None:
+            self._live.update(draw_frame(frame, self._lines[-EVENTS_SHOWN:], self._console))
+            return
+        now_s = time.monotonic()
+        if now_s - self._line_printed_s >= LINE_INTERVAL_S:
+            self._line_printed_s = now_s
+            self._print(frame_line(frame))
+
+    def tell(self, text: str, elapsed_s: float) -> None:
+        """Show one event."""
+        if self._quiet:
+            return
+        line = f"{elapsed_s:6.1f} s  {text}"
+        if self._live is None:
+            self._print(line)
+        self._lines = [*self._lines, line][-EVENTS_SHOWN:]
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def frame_line(frame: Frame) -> str:
+    """Return the present picture as one plain line."""
+    ledger = frame.ledger
+    parts = [
+        f"{frame.elapsed_s:6.1f} s  {frame.stage}",
+        f"{len(frame.windows)} windows ({frame.windows_incomplete} incomplete)",
+        f"epoch {frame.epoch}",
+        f"plans {frame.plans_completed} completed, {frame.plans_aborted} aborted",
+        frame.cost_text,
+        *([frame.shadow_text] if frame.shadow_text else []),
+        f"lost {ledger.lost}, repeated {ledger.repeated}, out of order {ledger.out_of_order}",
+    ]
+    return "; ".join([*parts, frame.note] if frame.note else parts)
+
+
+def draw_frame(frame: Frame, events: Sequence[str], console: Console) -> RenderableType:
+    """Return the present picture for a terminal."""
+    is_wide_charset = (console.encoding or "").lower().startswith("utf")
+    width = min(max(console.width - 16, 20), CHART_WIDTH_MAX)
+    chart = text_chart(frame.windows, width, CHART_HEIGHT, plain=not is_wide_charset)
+    lower = Table.grid(expand=True, padding=(0, 2))
+    lower.add_column(ratio=3)
+    lower.add_column(ratio=2)
+    lower.add_row(_plan_table(frame), Group(_count_table(frame), _service_table(frame)))
+    parts: list[RenderableType] = [
+        _head(frame),
+        Panel(Text("\n".join(chart)), title="overlay cost per second of each window", title_align="left"),
+        *([Text(frame.shadow_text)] if frame.shadow_text else []),
+        lower,
+        Text("\n".join(events), style="dim"),
+    ]
+    return Group(*parts)
+
+
+def text_chart(windows: Sequence[WindowCost], width: int, height: int, *, plain: bool = False) -> list[str]:
+    """Return the two cost curves in text: filled marks for the overlay of its time, small ones for the bootstrap."""
+    complete = [window for window in windows if window.complete][-width:]
+    if not complete:
+        return ["waiting for the first complete window"]
+    present_mark, bootstrap_mark = ("*", ".") if plain else ("●", "·")
+    top = max(max(window.cost_per_s, window.cost_bootstrap_per_s) for window in complete) or 1.0
+    columns_each = max(min(width // len(complete), COLUMNS_PER_WINDOW_MAX), 1)
+    rows = [[" " * columns_each] * len(complete) for _ in range(height)]
+    for column, window in enumerate(complete):
+        for cost_per_s, mark in ((window.cost_bootstrap_per_s, bootstrap_mark), (window.cost_per_s, present_mark)):
+            row = height - 1 - min(int(cost_per_s / top * height), height - 1)
+            rows[row][column] = mark * columns_each
+    lines = [f"{top * (height - row) / height:10.0f} " + "".join(cells) for row, cells in enumerate(rows)]
+    return [*lines, f"{'':10} {present_mark} overlay of its time   {bootstrap_mark} bootstrap overlay, same traffic"]
+
+
+def _saved_text(cost_per_s: float, window: WindowCost) -> str:
+    share = 1 - cost_per_s / window.cost_bootstrap_per_s if window.cost_bootstrap_per_s else 0.0
+    return f"saved {share:.0%}"
+
+
+def _head(frame: Frame) -> RenderableType:
+    elapsed = f"{frame.elapsed_s:.0f} s"
+    bar: RenderableType = ""
+    if frame.running_s is not None:
+        elapsed += f", about {max(frame.running_s - frame.elapsed_s, 0):.0f} s left"
+        bar = ProgressBar(total=frame.running_s, completed=min(frame.elapsed_s, frame.running_s))
+    grid = Table.grid(expand=True, padding=(0, 1))
+    grid.add_column(ratio=2)
+    grid.add_column(ratio=3)
+    grid.add_column(justify="right", ratio=2)
+    grid.add_row(
+        Text(f"Regraft  {frame.stage}", style="bold"),
+        bar,
+        Text(elapsed),
+    )
+    if frame.note:
+        grid.add_row(Text(frame.note, style="yellow"), "", "")
+    return grid
+
+
+def _plan_table(frame: Frame) -> Table:
+    table = _bare_table(f"epoch {frame.epoch}; {frame.plans_completed} plans completed, {frame.plans_aborted} aborted")
+    for name in ("plan", "epoch", "phase", "why"):
+        table.add_column(name, overflow="ellipsis", no_wrap=name != "why")
+    for plan, epoch, phase, reason in frame.plans[-PLANS_SHOWN:]:
+        table.add_row(plan, str(epoch), phase, Text(reason))
+    return table
+
+
+def _count_table(frame: Frame) -> Table:
+    ledger = frame.ledger
+    table = _bare_table("")
+    table.show_header = False
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("windows closed (incomplete)", f"{len(frame.windows)} ({frame.windows_incomplete})")
+    table.add_row("published / delivered", f"{ledger.published:,} / {ledger.delivered:,}")
+    verdict = f"{ledger.lost} / {ledger.repeated} / {ledger.out_of_order}"
+    table.add_row("lost / repeated / out of order", Text(verdict, style="green" if ledger.is_clean else "bold red"))
+    if frame.horizon is not None:
+        lifetime_s = frame.horizon.lifetime_s
+        lives = "too few ends to tell" if lifetime_s is None else f"{lifetime_s:.1f} s"
+        table.add_row("a decision looks back (a subscription lives)", f"{frame.horizon.windows} windows ({lives})")
+    for name, count in sorted((frame.refusals or {}).items(), key=lambda item: (-item[1], item[0]))[:4]:
+        table.add_row(f"refused: {name.replace('_', ' ')}", str(count))
+    return table
+
+
+def _service_table(frame: Frame) -> Table:
+    table = _bare_table("")
+    table.add_column("service")
+    table.add_column("MB", justify="right")
+    table.add_column("restarts", justify="right")
+    for service in frame.services:
+        restarts = Text(str(service.restarts), style="yellow" if service.restarts else "")
+        table.add_row(service.name, f"{service.rss_bytes_max / 1e6:.0f}", restarts)
+    return table
+
+
+def _bare_table(title: str) -> Table:
+    options: dict[str, Any] = {"title": title, "title_justify": "left"} if title else {}
+    return Table(box=None, pad_edge=False, header_style="dim", **options)

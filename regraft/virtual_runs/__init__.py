@@ -1,0 +1,1 @@
+"""The whole loop on the virtual clock, without Kafka or Spark."""

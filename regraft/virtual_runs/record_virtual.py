@@ -1,0 +1,114 @@
+"""Record a run on the virtual clock: what a live one would have put on Kafka, in a recording like any other.
+
+In: settings, an inventory, how long. Out: a recording. For benchmarks and tests, and for a recording of hours in
+minutes. The run itself belongs to ``virtual_loop``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import regraft
+from overlay.chord_configuration import ChordConfiguration
+from overlay.inventory import Inventory
+from producers.emulator.emulate_overlay import inventory_timing
+from producers.emulator.emulator_settings import EmulatorSettings, WorkloadSettings
+from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from producers.virtual_overlay import VirtualSettings
+from producers.workloads.checkin_settings import CheckinSettings
+from regraft.settings.run_settings import Settings
+from regraft.virtual_runs.virtual_loop import STEP_MS, VirtualLoop
+from schemas.client import Client
+from schemas.codec import encode
+from schemas.plan import Plan
+from schemas.telemetry import TelemetryBatch
+from schemas.topics import CLIENTS, PLANS, TELEMETRY
+
+START_MS = 1_700_000_000_000
+SECOND_MS = 1_000
+FAR_MB = 1e9
+
+
+class _RecordingTap:
+    """Writes what would go to Kafka as it would stand there: by partition, with offsets and times."""
+
+    def __init__(self, writer: RecordingWriter) -> None:
+        self._writer = writer
+        self._offsets: Counter[tuple[str, int]] = Counter()
+
+    def on_batch(self, batch: TelemetryBatch) -> None:
+        """Write a batch at its own time."""
+        self._write(TELEMETRY.suffix, batch.time_ms, batch.broker, encode(batch), TELEMETRY.partitions)
+
+    def on_client(self, name: str, client: Client | None, now_ms: int) -> None:
+        """Write a client, or its tombstone."""
+        self._write(CLIENTS.suffix, now_ms, name, None if client is None else encode(client), CLIENTS.partitions)
+
+    def on_plan(self, plan: Plan, now_ms: int) -> None:
+        """Write a version of a plan."""
+        self._write(PLANS.suffix, now_ms, plan.plan, encode(plan), PLANS.partitions)
+
+    def _write(self, topic: str, time_ms: int, key: str, value: bytes | None, partitions: int) -> None:
+        partition = zlib.crc32(key.encode()) % partitions
+        offset = self._offsets[topic, partition]
+        self._offsets[topic, partition] += 1
+        self._writer.write(topic, time_ms, partition, offset, key.encode(), value, time_ms / SECOND_MS)
+
+
+def record_virtual(
+    settings: Settings, inventory: Inventory, duration_s: float, out: Path, tell: Callable[[int], None] = lambda _: None
+) -> VirtualLoop:
+    """Run emulator and controller for a time, and write a recording; return the loop as it stands at the end.
+
+    ``tell`` is told the seconds that have passed. Raises RecordingFileError, DiskFullError.
+    """
+    run = RecordedRun(
+        settings.kafka.namespace,
+        tuple(topic.suffix for topic in (TELEMETRY, CLIENTS, PLANS)),
+        settings.to_record(),
+        inventory.to_json(),
+        regraft.__version__,
+        "unknown",
+    )
+    types: dict[str, Any] = {TELEMETRY.suffix: TelemetryBatch, CLIENTS.suffix: Client, PLANS.suffix: Plan}
+    writer = RecordingWriter(out, run, types, RecordingLimits(FAR_MB, FAR_MB), START_MS)
+    writer.is_checking = False  # What is encoded here needs no check.
+    loop = VirtualLoop(
+        inventory,
+        workload_of(settings.emulator, inventory),
+        dataclasses.replace(settings.controller, dry_run=False),
+        virtual_settings(settings.emulator, inventory, START_MS),
+        settings.streaming.window_ms,
+        settings.streaming.grace_ms,
+        _RecordingTap(writer),
+    )
+    end_ms = START_MS + duration_s * SECOND_MS
+    while loop.virtual.now_ms < end_ms:
+        loop.run_for(min(SECOND_MS, max(end_ms - loop.virtual.now_ms, STEP_MS)))
+        writer.tick(loop.virtual.now_ms / SECOND_MS)
+        tell(int((loop.virtual.now_ms - START_MS) / SECOND_MS))
+    writer.close()
+    return loop
+
+
+def workload_of(emulator: EmulatorSettings, inventory: Inventory) -> WorkloadSettings | CheckinSettings:
+    """Return the workload that the kind of overlay asks for."""
+    return emulator.checkins if isinstance(inventory.bootstrap, ChordConfiguration) else emulator.workload
+
+
+def virtual_settings(emulator: EmulatorSettings, inventory: Inventory, start_ms: int) -> VirtualSettings:
+    """Return how the emulator of these settings runs on the virtual clock; a command takes half a look for commands."""
+    return VirtualSettings(
+        seed=emulator.seed,
+        start_ms=float(start_ms),
+        flush_ms=emulator.flush_ms,
+        settle_ms=emulator.settle_s * SECOND_MS,
+        queue_length_max=emulator.queue_length_max,
+        timing=inventory_timing(inventory, emulator.control_service_ms, emulator.link_bytes_per_ms),
+        command_delay_ms=lambda _: emulator.command_poll_ms / 2,
+    )

@@ -1,0 +1,49 @@
+"""`regraft dashboard`: tokens from the command line, its settings, its place among the stages."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dashboard.operator_tokens import check_token
+from regraft.cli import app
+from regraft.settings.run_settings import load_settings
+from regraft.settings.settings_example import settings_text
+from regraft.stages.loop_services import DASHBOARD, loop_service
+from regraft.stages.run_stage import STAGES
+
+SECRET = "s" * 32
+
+
+def test_a_token_made_here_opens_the_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is for the namespace of the settings and ends when it was said to; nothing else is printed."""
+    monkeypatch.setenv("REGRAFT_DASHBOARD__SECRET", SECRET)
+    call = ["dashboard", "token", "--by", "Ana", "--hours", "2", "--set", "kafka.namespace=lab"]
+    answer = CliRunner().invoke(app, call)
+    assert answer.exit_code == 0
+    operator = check_token(SECRET, answer.stdout.strip(), "lab", 24)
+    assert operator.name == "Ana"
+    assert abs(operator.until_ms / 1000 - time.time() - 7200) < 60
+    as_json = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
+    assert check_token(SECRET, as_json["token"], "lab", 24).until_ms // 1000 == as_json["until_ms"] // 1000
+
+
+def test_the_secret_is_in_no_record_of_a_run() -> None:
+    """What a run writes down of its settings, and what `regraft settings` prints, says only that there is one."""
+    settings = load_settings({"dashboard": {"secret": SECRET}})
+    assert settings.to_record()["dashboard"]["secret"] == "given"
+    assert SECRET not in settings_text(settings) + repr(settings.dashboard)
+    assert settings.to_environment()["REGRAFT_DASHBOARD__SECRET"] == SECRET
+
+
+def test_the_dashboard_shares_what_the_controller_has(tmp_path: Path) -> None:
+    """Kafka, namespace, live view and inventory are those of the run; its service is the command it has."""
+    settings = load_settings({"run": {"directory": tmp_path}, "kafka": {"namespace": "lab"}})
+    dashboard, controller = settings.dashboard, settings.controller
+    for name in ("bootstrap", "namespace", "redis_url", "inventory_path"):
+        assert getattr(dashboard, name) == getattr(controller, name)
+    assert dashboard.status_file == tmp_path / "dashboard.json"
+    assert loop_service(DASHBOARD, settings).command[-2:] == ("dashboard", "run")
+    assert "dashboard" in STAGES

@@ -1,0 +1,140 @@
+"""The commands record, recording and replay: what they say of files, and of what a person may get wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import regraft.replays.replay_run
+from infra.stack_error import StackError
+from producers.recordings.read_recording import RecordingError, open_recording
+from regraft.cli import app
+from regraft.commands.replay_command import speed_of, time_of
+from regraft.recordings.record_run import recorded_run
+from regraft.settings.run_settings import SettingsError, load_settings
+from regraft.stages.run_stage import SETTINGS_FILE
+from schemas.topics import TELEMETRY
+from tests.producers.recorded_messages import START_MS, telemetry, write
+from tests.regraft.make_small_recording import SMALL, small_inventory
+
+RUNNER = CliRunner()
+
+
+def regraft_says(*arguments: str) -> Result:
+    return RUNNER.invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize("command", ["record", "recording", "replay"])
+def test_every_command_explains_itself(command: str) -> None:
+    """--help works without any server or file, and has examples."""
+    answer = regraft_says(command, "--help")
+    assert answer.exit_code == 0
+    assert "Example" in answer.stdout
+
+
+def test_a_recording_is_described() -> None:
+    """Topics, time, brokers, epochs and parts, for people and for programs."""
+    answer = regraft_says("recording", str(SMALL), "--json")
+    assert answer.exit_code == 0
+    found = json.loads(answer.stdout)
+    assert found["brokers"] == found["brokers_in_inventory"] == 10
+    assert found["epochs"] == [0, 1, 2, 3, 4]
+    assert found["topics"]["telemetry"] > 2_500
+    assert 69 < found["span_s"] < 71
+    assert (found["unread"], found["warnings"], found["namespace"]) == ({}, [], "regraft")
+    table = regraft_says("recording", str(SMALL)).stdout
+    assert "telemetry 27" in table
+    assert "0 to 4 (5)" in table
+
+
+def test_a_cut_recording_is_described_up_to_the_cut(tmp_path: Path) -> None:
+    """What is there is told, with the warning, and the command ends with 1."""
+    (tmp_path / "cut.avro").write_bytes(SMALL.read_bytes()[:-1_000])
+    answer = regraft_says("recording", str(tmp_path / "cut.avro"), "--json")
+    assert answer.exit_code == 1
+    found = json.loads(answer.stdout)
+    assert 0 < found["records"] < open_recording(SMALL).count
+    assert "is cut: it was read to byte" in found["warnings"][0]
+
+
+def test_brokers_of_another_run_are_noticed(tmp_path: Path) -> None:
+    """A recording whose inventory lacks its brokers says so: it was recorded with another run's directory."""
+    write(tmp_path / "rec.avro", telemetry(range(8)))
+    data = (tmp_path / "rec.avro").read_bytes().replace(b'"b3"', b'"x3"')
+    (tmp_path / "rec.avro").write_bytes(data)
+    answer = regraft_says("recording", str(tmp_path / "rec.avro"), "--json")
+    assert answer.exit_code == 1
+    assert "1 brokers are not in its inventory (b3)" in json.loads(answer.stdout)["warnings"][0]
+
+
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
+    """Both commands that read one say so in one sentence."""
+    (tmp_path / "plans.json").write_text("{}")
+    for command in ("recording", "replay"):
+        with pytest.raises(RecordingError, match="is no recording: it does not start as an Avro file does"):
+            RUNNER.invoke(app, [command, str(tmp_path / "plans.json")], catch_exceptions=False)
+
+
+def test_a_recording_needs_the_inventory_of_its_run(tmp_path: Path) -> None:
+    """Without one, the sentence says how to name the run's directory; nothing is written."""
+    out = tmp_path / "rec.avro"
+    with pytest.raises(StackError, match=r"name its directory with --set run\.directory=DIR"):
+        RUNNER.invoke(
+            app, ["record", "--out", str(out), "--set", f"run.directory={tmp_path / 'none'}"], catch_exceptions=False
+        )
+    assert not out.exists()
+
+
+def test_a_recording_holds_the_settings_of_the_run_not_of_the_recorder(tmp_path: Path) -> None:
+    """What the controller was told stands in its directory, and is taken; secrets and addresses are not."""
+    small_inventory().save(tmp_path / "inventory.json")
+    settings = load_settings({"run": {"directory": str(tmp_path)}, "redis": {"url": "redis://:pass@host/0"}})
+    assert recorded_run(settings, (TELEMETRY,)).settings["controller"]["horizon_lifetimes"] == 4.0
+    told = load_settings({"controller": {"horizon_lifetimes": 1.5}}).to_record()
+    (tmp_path / SETTINGS_FILE).write_text(json.dumps(told))
+    run = recorded_run(settings, (TELEMETRY,))
+    assert run.settings["controller"]["horizon_lifetimes"] == 1.5
+    assert set(run.settings) == {"run", "demo", "emulator", "streaming", "controller"}
+    assert "pass" not in json.dumps(run.settings)
+
+
+def test_wrong_flags_are_told(tmp_path: Path) -> None:
+    """Each wrong flag has a sentence with what is allowed."""
+    for arguments, reason in (
+        (["record", "--out", "rec.avro", "--rotate-mb", "0"], "rotate_mb is 0"),
+        (["record", "--out", "rec.avro", "--compress-level", "99"], "compress_level is 99"),
+        (["replay", str(SMALL), "--speed", "fast"], "--speed fast: a number above 0, or max"),
+        (["replay", str(SMALL), "--from", "noon"], "--from noon: seconds after the begin"),
+        (["replay", str(SMALL), "--all", "--run"], "--all and --run"),
+    ):
+        with pytest.raises(SettingsError, match=reason):
+            RUNNER.invoke(app, arguments, catch_exceptions=False)
+    with pytest.raises(StackError, match="is not before that of --to"):
+        RUNNER.invoke(app, ["replay", str(SMALL), "--from", "20", "--to", "10"], catch_exceptions=False)
+
+
+def test_speeds_and_times_are_read() -> None:
+    """Seconds count from the begin of the telemetry; a time without a zone is UTC."""
+    assert (speed_of("max"), speed_of("1"), speed_of("0.5")) == (None, 1.0, 0.5)
+    assert time_of("12.5", "--from", START_MS) == START_MS + 12_500
+    assert time_of("2025-10-09T08:53:20", "--to", 0) == 1_760_000_000_000
+    assert time_of("2025-10-09T10:53:20+02:00", "--to", 0) == 1_760_000_000_000
+    assert time_of(None, "--to", 0) is None
+
+
+def test_replaying_into_the_live_namespace_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a topic is made: the recorded namespace, and that of the settings, are where live runs are."""
+    made: list[str] = []
+    monkeypatch.setattr(regraft.replays.replay_run, "require_kafka", lambda bootstrap: None)
+    monkeypatch.setattr(
+        regraft.replays.replay_run, "create_replay_topics", lambda bootstrap, namespace: made.append(namespace)
+    )
+    for namespace, configured in (("regraft", "other"), ("other", "other")):
+        with pytest.raises(StackError, match=rf"Namespace {namespace} is the one"):
+            RUNNER.invoke(
+                app,
+                ["replay", str(SMALL), "--namespace", namespace, "--set", f"kafka.namespace={configured}"],
+                catch_exceptions=False,
+            )
+    assert made == []

@@ -1,0 +1,195 @@
+"""`regraft status`: well, degraded or not running, and why; from the live view or from the status files."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from controller.ports.live_view import LiveView
+from infra.supervise import Supervisor
+from infra.valkey_server import start_valkey_service
+from regraft.cli import app
+from regraft.settings.run_settings import load_settings
+from regraft.stages.judge_status import DEGRADED, NOT_RUNNING, SILENCE_S_MAX, WELL, ServiceState, judge_status
+
+NOW_MS = 1_800_000_000_000
+SETTINGS = load_settings()
+
+
+def window(age_ms: int = 3_000, **changes: Any) -> dict[str, Any]:
+    told = {"end_ms": NOW_MS - age_ms, "notifications": 900, "is_complete": True, "fault": "", "queue_length_max": 2}
+    return told | changes
+
+
+def plan(phase: str, since_ms: int = 1_000, name: str = "plan-4") -> dict[str, Any]:
+    return {
+        "plan": name,
+        "phase": phase,
+        "epoch_to": 4,
+        "cost_before_per_s": 900.0,
+        "cost_predicted_per_s": 600.0,
+        "cost_observed_per_s": None,
+        "undoes": "",
+        "history": [{"phase": phase, "time_ms": NOW_MS - since_ms, "reason": ""}],
+    }
+
+
+def controller(**changes: Any) -> dict[str, Any]:
+    """The controller's document of a loop that is well."""
+    document = {
+        "time_ms": NOW_MS,
+        "dry_run": False,
+        "configuration": {"epoch": 3},
+        "window": window(),
+        "windows_closed": 12,
+        "windows_incomplete": 1,
+        "plan_running": "",
+        "plans": [],
+        "cost": [{"cost_per_s": 600.0, "cost_bootstrap_per_s": 1000.0}],
+        "orders": {"paused": None, "maintenance": []},
+        "faults": {"not sent: regraft.events": 2},
+    }
+    return document | changes
+
+
+def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    services = {"controller": ServiceState(0.5, controller(**changes)), "streaming": ServiceState(0.3, {})}
+    return judge_status(services, alerts or {}, SETTINGS, NOW_MS)
+
+
+def test_a_loop_that_decides_is_well() -> None:
+    """What went wrong once is shown and is no reason."""
+    found = judged()
+    assert (found["verdict"], found["reasons"], found["notes"]) == (WELL, [], [])
+    assert found["cost"] == {"now_per_s": 600.0, "bootstrap_per_s": 1000.0, "saved_share": pytest.approx(0.4)}
+    assert found["window"]["age_ms"] == 3_000
+    assert found["faults"] == {"not sent: regraft.events": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"window": None}, "no window has closed yet"),
+        ({"window": window(90_000)}, "the newest window ended 90 s ago, over 60 s nothing is decided"),
+        ({"window": window(is_complete=False, fault="b3 silent")}, "the newest window is incomplete: b3 silent"),
+        ({"plans": [plan("draining", 130_000)]}, "plan plan-4 has been draining for 130 s"),
+        ({"plans": [plan("preparing", 41_000)]}, "plan plan-4 has been preparing for 41 s"),
+    ],
+)
+def test_a_loop_that_cannot_decide_is_degraded(changes: dict[str, Any], reason: str) -> None:
+    """Each reason says what and since when."""
+    found = judged(**changes)
+    assert (found["verdict"], found["reasons"]) == (DEGRADED, [reason])
+
+
+def test_what_a_person_ordered_is_no_fault() -> None:
+    """A plan under way or waiting, a pause and maintenance are told beside the verdict."""
+    orders = {"paused": {"by": "ann", "reason": "release"}, "maintenance": [{"broker": "b07"}, {"broker": "b09"}]}
+    plans = [plan("draining"), plan("proposed", 600_000, "plan-5")]
+    found = judged(orders=orders, plans=plans, plan_running="plan-4", dry_run=True)
+    assert found["verdict"] == WELL
+    assert found["plans_waiting"] == ["plan-5"]
+    assert found["notes"] == [
+        "dry run: plans wait for approval",
+        "plan plan-4 is under way",
+        "plan-5 waits for approval",
+        "paused by ann: release",
+        "in maintenance: b07, b09",
+    ]
+
+
+def test_critical_alerts_degrade_and_others_do_not() -> None:
+    """A warning is shown and leaves the loop well."""
+    warning = {"severity": "warning", "text": "queue grows"}
+    assert judged({"active": [warning]})["verdict"] == WELL
+    found = judged({"active": [warning, {"severity": "critical", "text": "b07 is silent"}]})
+    assert (found["verdict"], found["reasons"]) == (DEGRADED, ["alert: b07 is silent"])
+    assert len(found["alerts"]) == 2
+
+
+def test_silence_is_told_by_service() -> None:
+    """Without a controller nothing runs; without another stage the loop is degraded; a stage that ended is at rest."""
+    assert judge_status({}, {}, SETTINGS, NOW_MS)["verdict"] == NOT_RUNNING
+    silent = ServiceState(SILENCE_S_MAX + 5, controller())
+    found = judge_status({"controller": silent}, {}, SETTINGS, NOW_MS)
+    assert (found["verdict"], found["reasons"][0]) == (NOT_RUNNING, "the controller has been silent for 20 s")
+    services = {
+        "controller": ServiceState(1, controller()),
+        "streaming": ServiceState(40, {}),
+        "emulator": ServiceState(400, {"ledger": {}}, is_over=True),
+    }
+    found = judge_status(services, {}, SETTINGS, NOW_MS)
+    assert (found["verdict"], found["reasons"]) == (DEGRADED, ["streaming has been silent for 40 s"])
+    assert found["services"]["emulator"] == {"age_s": 400, "is_silent": False, "is_over": True}
+
+
+def test_a_ledger_that_is_not_clean_degrades() -> None:
+    """Lost, repeated and reordered notifications are told by their number."""
+    ledger = {"lost": 2, "repeated": 0, "out_of_order": 1}
+    services = {"controller": ServiceState(1, controller()), "emulator": ServiceState(1, {"ledger": ledger})}
+    found = judge_status(services, {}, SETTINGS, NOW_MS)
+    assert found["reasons"] == ["2 notifications lost", "1 notifications out of order"]
+
+
+def _write(directory: Path, name: str, document: dict[str, Any]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.json").write_text(json.dumps(document))
+
+
+def _run(directory: Path, *more: str) -> tuple[int, str]:
+    answer = CliRunner().invoke(app, ["status", "--set", f"run.directory={directory}", *more])
+    return answer.exit_code, answer.stdout
+
+
+def _now() -> dict[str, Any]:
+    now_ms = int(time.time() * 1000)
+    return controller(time_ms=now_ms, window=window() | {"end_ms": now_ms - 2_000})
+
+
+def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path) -> None:
+    """0 when all is well, 1 when not; the first line is the verdict; plain text without a terminal."""
+    assert _run(tmp_path)[0] == 1
+    _write(tmp_path, "controller", _now())
+    code, text = _run(tmp_path)
+    assert code == 0
+    assert text.splitlines()[0] == "well"
+    assert "cost: 600 per s, 1000 with the first overlay (40.0% saved), epoch 3" in text
+    assert f"source: the status files in {tmp_path}" in text
+    assert "\x1b" not in text
+    long_ago_s = time.time() - 100
+    os.utime(tmp_path / "controller.json", (long_ago_s, long_ago_s))
+    code, text = _run(tmp_path, "--json")
+    assert (code, json.loads(text)["verdict"]) == (1, NOT_RUNNING)
+
+
+def test_a_live_view_that_is_away_is_told_and_files_are_read(tmp_path: Path) -> None:
+    """One short try, then the files; the source line says why."""
+    _write(tmp_path, "controller", _now())
+    code, text = _run(tmp_path, "--set", "redis.url=redis://127.0.0.1:1/0")
+    assert code == 0
+    assert "(the live view does not answer: " in text
+
+
+@pytest.mark.stack
+def test_the_command_reads_the_live_view(tmp_path: Path) -> None:
+    """On a machine without the files the live view alone tells how the loop is, alerts included."""
+    import redis
+
+    with Supervisor() as supervisor:
+        url = start_valkey_service(supervisor, tmp_path / "valkey").url
+        code, text = _run(tmp_path / "none", "--set", f"redis.url={url}")
+        assert code == 1
+        assert "(the live view of regraft is empty)" in text
+        client = redis.Redis.from_url(url)
+        LiveView(client, "regraft").publish(_now(), 0)
+        client.set("regraft:live:alerts", json.dumps({"active": [{"severity": "warning", "text": "queue grows"}]}))
+        code, text = _run(tmp_path / "none", "--set", f"redis.url={url}")
+        client.close()
+    assert code == 0
+    assert text.splitlines()[0] == "well"
+    assert "alert: warning: queue grows" in text
+    assert "source: the live view" in text

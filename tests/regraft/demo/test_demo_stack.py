@@ -1,0 +1,72 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.find_port import choose_ports
+from regraft.demo.kill_services import KILLED_IN_TURN
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+def _regraft(*arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "regraft", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, cwd=CHECKOUT)
+
+
+@pytest.mark.stack
+def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
+    """Controller, Spark, Valkey and Kafka are killed under traffic: no delivery and no plan is lost or doubled."""
+    answer = _regraft(
+        *("demo", "--chaos", "--json", "--seed", "5", "--duration", "110", "--out", str(tmp_path)),
+        *("--set", "demo.kill_every_s=20"),
+        timeout_s=420,
+    )
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    summary = json.loads(answer.stdout)
+    assert (summary["lost"], summary["repeated"], summary["out_of_order"], summary["unexpected"]) == (0, 0, 0, 0)
+    assert all(summary["restarts"][name] >= 1 for name in KILLED_IN_TURN), summary["restarts"]
+    _check_plans(tmp_path / "run")
+    assert (tmp_path / "report.html").stat().st_size > 20_000
+    assert json.loads((tmp_path / "run.json").read_text())["seed"] == 5
+
+
+@pytest.mark.stack
+def test_users_move_and_ids_are_reassigned_on_a_ring_without_loss(tmp_path: Path) -> None:
+    """The chord scenario on real Kafka and Spark, with each part killed: users and IDs move, every delivery is made."""
+    answer = _regraft(
+        *("demo", "--scenario", "chord", "--chaos", "--json", "--seed", "2", "--duration", "100"),
+        *("--out", str(tmp_path), "--set", "demo.kill_every_s=20"),
+        timeout_s=420,
+    )
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    summary = json.loads(answer.stdout)
+    assert (summary["lost"], summary["repeated"], summary["out_of_order"], summary["unexpected"]) == (0, 0, 0, 0)
+    assert summary["users_moved"] > 0
+    assert summary["subscription_changes_cut"] is not None
+    assert "id_moves" in summary
+    _check_plans(tmp_path / "run")
+    assert "Users that moved" in (tmp_path / "report.html").read_text()
+
+
+def _check_plans(run_directory: Path) -> None:
+    """Each plan starts from the epoch that the one before it left, and all brokers are at the epoch of the last one."""
+    plans = json.loads((run_directory / "controller.json").read_text())["plans"]
+    epoch = 0
+    for plan in plans:
+        assert plan["epoch_from"] == epoch
+        if plan["phase"] not in ("aborting", "aborted"):
+            epoch = plan["epoch_to"]
+    brokers_by_epoch = json.loads((run_directory / "emulator.json").read_text())["brokers_by_epoch"]
+    assert list(brokers_by_epoch) == [str(epoch)]
+
+
+def test_without_kafka_one_sentence_says_so(tmp_path: Path) -> None:
+    """A wrong address ends with code 1 and what to do, not with a page of connection errors."""
+    address = f"127.0.0.1:{choose_ports(1)[0]}"
+    answer = _regraft("run", "--bootstrap", address, "--set", f"run.directory={tmp_path}", timeout_s=60)
+    assert answer.returncode == 1
+    assert answer.stderr.count("\n") == 1
+    assert f"Kafka at {address} did not answer" in answer.stderr

@@ -1,0 +1,195 @@
+"""Deciding again: the stored recording gives its stored plans, and what happens where something differs."""
+
+import random
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.controller_settings import ControllerSettings
+from infra.stack_error import StackError
+from producers.recordings.read_recording import Recording, open_recording
+from regraft.replays.read_inputs import read_inputs, recorded_settings
+from regraft.replays.replay_decisions import (
+    DecisionInputs,
+    decide_again,
+    first_difference,
+    plan_difference,
+    plans_json,
+    replay_decisions,
+)
+from schemas.plan import Plan, PlanPhase
+from schemas.state import StateRow, WindowClosed
+from tests.producers.recorded_messages import telemetry, write
+from tests.regraft.make_small_recording import SMALL, SMALL_PLANS, decided_on, reference_rows
+
+SMALL_BYTES_MAX = 600_000
+
+
+@cache
+def small() -> Recording:
+    return open_recording(SMALL)
+
+
+@cache
+def small_rows() -> tuple[StateRow | WindowClosed, ...]:
+    return tuple(reference_rows(small(), recorded_settings(small(), {}, None)[0]))
+
+
+@cache
+def small_inputs() -> DecisionInputs:
+    return read_inputs(small())
+
+
+def settings(**changes: Any) -> ControllerSettings:
+    return recorded_settings(small(), {"controller": changes}, None)[0].controller
+
+
+def decide(rows: Any = None, inputs: DecisionInputs | None = None, **changes: Any) -> Any:
+    return decide_again(
+        small_rows() if rows is None else rows,
+        small_inputs() if inputs is None else inputs,
+        small().info.inventory,
+        settings(**changes),
+        1_000,
+    )
+
+
+def recorded() -> list[Plan]:
+    return sorted(small_inputs().recorded.values(), key=lambda plan: plan.epoch_to)
+
+
+def test_the_stored_recording_gives_its_stored_plans_byte_for_byte() -> None:
+    """Reference rows of the recording and its own settings give the plans that were stored, and those recorded live."""
+    decided = decided_on(small())
+    assert plans_json(decided.plans) == SMALL_PLANS.read_bytes()
+    assert first_difference(decided.plans, recorded()) == (len(recorded()), "")
+    assert (decided.imagined_from_ms, decided.windows_cut) == (None, 0)
+    assert len(decided.plans) >= 3
+    assert all(plan.phase is PlanPhase.COMPLETED for plan in decided.plans)
+    assert SMALL.stat().st_size < SMALL_BYTES_MAX
+    assert small().warnings == []
+
+
+def test_the_order_and_number_of_rows_change_nothing() -> None:
+    """Rows in any order, some of them twice, give the same plans byte for byte."""
+    rng = random.Random(7)
+    rows = [*small_rows(), *rng.sample(small_rows(), 200)]
+    rng.shuffle(rows)
+    again = replay_decisions(rows, small_inputs(), small().info.inventory, settings(), 1_000)
+    assert plans_json(again) == SMALL_PLANS.read_bytes()
+
+
+def test_without_recorded_answers_brokers_are_imagined() -> None:
+    """Telemetry alone gives the same changes at the same windows, carried out at once on an overlay of its own."""
+    decided = decide(inputs=replace(small_inputs(), results=None, recorded={}, markers_ms={}))
+    assert decided.imagined_from_ms == 0
+    assert first_difference(decided.plans, recorded())[1] == ""
+    assert all(plan.phase is PlanPhase.COMPLETED for plan in decided.plans)
+
+
+def test_imagined_brokers_publish_where_their_own_plans_say() -> None:
+    """Publishers that a plan moved stay moved, though telemetry says otherwise: no plan moves them there again."""
+    decided = decide(inputs=replace(small_inputs(), results=None, recorded={}), planner="relocate_publishers_joint")
+    moves = [move for plan in decided.plans for move in plan.moves]
+    assert moves
+    assert all(not plan.links_added for plan in decided.plans)
+    at: dict[str, str] = {}
+    for move in moves:
+        assert at.get(move.client, move.home_from) == move.home_from
+        at[move.client] = move.home_to
+
+
+def test_other_settings_leave_the_recorded_answers_at_the_first_other_plan() -> None:
+    """With a planner that decides otherwise the plans go on, and it is said since when brokers are imagined."""
+    decided = decide(planner="swap_links_lmst")
+    same, text = first_difference(decided.plans, recorded())
+    assert same < len(recorded())
+    assert text.startswith("plan-1: ")
+    assert decided.imagined_from_ms is not None
+    assert decided.imagined_from_ms > 0
+    assert all(plan.phase is not PlanPhase.ABORTED for plan in decided.plans)
+
+
+def test_a_recorded_plan_that_is_not_made_again_is_noticed() -> None:
+    """A controller that plans nothing goes on seeing windows of one epoch, not those that nobody here led to."""
+    decided = decide(decision={"gain_share_min": 0.99})
+    assert decided.plans == ()
+    assert decided.imagined_from_ms is not None
+    assert first_difference(decided.plans, recorded()) == (0, "plan-1: was made then, not now")
+
+
+def test_a_window_that_the_recording_began_in_is_left_out() -> None:
+    """Brokers that had sent batches in the first window before it was recorded make that window worth nothing."""
+    first = next(row for row in small_rows() if isinstance(row, WindowClosed))
+    begun = msgspec.structs.replace(
+        first, brokers=tuple(msgspec.structs.replace(one, sequence_min=3) for one in first.brokers)
+    )
+    rows = [begun if row is first else row for row in small_rows()]
+    assert (decide(rows=rows).windows_cut, decide(rows=[]).windows) == (1, 0)
+    before = msgspec.structs.replace(first, window_start_ms=first.window_start_ms - 4_000, brokers=())
+    assert decide(rows=[before, *rows]).windows_cut == 2
+
+
+def test_plans_from_before_the_recording_are_known() -> None:
+    """A recording that begins later knows the plans from before, or of windows before, and makes none of them again."""
+    begin_ms = recorded()[1].history[0].time_ms - 2_000
+    inputs = read_inputs(small(), from_ms=begin_ms)
+    assert [plan.plan for plan in inputs.plans_known] == ["plan-1"]
+    rows = [row for row in small_rows() if row.window_start_ms >= begin_ms]
+    decided = decide(rows=rows, inputs=inputs)
+    assert decided.plans[0].plan == "plan-3"  # The second one rests on a window that is not there.
+    assert decided.plans[0].epoch_from == 2
+
+
+def test_what_differs_between_two_plans_is_said() -> None:
+    """The first difference is named with both values; times and observed costs are none."""
+    plan = recorded()[0]
+    assert plan_difference(plan, msgspec.structs.replace(plan, history=(), cost_observed_per_s=None)) == ""
+    other = msgspec.structs.replace(plan, links_added=(("b0", "b9"),))
+    assert plan_difference(other, plan).startswith("links added b0-b9 instead of ")
+    assert first_difference([plan], [])[1] == "plan-1: was not made then"
+
+
+def test_settings_come_from_the_recording_and_flags_win() -> None:
+    """What was recorded is taken, a flag wins over it, and a settings file replaces it."""
+    found, unknown = recorded_settings(small(), {"controller": {"decision": {"cool_down_windows": 3}}}, None)
+    assert (found.streaming.window_ms, found.run.seed, unknown) == (4_000, 4, [])
+    assert found.controller.decision.cool_down_windows == 3
+    assert found.controller.decision.changes_per_plan_max == 4
+
+
+def test_a_settings_file_replaces_the_recorded_ones(tmp_path: Path) -> None:
+    """Nothing is mixed: what the file does not name has its default."""
+    (tmp_path / "own.toml").write_text("[streaming]\ngrace_ms = 1500\n")
+    found, _ = recorded_settings(small(), {}, tmp_path / "own.toml")
+    assert (found.streaming.grace_ms, found.streaming.window_ms) == (1_500, 5_000)
+
+
+def test_settings_that_are_none_any_more_are_told() -> None:
+    """A recording of another version may name settings that have gone; they are left out by name."""
+    told = {"controller": {"planner": "swap_links_cost", "wisdom": 3, "decision": {"luck": 1}}}
+    recording = open_recording(SMALL)
+    recording.info = replace(recording.info, settings=told)
+    found, unknown = recorded_settings(recording, {}, None)
+    assert found.controller.planner == "swap_links_cost"
+    assert unknown == ["controller.wisdom", "controller.decision.luck"]
+
+
+def test_a_run_at_another_clock_cannot_be_decided_again() -> None:
+    """Where Kafka's times are not event times, nobody can say what was known when."""
+    recording = open_recording(SMALL)
+    recording.info = replace(recording.info, settings={"run": {"clock_speed": 60.0}})
+    with pytest.raises(StackError, match="is of a run at clock speed 60"):
+        read_inputs(recording)
+
+
+def test_a_recording_without_clients_can_be_decided_on(tmp_path: Path) -> None:
+    """Telemetry alone gives inputs with nothing in them, and brokers are imagined."""
+    write(tmp_path / "few.avro", telemetry(range(4)), topics=("telemetry",))
+    inputs = read_inputs(open_recording(tmp_path / "few.avro"))
+    assert inputs == DecisionInputs(clients=[], orders=[], plans_known=[])
+    assert decide(inputs=inputs).imagined_from_ms == 0

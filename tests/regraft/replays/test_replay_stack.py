@@ -1,0 +1,60 @@
+"""A recording through real Kafka and Spark: the same state rows, the same plans byte for byte, recorded again."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kafka_server import RunningKafka, start_kafka
+from producers.recordings.read_recording import open_recording
+from regraft.replays.read_inputs import recorded_settings
+from regraft.run_records.read_topics import read_whole
+from schemas.codec import encode
+from schemas.state import StateRow, WindowClosed
+from schemas.topics import STATE, WINDOWS
+from tests.regraft.make_small_recording import SMALL, SMALL_PLANS, reference_rows, small_inventory
+
+CHECKOUT = Path(__file__).parents[3]
+NAMESPACE = "replayed"
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+def regraft(*arguments: str, code: int = 0) -> Any:
+    command = [sys.executable, "-m", "regraft", *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=CHECKOUT)
+    assert answer.returncode == code, answer.stderr[-4000:]
+    return json.loads(answer.stdout)
+
+
+def test_a_replay_gives_the_same_rows_and_plans(kafka: RunningKafka, tmp_path: Path) -> None:
+    """Spark makes of the replayed telemetry what the reference makes of the recorded; the plans are the stored ones."""
+    address = ("--bootstrap", kafka.bootstrap)
+    found = regraft("replay", str(SMALL), *address, "--namespace", NAMESPACE, "--run", "--out", str(tmp_path), "--json")
+    recording = open_recording(SMALL)
+    topics = {STATE: StateRow, WINDOWS: WindowClosed}
+    rows = sorted(encode(row) for row in read_whole(kafka.bootstrap, NAMESPACE, topics, 60.0))
+    assert rows == sorted(encode(row) for row in reference_rows(recording, recorded_settings(recording, {}, None)[0]))
+    assert (tmp_path / "plans.json").read_bytes() == SMALL_PLANS.read_bytes()
+    assert found["plans_same"] == found["plans_recorded"] == len(found["plans"])
+    assert (found["first_difference"], found["warnings"], found["brokers_imagined_from_ms"]) == ("", [], None)
+
+    small_inventory().save(tmp_path / "inventory.json")
+    again = tmp_path / "again.avro"
+    told = regraft(
+        *("record", "--out", str(again), *address, "--from-start", "--duration", "4", "--json"),
+        *("--set", f"kafka.namespace={NAMESPACE}", "--set", f"run.directory={tmp_path}"),
+    )
+    assert told["topics"] == found["topics"]
+    wanted = list(recording.messages(["telemetry", "clients"]))
+    assert list(open_recording(again).messages(["telemetry", "clients"])) == wanted

@@ -1,0 +1,133 @@
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import msgspec
+import numpy as np
+
+from regraft.report_page.draw_figures import draw_cost_curve, place_brokers
+from regraft.report_page.report import build_report
+from schemas.plan import ClientMove, PlanPhase, Proposal
+from tests.regraft.canned_run import empty_run, ring_run, small_inventory, small_plan, small_run, small_shadow
+
+
+class _Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        values = dict(attributes)
+        self.ids += [values["id"] or ""] if "id" in values else []
+        self.links += [values[name] or "" for name in ("href", "src", "xlink:href") if name in values]
+        if tag not in ("meta", "br", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_report_needs_no_network_and_is_well_formed() -> None:
+    """Every reference of the page stays inside it, ids are unique and tags are closed."""
+    page = _Page(build_report(small_run()))
+    assert page.links
+    assert all(link.startswith("#") for link in page.links)
+    assert len(page.ids) == len(set(page.ids))
+    assert page.open == []
+
+
+def test_report_shows_plans_refusals_and_text_of_others_safely() -> None:
+    """Reasons come from brokers, so they are shown as text and never as markup."""
+    aborted = replace(small_run(), plans=(small_plan(PlanPhase.ABORTED),), plan_outcomes={})
+    text = build_report(aborted)
+    assert "&lt;no room&gt;" in text
+    assert "near &amp; of like interest" in text
+    assert "gain within noise" in text
+
+
+def test_report_of_a_run_without_windows_and_plans_says_so() -> None:
+    """A run in which nothing came about has a report that explains itself."""
+    text = build_report(empty_run())
+    assert "No plan was made in this run" in text
+    assert "Not a success" in text
+    _Page(text)
+
+
+def test_report_of_windows_without_plans_draws_the_curve() -> None:
+    """Zero plans leave the cost curve and the two overlays."""
+    text = build_report(replace(small_run(), plans=(), latencies_ms=()))
+    assert text.count("<svg") == 3
+    assert "No command followed a window" in text
+
+
+def test_figures_are_the_same_for_the_same_run() -> None:
+    """A report can be compared byte for byte."""
+    assert build_report(small_run()) == build_report(small_run())
+
+
+def test_figures_are_svg_with_a_description() -> None:
+    """Readers who cannot see the curve are told what it shows."""
+    root = ElementTree.fromstring(draw_cost_curve(small_run()))
+    assert root.get("role") == "img"
+    assert "cost" in (root.get("aria-label") or "")
+
+
+def test_brokers_are_drawn_where_their_distances_put_them() -> None:
+    """Brokers on a line stay in their order, and the farthest pair is the farthest in the picture."""
+    positions = place_brokers(small_inventory())
+    apart = np.linalg.norm(positions[:, None] - positions[None], axis=2)
+    assert apart.argmax() in (3, 12)
+    assert apart[0, 1] < apart[0, 2] < apart[0, 3]
+
+
+def test_report_shows_who_moved_where_why_and_what_came_of_it() -> None:
+    """Each move of a publisher has a line of its own, with predicted and observed gain; without any it says so."""
+    move = Proposal(
+        "relocate_publishers_joint", (), (), 90.0, 60.0, 1.0, "nearer & cheaper",
+        moves=(ClientMove("ibm", "b00", "b03"),), gain_observed_per_s=28.5,
+    )  # fmt: skip
+    plan = small_plan()
+    plan = msgspec.structs.replace(plan, proposals=(*plan.proposals, move), moves=move.moves)
+    text = build_report(replace(small_run(), plans=(plan,)))
+    (row,) = re.findall(r"<tr><td>plan-1</td><td>ibm</td>.*?</tr>", text)
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", row)
+    assert cells[2:] == ["b00", "b03", "nearer &amp; cheaper", "completed", "30.0", "28.5"]
+    assert "1 publishers moved: see below" in text
+    assert "No publisher was moved" in build_report(small_run())
+
+
+def test_report_shows_every_planner_on_the_same_traffic() -> None:
+    """The acting planner stands beside its shadow and the overlay of the start, in curve and table."""
+    text = build_report(small_run())
+    assert "shadow: swap_links_ci" in text
+    (row,) = re.findall(r"<tr><td>swap_links_ci</td>.*?</tr>", text)
+    # Bootstrap 164.8 on the compared windows; 60 in each of the 12 complete windows that the shadow was there for.
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:6] == ["shadow", "60.0", "63.6%", "60.0", "2"]
+    (row,) = re.findall(r"<tr><td>swap_links_cost</td>.*?</tr>", text)
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row)[1:6] == ["acting", "43.4", "73.7%", "65.0", "1"]
+
+
+def test_report_says_when_a_shadow_failed_or_began_again() -> None:
+    """Figures of a shadow that is not what it seems are told as such, and its fault as text."""
+    shadow = replace(small_shadow(None), faults=3, fault_text="KeyError: <b00>", starts=2)
+    text = build_report(replace(small_run(), shadows=(shadow,)))
+    assert "swap_links_ci failed 3 times: KeyError: &lt;b00&gt;." in text
+    assert "The controller was started 2 times" in text
+    assert "No planner looked on" in build_report(empty_run())
+
+
+def test_the_report_of_a_ring_counts_users_and_ids() -> None:
+    """Hundreds of users are counted by proposal, not listed; the cost is explained in messages and hops."""
+    text = build_report(ring_run())
+    assert "Users that moved and IDs that were reassigned" in text
+    assert "2 users &lt;find&gt; others" in text
+    assert "25.0% less than had nobody moved" in text
+    assert "IDs reassigned" in text
+    assert "messages from each topic" in text
+    assert "Publishers that moved" not in text
+    page = _Page(text)
+    assert page.open == []

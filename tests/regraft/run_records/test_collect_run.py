@@ -1,0 +1,159 @@
+import msgspec
+import pytest
+
+from controller.windows.assemble_state import AssemblyLimits
+from regraft.run_records.collect_run import (
+    StoredRun,
+    assemble_windows,
+    compare_overlays,
+    configurations_of,
+    cost_shadows,
+    plan_outcomes,
+    window_costs,
+)
+from regraft.run_records.run_record import ShadowRun
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.plan import ClientMove, PlanPhase
+from schemas.state import BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from tests.regraft.canned_run import BROKERS, GOOD_LINKS, START_MS, small_inventory, small_plan
+
+WINDOW_MS = 5_000
+
+
+def _window(turn: int, epoch: int = 0, missing: str = "") -> list[StateRow | WindowClosed]:
+    start_ms = START_MS + turn * WINDOW_MS
+    end_ms = start_ms + WINDOW_MS
+    rows: list[StateRow | WindowClosed] = [
+        StateRow(
+            start_ms,
+            end_ms,
+            "delivery",
+            f"ibm {broker}",
+            delivery=PublisherDelivery("ibm", broker, 4, 4, 400, (turn,), (0xF,)),
+        )
+        for broker in ("b00", "b01")
+    ]
+    brokers = tuple(
+        BrokerCompleteness(broker, 1, turn * 20, turn * 20 + 19, 10 if broker == missing else 20, 20, epoch, epoch)
+        for broker in BROKERS
+    )
+    return [*rows, WindowClosed(start_ms, end_ms, 1, {"delivery": 2}, brokers, 0)]
+
+
+def _moved_window(turn: int, home: str, epoch: int) -> list[StateRow | WindowClosed]:
+    """ibm publishes at a home; b00 alone wants it."""
+    start_ms = START_MS + turn * WINDOW_MS
+    rows: list[StateRow | WindowClosed] = [
+        StateRow(
+            start_ms,
+            start_ms + WINDOW_MS,
+            "delivery",
+            f"ibm {broker}",
+            delivery=PublisherDelivery(
+                "ibm", broker, 4, 4, 400, (turn,), (0xF if broker == "b00" else 0,), (0xF if broker == home else 0,)
+            ),
+        )
+        for broker in sorted({"b00", home})
+    ]
+    brokers = tuple(
+        BrokerCompleteness(broker, 1, turn * 20, turn * 20 + 19, 20, 20, epoch, epoch) for broker in BROKERS
+    )
+    return [*rows, WindowClosed(start_ms, start_ms + WINDOW_MS, 1, {"delivery": len(rows)}, brokers, 0)]
+
+
+def test_what_is_compared_has_publishers_where_the_overlay_has_them() -> None:
+    """The bootstrap is costed with the publisher at its first home, the final overlay with it at its last."""
+    inventory = small_inventory()
+    plan = msgspec.structs.replace(
+        small_plan(),
+        links_removed=(),
+        links_added=(),
+        links_target=inventory.bootstrap.links,
+        moves=(ClientMove("ibm", "b01", "b00"),),
+    )
+    records = [*_moved_window(0, "b01", 0), *_moved_window(1, "b00", 1)]
+    closed = assemble_windows(records, inventory, AssemblyLimits())
+    stored = StoredRun(closed, (plan,), configurations=configurations_of((plan,), inventory))
+    away, near = 4 * (50 + 1.5) / 5, 4 * 0.5 / 5
+    costs = window_costs(stored, inventory)
+    assert [cost.cost_per_s for cost in costs] == pytest.approx([away, near])
+    assert [cost.cost_bootstrap_per_s for cost in costs] == pytest.approx([away, away])
+    comparison = compare_overlays(stored, inventory, START_MS + 10_000)
+    assert comparison is not None
+    assert (comparison.before.total_per_s, comparison.after.total_per_s) == pytest.approx((away, near))
+    shadows = [
+        ShadowRun("stays", links=inventory.bootstrap.links),
+        ShadowRun("moves", links=inventory.bootstrap.links, homes={"ibm": "b00"}),
+    ]
+    costed = cost_shadows(shadows, stored, inventory, START_MS + 10_000)
+    assert [shadow.final_cost_per_s for shadow in costed] == pytest.approx([away, near])
+
+
+def _stored(*windows: list[StateRow | WindowClosed], phase: PlanPhase = PlanPhase.COMPLETED) -> StoredRun:
+    inventory = small_inventory()
+    plans = (small_plan(phase),)
+    records = [record for window in windows for record in window]
+    closed = assemble_windows(records, inventory, AssemblyLimits())
+    return StoredRun(closed, plans, configurations=configurations_of(plans, inventory))
+
+
+def test_stored_records_give_the_same_windows_in_any_order_and_twice() -> None:
+    """Topics are read partition by partition, and a micro-batch may have been written twice."""
+    records = [*_window(0), *_window(1), *_window(2)]
+    once = assemble_windows(records, small_inventory(), AssemblyLimits())
+    again = assemble_windows([*reversed(records), *records], small_inventory(), AssemblyLimits())
+    assert [window.end_ms for window in once] == [window.end_ms for window in again]
+    assert [window.sets.notification_count for window in again] == [4, 4, 4]
+
+
+def test_windows_are_costed_on_the_overlay_of_their_epoch() -> None:
+    """A window of epoch 1 is costed on the plan's tree, and both on the bootstrap overlay."""
+    costs = window_costs(_stored(_window(0), _window(1, epoch=1)), small_inventory())
+    # Bootstrap: 4 notifications over b00-b03 (30) and b03-b01 (20), at three brokers of 0.5; epoch 1: b00-b01 (10).
+    assert costs[0].cost_per_s == costs[0].cost_bootstrap_per_s == costs[1].cost_bootstrap_per_s
+    assert costs[0].cost_per_s == pytest.approx(4 * (50 + 1.5) / 5)
+    assert costs[1].cost_per_s == pytest.approx(4 * (10 + 1.0) / 5)
+
+
+def test_overlays_are_compared_on_complete_windows_within_the_traffic() -> None:
+    """A window that is incomplete, or reaches past the end of traffic, says nothing about an overlay."""
+    stored = _stored(_window(0), _window(1, missing="b02"), _window(2))
+    comparison = compare_overlays(stored, small_inventory(), START_MS + 3 * WINDOW_MS - 1)
+    assert comparison is not None
+    assert comparison.window_count == 1
+    assert comparison.cost_reduction_share == pytest.approx(1 - 11 / 51.5)
+    assert compare_overlays(stored, small_inventory(), START_MS) is None
+
+
+def test_the_final_overlay_is_the_last_one_that_was_in_force() -> None:
+    """An aborted plan leaves the overlay as it was."""
+    comparison = compare_overlays(_stored(_window(0), phase=PlanPhase.ABORTED), small_inventory(), START_MS + 10_000)
+    assert comparison is not None
+    assert comparison.final.epoch == 0
+    assert comparison.cost_reduction_share == 0
+
+
+def test_the_last_word_on_a_plan_is_what_was_observed() -> None:
+    """Phases are told as events too, but only gains and aborts are outcomes."""
+    events = [
+        AdaptationEvent("plan-1", kind, Severity.INFO, time_ms, kind.value, "plan-1")
+        for time_ms, kind in enumerate((EventKind.PLAN_STARTED, EventKind.PLAN_COMPLETED, EventKind.PLAN_PHASE))
+    ]
+    assert plan_outcomes(events) == {"plan-1": "plan_completed"}
+
+
+def test_the_tree_of_a_shadow_planner_is_costed_on_the_stored_windows() -> None:
+    """Its last tree comes from the controller, what the traffic costs on it from Kafka alone."""
+    shadow = ShadowRun("swap_links_ci", links=GOOD_LINKS)
+    stored = _stored(_window(0), _window(1))
+    (costed,) = cost_shadows([shadow], stored, small_inventory(), START_MS + 10_000)
+    assert costed.final_cost_per_s == pytest.approx(4 * (10 + 1.0) / 5)
+    assert cost_shadows([shadow], stored, small_inventory(), START_MS) == (shadow,)
+
+
+def test_windows_carry_what_the_controller_knew_of_shadows() -> None:
+    """A window that no shadow saw has no cost for it."""
+    costs = window_costs(
+        _stored(_window(0), _window(1)), small_inventory(), {START_MS + 10_000: {"swap_links_ci": 7.0}}
+    )
+    assert [dict(cost.shadows_per_s) for cost in costs] == [{}, {"swap_links_ci": 7.0}]

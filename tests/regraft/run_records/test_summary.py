@@ -1,0 +1,132 @@
+from dataclasses import replace
+
+import pytest
+
+from regraft.demo.seeds_table import main, seeds_table
+from regraft.run_records.run_record import DeliveryLedger
+from regraft.run_records.summary import failures, percentile, summarise
+from schemas.plan import PlanPhase
+from tests.regraft.canned_run import START_MS, empty_run, ring_run, small_plan, small_run, small_shadow
+
+KEYS = (
+    "notifications_published deliveries_expected deliveries lost repeated out_of_order windows_closed "
+    "windows_incomplete plans_completed plans_aborted plans_completed_after_regime_change cost_initial cost_final "
+    "cost_reduction_share window_close_to_command_ms_p50 window_close_to_command_ms_p95 telemetry_records seed "
+    "restarts rss_bytes_max duration_s"
+)
+
+
+def test_summary_holds_every_figure_that_operators_are_promised() -> None:
+    """A summary has all its keys, whether anything came about or not."""
+    for record in (small_run(), empty_run()):
+        assert set(KEYS.split()) <= set(summarise(record))
+
+
+def test_cost_reduction_is_that_of_the_same_traffic() -> None:
+    """Both costs are of the same windows, so a quieter end of the run saves nothing by itself."""
+    summary = summarise(small_run())
+    # Bootstrap: 16 notifications cross b00-b03 (30) and b03-b01 (20) and three brokers; final: b00-b01 (10), and 2 of
+    # them b01-b03 (20).
+    assert summary["cost_initial"] == pytest.approx((16 * (30 + 20) + 16 * 3 * 0.5) / 5, abs=0.01)
+    assert summary["cost_final"] == pytest.approx((16 * 10 + 2 * 20 + (16 + 16 + 2) * 0.5) / 5, abs=0.01)
+    assert summary["cost_reduction_share"] == pytest.approx(1 - 43.4 / 164.8, abs=1e-4)
+
+
+def test_figures_that_were_not_measured_are_none() -> None:
+    """A run without windows and plans claims no cost, no gain and no latency."""
+    summary = summarise(empty_run())
+    assert summary["cost_initial"] is None
+    assert summary["cost_reduction_share"] is None
+    assert summary["window_close_to_command_ms_p95"] is None
+
+
+def test_a_plan_counts_as_after_the_shift_only_when_it_began_after_it() -> None:
+    """A plan that was chosen before the interests shifted is no answer to the shift."""
+    early = replace(small_run(), plans=(small_plan(time_ms=START_MS + 10_000),))
+    assert summarise(small_run())["plans_completed_after_regime_change"] == 1
+    assert summarise(early)["plans_completed_after_regime_change"] == 0
+
+
+def test_a_run_that_did_what_it_promises_has_no_failures() -> None:
+    """Nothing lost, windows closed and a plan carried out is a success."""
+    assert failures(summarise(small_run())) == []
+
+
+@pytest.mark.parametrize("fault", ["lost", "repeated", "out_of_order"])
+def test_one_wrong_delivery_fails_the_run(fault: str) -> None:
+    """A single notification lost, repeated or out of order is a failure."""
+    ledger = DeliveryLedger(published=16, expected=34, delivered=34, final=True, **{fault: 1})
+    (reason,) = failures(summarise(replace(small_run(), ledger=ledger)))
+    assert reason.startswith("1 deliveries")
+
+
+def test_a_run_in_which_nothing_happened_says_all_that_is_missing() -> None:
+    """All reasons are told at once."""
+    assert len(failures(summarise(empty_run()))) == 4
+
+
+def test_aborted_plans_do_not_count_as_completed() -> None:
+    """A run whose only plan was aborted did not adapt."""
+    summary = summarise(replace(small_run(), plans=(small_plan(PlanPhase.ABORTED),)))
+    assert (summary["plans_completed"], summary["plans_aborted"]) == (0, 1)
+    assert failures(summary)
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    """The nearest-rank percentile never invents a value between two measured ones."""
+    values = [5.0, 1.0, 4.0, 2.0, 3.0]
+    assert (percentile(values, 50), percentile(values, 95), percentile([], 50)) == (3.0, 5.0, None)
+
+
+def test_seeds_table_is_sorted_by_seed_and_shows_missing_figures_as_dashes() -> None:
+    """The table is made of the summaries alone."""
+    lines = seeds_table([summarise(small_run()), summarise(empty_run())]).splitlines()
+    assert lines[2].startswith("| 1 |")
+    assert "–" in lines[2]
+    assert lines[3].startswith(
+        "| 7 | 16 | 34 | 0 | 0 | 0 | 14 (1) | 1 (1) | 1 | 0 | 165 | 43 | 73.7% | 2,300 / 2,300 | 1,500 |"
+    )
+
+
+def test_seeds_table_refuses_a_file_that_is_no_summary(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    """A wrong file ends with code 2 and its name."""
+    assert main([str(tmp_path / "absent.json")]) == 2
+    assert "absent.json" in capsys.readouterr().err
+
+
+def test_summary_has_what_each_shadow_planner_would_have_saved() -> None:
+    """Shadow and acting planner are compared with the same overlay on the same windows."""
+    summary = summarise(small_run())
+    figures = summary["shadows"]["swap_links_ci"]
+    assert (figures["cost_final"], figures["plans"], figures["faults"]) == (60.0, 2, 0)
+    assert figures["cost_reduction_share"] == pytest.approx(1 - 60 / 164.8, abs=1e-4)
+    assert (summary["planner"], summary["horizon_windows"], summary["subscription_lifetime_s"]) == (
+        "swap_links_cost", 6, 20.25,
+    )  # fmt: skip
+
+
+def test_a_shadow_without_compared_windows_claims_nothing() -> None:
+    """No windows, no cost: None and not 0."""
+    record = replace(empty_run(), shadows=(small_shadow(None),))
+    assert summarise(record)["shadows"]["swap_links_ci"]["cost_reduction_share"] is None
+    assert summarise(record)["subscription_lifetime_s"] is None
+
+
+def test_a_ring_tells_users_and_ids_instead_of_publishers() -> None:
+    """What moving users saved brokers is a share of what they would have changed without; None when nobody said."""
+    summary = summarise(ring_run())
+    assert (summary["users_moved"], summary["id_moves"]) == (2, 2)
+    assert summary["subscription_changes_cut"] == pytest.approx(0.25)
+    assert "publishers_moved" not in summary
+    unknown = summarise(replace(ring_run(), users=None))
+    assert unknown["subscription_changes_cut"] is None
+    assert summarise(small_run())["publishers_moved"] == 0
+    assert "users_moved" not in summarise(small_run())
+
+
+def test_the_table_of_rings_tells_users_and_ids() -> None:
+    """The same command, other columns; interests of a ring shift all the time, so no plan is after the shift."""
+    heads, _, row = seeds_table([summarise(ring_run())]).splitlines()
+    assert "users moved | IDs reassigned | brokers' subscription changes cut" in heads
+    assert "publishers moved" not in heads
+    assert "| 1 | 2 | 2 | 25.0% |" in row

@@ -1,0 +1,217 @@
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from regraft.commands.parse_assignments import parse_assignments
+from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
+from regraft.settings.settings_example import example_text, settings_text, toml_text
+from regraft.settings.settings_model import SettingsModel, collect_faults, settings_model, to_dataclass
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+def _faults(**given: object) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(**given)  # type: ignore[arg-type]
+    return caught.value.faults
+
+
+def test_without_anything_given_every_stage_has_its_own_defaults() -> None:
+    """A newcomer can start without a settings file, and no default stands twice."""
+    settings = load_settings()
+    for name, section in sections().items():
+        made = getattr(settings, name)
+        for each in section_models()[name].model_fields:
+            default = getattr(section.shape, each, None)
+            if isinstance(default, (int, float, str, bool)):
+                assert getattr(made, each) == default
+
+
+def test_flags_win_over_environment_over_file_over_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearer a setting is to the call, the more it counts."""
+    file = tmp_path / "own.toml"
+    file.write_text("[streaming]\nwindow_ms = 6000\ngrace_ms = 1000\ntrigger_ms = 900\n")
+    monkeypatch.setenv("REGRAFT_STREAMING__WINDOW_MS", "7000")
+    monkeypatch.setenv("REGRAFT_STREAMING__GRACE_MS", "1500")
+    streaming = load_settings({"streaming": {"window_ms": 8000}}, file).streaming
+    assert (streaming.window_ms, streaming.grace_ms, streaming.trigger_ms) == (8000, 1500, 900)
+    assert streaming.records_per_trigger_max == 20_000
+
+
+def test_the_file_can_be_named_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """REGRAFT_SETTINGS names the file where no flag does."""
+    file = tmp_path / "own.toml"
+    file.write_text("[run]\nseed = 9\n")
+    monkeypatch.setenv("REGRAFT_SETTINGS", str(file))
+    assert load_settings().run.seed == 9
+
+
+def test_operators_names_for_servers_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """REGRAFT_KAFKA_BOOTSTRAP and REGRAFT_REDIS_URL are what compose files set; the full names win."""
+    monkeypatch.setenv("REGRAFT_KAFKA_BOOTSTRAP", "kafka:9092")
+    monkeypatch.setenv("REGRAFT_REDIS_URL", "redis://valkey:6379/0")
+    settings = load_settings()
+    assert settings.kafka.bootstrap == settings.controller.bootstrap == settings.streaming.bootstrap == "kafka:9092"
+    assert settings.controller.redis_url == "redis://valkey:6379/0"
+    monkeypatch.setenv("REGRAFT_KAFKA__BOOTSTRAP", "other:9092")
+    assert load_settings().kafka.bootstrap == "other:9092"
+
+
+def test_what_stages_share_cannot_differ() -> None:
+    """Seed, namespace and inventory are given once and reach every stage."""
+    settings = load_settings({"run": {"seed": 4, "directory": "lab"}, "kafka": {"namespace": "lab"}})
+    assert settings.emulator.seed == settings.controller.seed == 4
+    assert settings.emulator.namespace == settings.streaming.namespace == settings.controller.namespace == "lab"
+    assert settings.emulator.inventory_path == settings.controller.inventory_path == Path("lab/inventory.json")
+
+
+def test_all_faults_are_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look shows wrong types, unknown names, wrong values and wrong relations, each once and from any source."""
+    file = tmp_path / "own.toml"
+    file.write_text('[streaming]\nwindow_ms = "long"\n[colours]\nsky = "blue"\n[controller.decision]\ncooldown = 1\n')
+    monkeypatch.setenv("REGRAFT_RUN__SEED", "many")
+    faults = _faults(
+        flags={"demo": {"degree_max": 1, "regime_change_share": 2}, "streaming": {"grace_ms": 60_000}}, file=file
+    )
+    for wanted in (
+        "streaming.window_ms is 'long'",
+        "colours is not a setting",
+        "controller.decision.cooldown is not a setting: did you mean cool_down_windows?",
+        "run.seed is 'many'",
+        "demo: degree_max is 1",
+        "demo: regime_change_share is 2",
+        "streaming.grace_ms is 60000",
+        "controller.decision.window_age_ms_max is 60000",
+    ):
+        assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
+
+
+def test_a_missing_or_broken_file_is_a_fault(tmp_path: Path) -> None:
+    """The sentence names the file and the way out."""
+    assert "absent.toml cannot be read" in _faults(file=tmp_path / "absent.toml")[0]
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[run\n")
+    assert "is not TOML" in _faults(file=broken)[0]
+
+
+def test_relations_between_stages_are_checked() -> None:
+    """A state must not be stale before the next window can close."""
+    (fault,) = _faults(flags={"controller": {"decision": {"window_age_ms_max": 7_200}}})
+    assert "raise it above that" in fault
+
+
+def test_every_setting_says_what_it_is() -> None:
+    """No setting stands in the example file without a sentence of its own or of its neighbours."""
+
+    def untold(model: type[SettingsModel]) -> list[str]:
+        nested = {name: getattr(model(), name) for name in model.model_fields}
+        return [
+            f"{model.setting_path}.{name}"
+            for name, field in model.model_fields.items()
+            if not field.description and not isinstance(nested[name], SettingsModel)
+        ] + [name for value in nested.values() if isinstance(value, SettingsModel) for name in untold(type(value))]
+
+    assert [name for model in section_models().values() for name in untold(model)] == []
+
+
+def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the demo resolved reaches its children through the environment, whatever that held before."""
+    given = {
+        "run": {"seed": 11, "directory": "lab"},
+        "redis": {"url": "redis://:secret@127.0.0.1:1/0"},
+        "streaming": {"future_ms_max": None},
+        "controller": {"dry_run": True, "degree_max": 5, "decision": {"noise_factor": 1.5}},
+    }
+    settings = load_settings(given)
+    monkeypatch.setenv("REGRAFT_RUN__SEED", "99")
+    for name, value in settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+    assert load_settings() == settings
+
+
+def test_the_record_of_a_run_holds_no_password() -> None:
+    """run.json may be passed around."""
+    settings = load_settings({"redis": {"url": "redis://:hunter2@127.0.0.1:1/0"}})
+    assert "hunter2" not in str(settings.to_record())
+    assert "hunter2" not in settings_text(settings)
+
+
+def test_printed_settings_can_be_read_again(tmp_path: Path) -> None:
+    """`regraft settings` prints a file that gives the same settings."""
+    settings = load_settings({"controller": {"planner": "swap_links_lmst"}, "demo": {"running_s": 60}})
+    file = tmp_path / "printed.toml"
+    file.write_text(settings_text(settings))
+    assert load_settings(file=file) == settings
+
+
+def test_the_example_file_is_what_the_program_knows() -> None:
+    """settings.example.toml has every setting at its default; make it with `regraft settings --example`."""
+    assert (CHECKOUT / "settings.example.toml").read_text(encoding="utf-8") == example_text()
+    assert load_settings(file=CHECKOUT / "settings.example.toml") == load_settings()
+
+
+def test_assignments_make_nested_tables() -> None:
+    """--set takes TOML values, and plain words as text."""
+    assert parse_assignments(
+        ["run.seed=3", "controller.decision.noise_factor=1.5", "controller.planner=swap_links_ci"]
+    ) == {
+        "run": {"seed": 3},
+        "controller": {"decision": {"noise_factor": 1.5}, "planner": "swap_links_ci"},
+    }
+    with pytest.raises(SettingsError) as caught:
+        parse_assignments(["seed=3", "run.seed", "controller.decision=3", "controller.decision.noise_factor=1"])
+    assert len(caught.value.faults) == 3
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """Inner.
+
+    ``pace_ms``: how fast. It must not be 0.
+    """
+
+    pace_ms: int = 10
+
+
+@dataclass(frozen=True)
+class _Outer:
+    """Outer."""
+
+    address: str
+    inner: _Inner = field(default_factory=lambda: _Inner(pace_ms=20))
+    limit: int | None = 3
+
+
+def test_nested_defaults_and_no_value_survive_the_model() -> None:
+    """A nested dataclass keeps the defaults that its owner gives it, and "none" stands for no value."""
+    model = settings_model(_Outer, "outer", frozenset({"address"}))
+    assert model().model_dump() == {"inner": {"pace_ms": 20}, "limit": 3}
+    with collect_faults() as faults:
+        made = model.model_validate({"limit": "none", "inner": {"pace_ms": "7"}})
+    assert faults == []
+    assert to_dataclass(made, _Outer, address="here") == _Outer("here", _Inner(7), None)
+
+
+def test_a_field_without_default_must_be_composed() -> None:
+    """A setting that a newcomer would have to give before anything runs is refused where it is written."""
+    with pytest.raises(TypeError, match="address has no default"):
+        settings_model(_Outer, "outer")
+
+
+def test_values_are_written_as_toml() -> None:
+    """Every kind of setting can be read back by a TOML parser."""
+    for value in (True, 3, 2.5, 'a "quoted" path', ("a", "b")):
+        read = tomllib.loads(f"x = {toml_text(value)}")["x"]
+        assert read == (list(value) if isinstance(value, tuple) else value)
+
+
+def test_it_is_known_which_settings_somebody_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting given by flag, variable or file is chosen, even at its default value; others are not."""
+    file = tmp_path / "own.toml"
+    file.write_text("[controller.decision]\nnoise_factor = 2.0\n")
+    monkeypatch.setenv("REGRAFT_CONTROLLER__SHADOW_PLANNERS", '["swap_links_lmst"]')
+    settings = load_settings({"run": {"seed": 1}}, file)
+    assert settings.chosen == {"controller.decision.noise_factor", "controller.shadow_planners", "run.seed"}
+    assert settings.controller.shadow_planners == ("swap_links_lmst",)
