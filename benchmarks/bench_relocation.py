@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.relocate_publisher_grape import relocate_publisher_grape
 from controller.planners.relocate_publishers_joint import relocate_publishers_joint
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.pop_grape.random_sessions import (
     Instance,
     random_hops,
@@ -82,7 +83,7 @@ def measure_joint(brokers: int, is_capped: bool, seed: int) -> list[Figure]:
         settings = PlannerSettings(proposals_max=PUBLISHERS)
         rng = random.Random(0)
         began_s = time.perf_counter()
-        state = OverlayState(made.configuration, made.inventory, made.windows)
+        state = TreeState(made.configuration, made.inventory, made.windows)
         proposals = relocate_publishers_joint(state, settings, rng)
         times_ms.append((time.perf_counter() - began_s) * 1000)
         shares.append(_checked_share(state, proposals, relocate_publisher_grape(state, settings, rng)))
@@ -98,7 +99,7 @@ def measure_joint(brokers: int, is_capped: bool, seed: int) -> list[Figure]:
     ]
 
 
-def draw_state(brokers: int, rng: random.Random, *, is_capped: bool) -> OverlayState:
+def draw_state(brokers: int, rng: random.Random, *, is_capped: bool) -> TreeState:
     """Return publishers at random homes on a random tree, each with subscribers at a few random brokers."""
     generator = np.random.default_rng(rng.getrandbits(64))
     names = tuple(f"b{place:04d}" for place in range(brokers))
@@ -125,7 +126,7 @@ def draw_state(brokers: int, rng: random.Random, *, is_capped: bool) -> OverlayS
     inventory = Inventory(names, generator.uniform(0, 10, brokers), costs + costs.T, DEGREE_MAX, tree)
     if is_capped:
         inventory = replace(inventory, load_max_per_s=_binding_caps(inventory, homes, windows))
-    return OverlayState(Configuration.of(0, names, tree.links, homes), inventory, tuple(windows))
+    return TreeState(Configuration.of(0, names, tree.links, homes), inventory, tuple(windows))
 
 
 def _binding_caps(inventory: Inventory, homes: dict[str, str], windows: list[ClosedWindow]) -> np.ndarray:
@@ -135,7 +136,7 @@ def _binding_caps(inventory: Inventory, homes: dict[str, str], windows: list[Clo
     return present + ROOM_SHARE * np.maximum(wanted - present, 0.0) + 0.01
 
 
-def _checked_share(state: OverlayState, proposals: list[Proposal], of_grape: list[Proposal]) -> float:
+def _checked_share(state: TreeState, proposals: list[Proposal], of_grape: list[Proposal]) -> float:
     """Return the cost after the proposals over that of each publisher at its best home, which no homes cost less than.
 
     Raises AssertionError when a cap is broken, the cost is not the promised one, or GRAPE, one publisher at a time as

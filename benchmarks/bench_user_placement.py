@@ -20,11 +20,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from controller.kinds.ring.ring_state import RingState, RingTraffic
 from controller.planners.place_users_dynatops import place_users_dynatops
 from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from controller.state.ring_state import RingState
+from controller.state.planner_interface import PlannerSettings
 from experiments.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
 from experiments.dynatops.user_changes import UserChanges
 from experiments.dynatops.user_model import (
@@ -140,11 +140,11 @@ def measure_planner(changes: UserChanges, pattern: Pattern, seed: int) -> list[F
     homes = {user: home for user, (home, _) in users.items()}
     ring = ChordConfiguration.of(0, 32, ChordConfiguration.hashed(0, 32, BROKERS).id_of, homes)
     interests = UserInterests.of(BROKERS, users, TOPICS)
-    state = RingState(ring, interests, np.ones((1, len(TOPICS))), np.ones(1))
+    state = RingTraffic(ring, interests, np.ones((1, len(TOPICS))), np.ones(1))
     count = len(BROKERS)
     inventory = Inventory(BROKERS, np.ones(count), 1.0 - np.eye(count), count, ring)
     window = ClosedWindow(0, 1000, DeliverySets.of(BROKERS, {}, 1.0))
-    overlay = OverlayState(ring, inventory, (window,), state)
+    overlay = RingState(ring, inventory, (window,), state)
     figures = []
     for bound in (PlannerSettings().users_moved_max, len(users)):
         times_ms = []

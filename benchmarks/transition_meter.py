@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionLimits
-from overlay.chord_ring import DEFAULT_BITS
+from controller.controller_settings import TransitionLimits
+from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
 from producers.brokers.broker_messages import Bundle, Deliver, Notification, Send
 from producers.virtual_overlay import VirtualOverlay
 from schemas.client import Role
@@ -147,8 +147,8 @@ class PlanDriver:
     def __init__(self, virtual: VirtualOverlay, plan: Plan, delay_ms: dict[str, float]) -> None:
         self.virtual = virtual
         self.cost = TransitionCost()
-        brokers = virtual.overlay.inventory.brokers
-        self._transition = Transition(plan, brokers, TransitionLimits(), DEFAULT_BITS)
+        target = virtual.overlay.inventory.bootstrap.target_of(plan)
+        self._transition = Transition(plan, target, TransitionLimits())
         self._delay_ms = delay_ms
         self._began_ms = virtual.now_ms
         self._answers: list[CommandResult] = []

@@ -13,18 +13,19 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.transition_meter import CoreObserver, PlanDriver, TransitionCost
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration, id_moves_between
+from overlay.chord_configuration import ChordConfiguration
 from overlay.chord_ring import DEFAULT_BITS
 from overlay.configuration import Configuration, link
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
 from overlay.tree import cycle_links, random_tree
 from producers.emulator.ledger import LedgerSnapshot
 from producers.emulator.user_clients import topic_filter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data
-from schemas.plan import ClientMove, Plan, PlanPhase, RingId
+from schemas.plan import ClientMove, Plan, PlanPhase
 
-Draw = Callable[[random.Random], tuple[AnyConfiguration, list[ClientMove]]]
+Draw = Callable[[random.Random], tuple[OverlayConfiguration, list[ClientMove]]]
 
 DEGREE_MAX = 8
 LINK_MS = (1.0, 19.0)
@@ -48,7 +49,7 @@ class TransitionRun:
         self.inventory = inventory
         self.virtual = VirtualOverlay(inventory, settings=VirtualSettings(seed=seed, flush_ms=None))
         self.overlay = self.virtual.overlay
-        self.configuration: AnyConfiguration = inventory.bootstrap
+        self.configuration: OverlayConfiguration = inventory.bootstrap
         self.observer = CoreObserver(self.virtual)
         rng = random.Random(f"{seed} delays")
         self._delay_ms = {broker: rng.uniform(*command_ms) for broker in inventory.brokers}
@@ -183,7 +184,7 @@ class TreeRun(TransitionRun):
         self.overlay.subscribe(name, rng.choice(self.inventory.brokers), self._maker.make(symbol))
         return name
 
-    def _draw(self, rng: random.Random, links: int, publishers: int) -> tuple[AnyConfiguration, list[ClientMove]]:
+    def _draw(self, rng: random.Random, links: int, publishers: int) -> tuple[OverlayConfiguration, list[ClientMove]]:
         assert isinstance(self.configuration, Configuration)
         target = with_swaps(self.configuration, links, rng)
         return target, self.some_moves(rng, self._symbols, publishers)
@@ -238,7 +239,7 @@ class RingRun(TransitionRun):
         """Return a user's home."""
         return self.overlay.user_home(client)
 
-    def _draw(self, rng: random.Random, exchanged: int, users: int) -> tuple[AnyConfiguration, list[ClientMove]]:
+    def _draw(self, rng: random.Random, exchanged: int, users: int) -> tuple[OverlayConfiguration, list[ClientMove]]:
         ring = self.configuration
         assert isinstance(ring, ChordConfiguration)
         id_of = dict(ring.id_of)
@@ -250,7 +251,7 @@ class RingRun(TransitionRun):
 
 
 def drawn_inventory(
-    broker_count: int, rng: random.Random, bootstrap: Callable[[tuple[str, ...]], AnyConfiguration]
+    broker_count: int, rng: random.Random, bootstrap: Callable[[tuple[str, ...]], OverlayConfiguration]
 ) -> Inventory:
     """Return brokers with random delays of links and equal times of service."""
     brokers = tuple(f"b{number:04d}" for number in range(broker_count))
@@ -276,25 +277,10 @@ def with_swaps(present: Configuration, count: int, rng: random.Random) -> Config
     return tree
 
 
-def plan_between(before: AnyConfiguration, target: AnyConfiguration, moves: Sequence[ClientMove]) -> Plan:
+def plan_between(before: OverlayConfiguration, target: OverlayConfiguration, moves: Sequence[ClientMove]) -> Plan:
     """Return the plan from one configuration to the next, as the controller would write it without its reasons."""
-    is_ring = isinstance(before, ChordConfiguration) and isinstance(target, ChordConfiguration)
-    removed = () if is_ring else tuple(sorted(set(before.links) - set(target.links)))
-    added = () if is_ring else tuple(sorted(set(target.links) - set(before.links)))
-    return Plan(
-        f"plan-{target.epoch}",
-        before.epoch,
-        target.epoch,
-        0,
-        (),
-        removed,
-        added,
-        () if is_ring else target.links,
-        0.0,
-        0.0,
-        PlanPhase.PROPOSED,
-        (),
+    plan = Plan(
+        f"plan-{target.epoch}", before.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PROPOSED, (),
         moves=tuple(moves),
-        id_moves=id_moves_between(before, target) if is_ring else (),  # type: ignore[arg-type]
-        ring_target=tuple(map(RingId, target.brokers, target.ids)) if is_ring else (),  # type: ignore[union-attr]
-    )
+    )  # fmt: skip
+    return target.as_target(plan, before)

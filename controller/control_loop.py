@@ -20,19 +20,17 @@ from controller.decide.shadow_planners import ShadowPlanner
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.review_plans import PlanReviewer
 from controller.execute.verify_plans import PlanVerifier
+from controller.kinds.find_kind import kind_of
 from controller.ports.control_ports import ControlPorts
-from controller.report.describe_changes import clients_word
 from controller.report.loop_metrics import LoopMetrics
 from controller.report.show_status import CostPoint, LoopStatus
 from controller.report.tell_refusals import RefusalTeller
 from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import with_homes
 from controller.state.plan_log import PASSED_PHASES, PlanLog
-from controller.state.planner_interface import OverlayState, Planner
-from controller.state.ring_state import ring_state_of
+from controller.state.planner_interface import Planner
 from controller.windows.read_windows import WindowReader
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import Plan, PlanPhase
@@ -64,10 +62,10 @@ class ControlLoop:
         self._metrics = metrics or LoopMetrics()
         self._border_faults = border_faults
         self._stopwatch_s = stopwatch_s
-        self._windows = WindowReader(settings, inventory, ports)
-        self._told = settings.planner_settings(inventory.degree_max)
+        self._kind = kind_of(inventory, settings)
+        self._windows = WindowReader(settings, self._kind, ports)
         self._reviewer = PlanReviewer(settings, ports.orders, self._emit)
-        self._verifier = PlanVerifier(settings, inventory, self._windows, self._emit, self._take_up)
+        self._verifier = PlanVerifier(settings, self._kind, self._windows, self._emit, self._take_up)
         self._for_shadows: Situation | None = None
         self._teller = RefusalTeller()
         self._decided_until_ms = -1
@@ -76,7 +74,7 @@ class ControlLoop:
         self._log: PlanLog | None = None
         self._runner: PlanRunner | None = None
         self._is_winding_down = False
-        self.status = LoopStatus(inventory, settings.planner, settings.dry_run, settings.ring_delay_weight)
+        self.status = LoopStatus(self._kind, settings.planner, settings.dry_run)
 
     def wind_down(self) -> None:
         """Begin nothing new from now on; a plan under way goes on, so keep stepping while ``is_transition_running``."""
@@ -130,7 +128,7 @@ class ControlLoop:
                 self.status.add_first_command(plan, plan.history[0].time_ms)
         self.status.started_ms = now_ms
         self.status.shadows = tuple(
-            ShadowPlanner(name, planners_of(name), plan_log.present, self._inventory, self._settings)
+            ShadowPlanner(name, planners_of(name), plan_log.present, self._kind, self._settings)
             for name in self._settings.shadow_planners
         )
         moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
@@ -146,8 +144,7 @@ class ControlLoop:
             looking_on = self.status.shadows if window.end_ms >= self.status.started_ms else ()
             shadow_costs: dict[str, float] = {}
             for shadow in looking_on:
-                moved = plan_log.homes_before_plans_since(shadow.start_epoch) if shadow.is_ring else {}
-                cost_per_s = shadow.add_window(window, now_ms, moved)
+                cost_per_s = shadow.add_window(window, now_ms, plan_log.homes_before_plans_since)
                 if cost_per_s is not None:
                     shadow_costs[shadow.name] = cost_per_s
             point = self.status.add_window(window, in_force, plan_log.homes_origin, shadow_costs, now_ms)
@@ -229,19 +226,16 @@ class ControlLoop:
         ended_ms = plan_log.transition_ended_ms
         windows, horizon = self._windows.horizon(newest)
         self.status.horizon = horizon or self.status.horizon
-        configuration = with_homes(present, windows)
-        ring = ring_state_of(configuration, windows) if isinstance(configuration, ChordConfiguration) else None
+        configuration = self._kind.with_homes(present, windows)
         return Situation(
-            state=OverlayState(configuration, self._inventory, windows, ring),
+            state=self._kind.state_of(configuration, windows),
             now_ms=now_ms,
-            degree_max=self._told.degree_max or self._inventory.degree_max,
+            kind=self._kind,
             price_per_s=self._price_per_s(present, plan_log),
             plan_running=running.plan if running else ("being stored" if runner.is_busy else ""),
             windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms else None,
             muted_until_ms=self._muted_until_ms(plan_log),
             subscription_lifetime_s=self._windows.lifetime_s,
-            ring_delay_weight=self._told.ring_delay_weight,
-            user_load_max=self._told.user_load_max,
             paused=self._reviewer.paused(now_ms),
             plan_in_review=plan_log.proposed.plan if plan_log.proposed else "",
             maintained=self._reviewer.maintained(now_ms),
@@ -253,9 +247,9 @@ class ControlLoop:
         undone = plan_log.muted_until_ms(self._settings.decision.mute_ms)
         return {planner: max(refused.get(planner, 0), undone.get(planner, 0)) for planner in refused | undone}
 
-    def _price_per_s(self, overlay: AnyConfiguration, plan_log: PlanLog) -> float:
+    def _price_per_s(self, overlay: OverlayConfiguration, plan_log: PlanLog) -> float:
         messages_mean, pay_back_s = plan_log.control_messages_mean, self._settings.decision.pay_back_s
-        return transition_price_per_s(overlay, self._inventory, messages_mean, pay_back_s)
+        return transition_price_per_s(self._kind, overlay, messages_mean, pay_back_s)
 
     def _emit_if_new(self, event: AdaptationEvent | None) -> None:
         if event is not None:
@@ -302,7 +296,7 @@ class ControlLoop:
             self._metrics.plans.labels(phase).set(sum(plan.phase is phase for plan in plan_log.plans))
         carried_out = [plan for plan in plan_log.plans if plan.phase in PASSED_PHASES]
         self._metrics.changes.labels("links").set(sum(len(plan.links_added) for plan in carried_out))
-        clients = clients_word(is_ring=isinstance(plan_log.present, ChordConfiguration))
+        clients = plan_log.present.CLIENTS
         self._metrics.changes.labels(clients).set(sum(len(plan.moves) for plan in carried_out))
         self._metrics.changes.labels("ring_ids").set(sum(len(plan.id_moves) for plan in carried_out))
         for queue, length in ({} if self._runner is None else self._runner.queue_lengths).items():

@@ -7,17 +7,53 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from controller.decide.planner_table import CHAIN, PLANNERS, RING_PLANNERS, TREE_PLANNERS, planner_names
-from controller.execute.transition import TransitionLimits
 from controller.state.planner_interface import PlannerSettings
-from controller.windows.assemble_state import AssemblyLimits
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from overlay.bloom_filters import PAPER_HASHES
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from schemas.topics import DEFAULT_NAMESPACE
 
 MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True)
+class AssemblyLimits:
+    """How long a window waits to be whole, and how much may wait.
+
+    ``completeness_share_min``: share of a broker's batches that must have come, or the window is not decided on.
+    ``rows_wait_ms``: how long a window waits for its rows after its marker, and for an earlier window's marker.
+    ``windows_pending_max``: windows that may wait; beyond it the oldest is dropped.
+    ``rows_per_window_max``: rows kept of one window; further ones are refused, so the window is incomplete.
+    ``future_ms_max``: how far ahead of the present a window may lie before its records are refused.
+    """
+
+    completeness_share_min: float = 0.95
+    rows_wait_ms: int = 10_000
+    windows_pending_max: int = 64
+    rows_per_window_max: int = 500_000
+    future_ms_max: int = 600_000
+
+
+@dataclass(frozen=True)
+class TransitionLimits:
+    """How long each phase may take, and how often unanswered commands are repeated.
+
+    What is activated cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED
+    event, and the plan goes on.
+
+    ``prepare_ms``: until every broker is prepared, or the plan is aborted without trace.
+    ``activate_ms``: until every broker works with both configurations.
+    ``drain_ms``: until no broker sees a notification of the old configuration any more; the longest, it waits for
+    queues.
+    ``retire_ms``: until every broker has dropped the old configuration, and until an abort is answered.
+    ``resend_ms``: pause after which an unanswered command is sent again.
+    """
+
+    prepare_ms: int = 20_000
+    activate_ms: int = 20_000
+    drain_ms: int = 60_000
+    retire_ms: int = 20_000
+    resend_ms: int = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,18 +235,6 @@ class ControllerSettings:
             users_moved_max=min(self.users_moved_max, self.decision.users_per_plan_max),
         )
 
-    def overlay_faults(self, bootstrap: AnyConfiguration) -> list[str]:
-        """Return which planners named do not suit the overlay, one sentence each; to be asked once it is known."""
-        is_ring = isinstance(bootstrap, ChordConfiguration)
-        overlay, planned = ("a ring", RING_PLANNERS) if is_ring else ("a tree", TREE_PLANNERS)
-        return [
-            f"{what} {name!r} cannot plan for {overlay}, which the overlay is: take one of "
-            f"{', '.join(sorted(planned))}, or several of them joined by {CHAIN}"
-            for what, chain in self._named_planners
-            for name in planner_names(chain)
-            if name not in planned
-        ]
-
     def faults(self) -> list[str]:
         """Return what is wrong with the settings and between them, one sentence each; all at once."""
         least = {
@@ -228,7 +252,7 @@ class ControllerSettings:
         found += self.planner_settings(inventory_degree_max=None).faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
-        found += self._planner_faults() + self._horizon_faults() + port_faults(self.metrics_port)
+        found += self._horizon_faults() + port_faults(self.metrics_port)
         if not 0 < self.assembly.completeness_share_min <= 1:
             found.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
         if self.transition.resend_ms >= self.transition.prepare_ms:
@@ -240,25 +264,10 @@ class ControllerSettings:
             found.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
         return found
 
-    @property
-    def _named_planners(self) -> list[tuple[str, str]]:
-        looking_on = dict.fromkeys(self.shadow_planners)
-        return [("planner", self.planner), *(("shadow planner", chain) for chain in looking_on)]
-
-    def _planner_faults(self) -> list[str]:
-        known = ", ".join(sorted(PLANNERS))
-        found = [
-            f"{what} {name!r} is unknown, known are {known}, or several joined by {CHAIN}"
-            for what, chain in self._named_planners
-            for name in planner_names(chain)
-            if name not in PLANNERS
-        ]
-        if len(set(self.shadow_planners)) < len(self.shadow_planners):
-            found.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
-        return found
-
     def _horizon_faults(self) -> list[str]:
         found = []
+        if len(set(self.shadow_planners)) < len(self.shadow_planners):
+            found.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
         if not 0 < self.horizon_lifetimes < math.inf:
             found.append(f"horizon_lifetimes is {self.horizon_lifetimes}: above 0, a decision needs something to see")
         if self.subscription_lifetime_s is not None and not 0 < self.subscription_lifetime_s < math.inf:

@@ -13,6 +13,7 @@ import structlog
 
 from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings
+from controller.decide.planner_table import kind_faults, planner_faults
 from controller.ports.client_register import KafkaClientRegister
 from controller.ports.control_ports import ControlPorts, DocumentSink
 from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
@@ -48,9 +49,9 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     MetricsPortError when the metrics port is in use and NotATreeError, RingError or ValueError when the stored plans
     belong to another inventory. Kafka or Valkey being away raises nothing.
     """
-    _check(settings.faults())
+    _check(settings.faults() + planner_faults(settings))
     inventory = Inventory.load(settings.inventory_path)
-    _check(settings.overlay_faults(inventory.bootstrap))
+    _check(kind_faults(settings, inventory.bootstrap.KIND))
     metrics, health = LoopMetrics(), LoopHealth(SILENCE_S_MAX)
     with ExitStack() as held:
         if settings.metrics_port is not None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from overlay.chord_ring import ChordRing, RingError, chord_ring, hashed_ids, ring_key
-from overlay.configuration import Configuration, Link, link
-from schemas.plan import IdMove
+from overlay.configuration import link
+from overlay.overlay_configuration import Link
+from schemas.plan import ClientMove, IdMove, Plan, RingId
 
 TARGETS_KEPT_MAX = 4
 SAME_ROUTES_KEPT_MAX = 4  # One for each pair of rings that a plan leads from and to; a thousand brokers take a MB.
@@ -26,6 +29,9 @@ class ChordConfiguration:
     values. ``homes`` names (user, home) where it is known. Raises RingError when two brokers have one ID, ValueError
     when a home is no broker.
     """
+
+    KIND: ClassVar[str] = "ring"
+    CLIENTS: ClassVar[str] = "users"
 
     epoch: int
     bits: int
@@ -164,6 +170,70 @@ class ChordConfiguration:
         brokers = tuple(sorted(id_of))
         return _shared(epoch, self.bits, brokers, tuple(id_of[broker] for broker in brokers), placed)
 
+    def with_homes(self, homes: Mapping[str, str]) -> Self:
+        """Return the same ring with exactly these homes."""
+        return replace(self, homes=tuple(sorted(homes.items())))
+
+    def at_epoch(self, epoch: int) -> Self:
+        """Return the same ring and homes with another number."""
+        return replace(self, epoch=epoch)
+
+    def target_of(self, plan: Plan) -> ChordConfiguration:
+        """Return the ring that the plan leads to, without homes.
+
+        Raises RingError when its IDs are no ring, ValueError when it is none of these brokers.
+        """
+        if not plan.ring_target:
+            raise ValueError(
+                f"plan {plan.plan} leads to a tree, but the inventory's overlay is a ring: take the inventory that it "
+                "was made for, or another namespace"
+            )
+        target = {one.broker: one.ring_id for one in plan.ring_target}
+        if tuple(sorted(target)) != self.brokers:
+            raise ValueError(
+                f"plan {plan.plan} leads to a ring of {len(target)} brokers, which are not the {len(self.brokers)} of "
+                "the inventory: take the inventory that it was made for, or another namespace"
+            )
+        return ChordConfiguration.of(plan.epoch_to, self.bits, target)
+
+    def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> ChordConfiguration:
+        """Return the ring from which the plan led to this one, with these homes."""
+        id_of = self.id_of | {move.broker: move.id_from for move in plan.id_moves}
+        return ChordConfiguration.of(plan.epoch_from, self.bits, id_of, homes)
+
+    def as_target(self, plan: Plan, present: Self) -> Plan:
+        """Return the plan leading from ``present`` to this ring: the target and the IDs that are reassigned."""
+        ring = tuple(RingId(broker, number) for broker, number in self.id_of.items())
+        return msgspec.structs.replace(plan, id_moves=id_moves_between(present, self), ring_target=ring)
+
+    def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
+        """Return the moves from and to the broker: who routes by topics need not know where users are."""
+        return tuple(move for move in moves if broker in (move.home_from, move.home_to))
+
+    def overlay_fields(self) -> dict[str, Any]:
+        """Return what an inventory's JSON holds of the ring."""
+        return {"ring": {"bits": self.bits, "ids": self.ids}}
+
+    @classmethod
+    def of_fields(cls, brokers: Sequence[str], fields: Mapping[str, Any]) -> Self | None:
+        """Return the ring of epoch 0 from an inventory's JSON, None when that holds no ring.
+
+        Raises KeyError, TypeError or ValueError when the IDs cannot be read or are no ring.
+        """
+        if "ring" not in fields:
+            return None
+        bits, ids = int(fields["ring"]["bits"]), [int(number) for number in fields["ring"]["ids"]]
+        id_of = dict(zip(brokers, ids, strict=True))
+        return cls(0, bits, tuple(sorted(brokers)), tuple(id_of[broker] for broker in sorted(brokers)))
+
+    def shown_fields(self) -> dict[str, Any]:
+        """Return the ID of each broker and how many bits IDs have."""
+        return {"ring": [list(pair) for pair in self.id_of.items()], "ring_bits": self.bits}
+
+    def reshaped(self, shown: Mapping[str, Any]) -> ChordConfiguration:
+        """Return the ring over the same brokers with the IDs that were shown, without homes."""
+        return ChordConfiguration.of(self.epoch, self.bits, {broker: int(number) for broker, number in shown["ring"]})
+
     @cached_property
     def digest(self) -> str:
         """A fingerprint of epoch, brokers and ring IDs, for checking that two parties mean the same ring."""
@@ -178,9 +248,6 @@ def _shared(
 ) -> ChordConfiguration:
     """Return one value for all brokers of a process that a plan leads there, with what it has worked out."""
     return ChordConfiguration(epoch, bits, brokers, ids, homes)
-
-
-AnyConfiguration = Configuration | ChordConfiguration
 
 
 @lru_cache(maxsize=SAME_ROUTES_KEPT_MAX)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, ClassVar, Self
 
-Link = tuple[str, str]
+import msgspec
+
+from overlay.overlay_configuration import Link
+from schemas.plan import ClientMove, Plan
 
 
 class NotATreeError(ValueError):
@@ -33,6 +37,9 @@ class Configuration:
     (publisher, home) where it is known; publishers come and go by themselves, so it need not be all of them. Raises
     NotATreeError when the links are not a tree over all brokers, ValueError when a home is none of them.
     """
+
+    KIND: ClassVar[str] = "tree"
+    CLIENTS: ClassVar[str] = "publishers"
 
     epoch: int
     brokers: tuple[str, ...]
@@ -154,6 +161,66 @@ class Configuration:
                 raise ValueError(f"link {pair[0]}-{pair[1]} cannot be added: it is in epoch {self.epoch} already")
             present.add(pair)
         return Configuration.of(epoch, self.brokers, present, self.home_of | dict(homes or {}))
+
+    def with_homes(self, homes: Mapping[str, str]) -> Self:
+        """Return the same tree with exactly these homes."""
+        return replace(self, homes=tuple(sorted(homes.items())))
+
+    def at_epoch(self, epoch: int) -> Self:
+        """Return the same tree and homes with another number."""
+        return replace(self, epoch=epoch)
+
+    def target_of(self, plan: Plan) -> Configuration:
+        """Return the tree that the plan leads to, without homes.
+
+        Raises NotATreeError when its links are no tree over the brokers, ValueError when it leads to a ring.
+        """
+        if plan.ring_target:
+            raise ValueError(
+                f"plan {plan.plan} leads to a ring, but the inventory's overlay is a tree: take the inventory that it "
+                "was made for, or another namespace"
+            )
+        return Configuration.of(plan.epoch_to, self.brokers, plan.links_target)
+
+    def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> Configuration:
+        """Return the tree from which the plan led to this one, with these homes."""
+        links = (set(self.links) - set(plan.links_added)) | set(plan.links_removed)
+        return Configuration.of(plan.epoch_from, self.brokers, links, homes)
+
+    def as_target(self, plan: Plan, present: Self) -> Plan:
+        """Return the plan leading from ``present`` to this tree: the target and the links that go and come."""
+        return msgspec.structs.replace(
+            plan,
+            links_removed=tuple(sorted(set(present.links) - set(self.links))),
+            links_added=tuple(sorted(set(self.links) - set(present.links))),
+            links_target=self.links,
+        )
+
+    def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
+        """Return all moves: a publisher's advertisement leads every broker to its home."""
+        return tuple(moves)
+
+    def overlay_fields(self) -> dict[str, Any]:
+        """Return what an inventory's JSON holds of the tree."""
+        return {"links": self.links}
+
+    @classmethod
+    def of_fields(cls, brokers: Sequence[str], fields: Mapping[str, Any]) -> Self | None:
+        """Return the tree of epoch 0 from an inventory's JSON, None when that holds no tree.
+
+        Raises TypeError or ValueError when the links cannot be read, NotATreeError when they are no tree.
+        """
+        if "links" not in fields:
+            return None
+        return cls(0, tuple(sorted(brokers)), tuple(sorted(link(a, b) for a, b in fields["links"])))
+
+    def shown_fields(self) -> dict[str, Any]:
+        """Return nothing: a picture of a tree needs only its links."""
+        return {}
+
+    def reshaped(self, shown: Mapping[str, Any]) -> Configuration:
+        """Return the tree over the same brokers with the links that were shown, without homes."""
+        return Configuration.of(self.epoch, self.brokers, [(a, b) for a, b in shown["links"]])
 
     @cached_property
     def digest(self) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration, Link, link
+from overlay.configuration import Configuration, link
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
 from overlay.link_sides import HungTree, link_sides
+from overlay.overlay_configuration import Link
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -69,3 +73,21 @@ def link_crossings(configuration: Configuration, sets: DeliverySets) -> dict[Lin
         for child, parent in enumerate(tree.parents)
         if child != parent
     }
+
+
+def mean_breakdown(parts: Sequence[CostBreakdown], spans_s: Sequence[float]) -> CostBreakdown:
+    """Return the mean of breakdowns, each weighted by its span."""
+    total_s = sum(spans_s)
+
+    def mean(told: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
+        sums: dict[Key, float] = {}
+        for part, span_s in zip(parts, spans_s, strict=True):
+            for key, value in told(part).items():
+                sums[key] = sums.get(key, 0.0) + value * span_s / total_s
+        return sums
+
+    return CostBreakdown(
+        mean(lambda part: part.links_per_s),
+        mean(lambda part: part.brokers_per_s),
+        mean(lambda part: part.link_notifications_per_s),
+    )

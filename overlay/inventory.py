@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.configuration import Configuration, NotATreeError
+from overlay.kinds import read_configuration
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.status_file import replace_file
 
 
@@ -28,7 +29,7 @@ class Inventory:
     ``brokers`` is sorted; ``processing_cost`` (n,) and ``link_cost`` (n, n, symmetric, diagonal 0) follow its order.
     Costs are per notification in one common unit; the demo takes milliseconds of one-way delay and of service.
     ``degree_max`` caps the links of a broker; on a ring the fingers are what they are. ``bootstrap`` is the overlay of
-    epoch 0, a tree or a ring. ``load_max_per_s`` (n,) is how
+    epoch 0, of any kind. ``load_max_per_s`` (n,) is how
     many notifications a second may pass each broker, None for no cap. ``positions`` (n, 2) is where brokers are on a
     map, x to the right and y upwards, as longitude and latitude; None where nobody knows. Nothing is decided by it.
     """
@@ -37,7 +38,7 @@ class Inventory:
     processing_cost: NDArray[np.float64]
     link_cost: NDArray[np.float64]
     degree_max: int
-    bootstrap: AnyConfiguration
+    bootstrap: OverlayConfiguration
     load_max_per_s: NDArray[np.float64] | None = None
     positions: NDArray[np.float64] | None = None
 
@@ -69,7 +70,8 @@ class Inventory:
     def bootstrap_tree(self) -> Configuration:
         """The overlay of epoch 0 where only a tree will do. Raises InventoryError when it is a ring."""
         if not isinstance(self.bootstrap, Configuration):
-            raise InventoryError(f"the overlay of {len(self.brokers)} brokers is a ring, a tree is needed here")
+            kind = self.bootstrap.KIND
+            raise InventoryError(f"the overlay of {len(self.brokers)} brokers is a {kind}, a tree is needed here")
         return self.bootstrap
 
     @cached_property
@@ -93,10 +95,7 @@ class Inventory:
             "link_cost": self.link_cost.tolist(),
             "degree_max": self.degree_max,
         }
-        if isinstance(self.bootstrap, ChordConfiguration):
-            document["ring"] = {"bits": self.bootstrap.bits, "ids": self.bootstrap.ids}
-        else:
-            document["links"] = self.bootstrap.links
+        document |= self.bootstrap.overlay_fields()
         if self.load_max_per_s is not None:
             document["load_max_per_s"] = self.load_max_per_s.tolist()
         if self.positions is not None:
@@ -124,18 +123,9 @@ class Inventory:
                 np.asarray(document["processing_cost"], dtype=np.float64),
                 np.asarray(document["link_cost"], dtype=np.float64),
                 int(document["degree_max"]),
-                _bootstrap(brokers, document),
+                read_configuration(brokers, document),
                 None if loads is None else np.asarray(loads, dtype=np.float64),
                 None if places is None else np.asarray(places, dtype=np.float64),
             )
         except (KeyError, TypeError, ValueError, NotATreeError) as error:
             raise InventoryError(f"{source} is not an inventory: {error}") from error
-
-
-def _bootstrap(brokers: Sequence[str], document: dict[str, Any]) -> AnyConfiguration:
-    """Return the overlay of epoch 0; raise KeyError, TypeError or ValueError when it is neither tree nor ring."""
-    if "ring" not in document:
-        return Configuration.of(0, brokers, [(a, b) for a, b in document["links"]])
-    ring = document["ring"]
-    ids = [int(number) for number in ring["ids"]]
-    return ChordConfiguration.of(0, int(ring["bits"]), dict(zip(brokers, ids, strict=True)))

@@ -20,10 +20,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration, Link, NotATreeError, link
+from overlay.configuration import Configuration, NotATreeError, link
 from overlay.distinct_sets import Words
 from overlay.inventory import Inventory
 from overlay.link_sides import HungTree, link_sides
+from overlay.overlay_configuration import Link
 from overlay.weighted_sets import WeightedSets, weighed
 
 Floats = NDArray[np.float64]

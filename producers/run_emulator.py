@@ -20,9 +20,8 @@ import structlog
 from simpy.rt import RealtimeEnvironment
 
 from infra.serve_metrics import serve_metrics
-from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
-from producers.brokers.chord_core import ChordCore
+from producers.emulated_kinds import EMULATED_KINDS, workload_of
 from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, inventory_timing
 from producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
@@ -31,8 +30,6 @@ from producers.emulator.emulator_settings import EmulatorSettings
 from producers.emulator.kafka_ports import KafkaPorts
 from producers.emulator.ledger import Ledger, LedgerSnapshot
 from producers.emulator.log_transitions import TransitionLog
-from producers.workloads.checkin_workload import CheckinWorkload
-from producers.workloads.stock_workload import StockWorkload
 from schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -44,21 +41,6 @@ TURN_MS = 100.0  # Wall time between two looks at the stop event.
 FLUSH_S_MAX = 30.0
 STATUS_MS = 1_000.0  # Of wall time.
 SILENCE_S_MAX = 30.0  # The model looks up every 100 ms unless it is hopelessly behind.
-
-
-class Workload(Protocol):
-    """Who publishes and wants what. ``regime_changed_ms``: when interests shifted, None when they have not."""
-
-    regime_changed_ms: float | None
-
-    def start(self) -> None:
-        """Connect clients and let them publish."""
-
-    def stop(self) -> None:
-        """Publish and change nothing any more."""
-
-    def publisher_rate_per_s(self, publisher: str) -> float:
-        """Return what a publisher publishes on average."""
 
 
 class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, CommandSource, Protocol):
@@ -109,13 +91,6 @@ def _port_counts(ports: EmulatorPorts) -> dict[str, int]:
         "records_waiting": sum(writer.waiting_count for writer in writers),
         "records_lost": sum(writer.lost.total() for writer in writers),
     }
-
-
-def workload_of(overlay: EmulatedOverlay, settings: EmulatorSettings, rng: random.Random) -> Workload:
-    """Return the workload that the kind of overlay asks for: content on a tree, topics on a ring."""
-    if isinstance(overlay.inventory.bootstrap, ChordConfiguration):
-        return CheckinWorkload(overlay, settings.checkins, rng)
-    return StockWorkload(overlay, settings.workload, rng)
 
 
 class WallClockEmulator:
@@ -231,30 +206,10 @@ class WallClockEmulator:
             "publishers_moved": self.overlay.publishers.moves.moved,
             "publisher_wait_ms_max": round(self.overlay.publishers.moves.wait_ms_max, 1),
             "notifications_waited": self.overlay.publishers.moves.notifications_waited,
-            **self._user_counts(),
+            **EMULATED_KINDS[self.overlay.inventory.bootstrap.KIND].counts(self.overlay),
             "notification_hops": self.overlay.hop_count,
             "control_hops": self.overlay.control_count,
             # Subscriptions sent to a neighbour that already had a wider one from here: what covering would save.
             "covered_forwards": sum(core.covered_forwards for core in cores),
             **counts,
-        }
-
-    def _user_counts(self) -> dict[str, Any]:
-        """Return what there is to say of users; nothing on a tree."""
-        if not isinstance(self.overlay.inventory.bootstrap, ChordConfiguration):
-            return {}
-        users = self.overlay.users
-        return {
-            "users": users.user_count,
-            "users_moved": users.counts.moved,
-            "user_wait_ms_max": round(users.counts.wait_ms_max, 1),
-            "subscriptions": users.subscription_count,
-            "ended_subscriptions_waiting": sum(
-                core.ended_count
-                for core in (broker.core for broker in self.overlay.brokers.values())
-                if isinstance(core, ChordCore)
-            ),
-            "broker_subscriptions": users.topics.subscription_count,
-            "broker_subscription_changes": users.topics.changes,
-            "broker_subscription_changes_at_first_homes": users.topics_at_first_homes.changes,
         }

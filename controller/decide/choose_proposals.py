@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
 from controller.controller_settings import DecisionSettings
-from controller.decide.evacuate_brokers import PLANNER as EVACUATION
 from controller.decide.judge_proposals import (
     Situation,
     judge_calm,
-    judge_caps,
     judge_gain,
     judge_maintenance,
     judge_state,
 )
-from controller.report.describe_changes import clients_word
-from controller.state.planner_interface import OverlayState
-from controller.state.reached_overlay import HomeError, RingIdError
-from controller.state.reached_ring import Reached, reached_at
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration, id_moves_between
+from controller.kinds.overlay_kind import EVACUATION, HomeError, Reached, RingIdError
+from controller.state.overlay_state import OverlayState
 from overlay.configuration import NotATreeError
-from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, RingId, Verdict
+from overlay.overlay_configuration import OverlayConfiguration
+from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
 
 REFUSED_KEPT_MAX = 32  # Refused proposals that a plan keeps, to be looked at with it.
 REFUSED_MOVES_KEPT_MAX = 24  # Moves of each: on a ring one may have hundreds, and a plan is stored at every phase.
@@ -35,7 +31,7 @@ class Choice:
 
     chosen: tuple[Proposal, ...]
     refused: tuple[Proposal, ...]
-    target: AnyConfiguration
+    target: OverlayConfiguration
     cost_before_per_s: float
     cost_predicted_per_s: float
 
@@ -52,7 +48,6 @@ class PlanDraft:
         self._situation = situation
         self._settings = settings
         self._about_state = judge_state(situation, settings)
-        self._is_ring = isinstance(situation.state.configuration, ChordConfiguration)
         self._reached: Reached | None = None  # Costing the windows one by one waits for the first proposal.
         self._chosen: list[Proposal] = []
         self._refused: list[Proposal] = []
@@ -83,11 +78,12 @@ class PlanDraft:
         against = self._judge_whole(saved_per_s, start.cost_per_s) if chosen else None
         if against is not None:
             reached, chosen, refused = start, [], [*(_refused(one, *against) for one in chosen), *refused]
-        target = replace(reached.configuration, epoch=epoch_next)
+        target = reached.configuration.at_epoch(epoch_next)
         return Choice(tuple(chosen), tuple(refused), target, start.cost_per_s, reached.cost_per_s)
 
     def _start(self) -> Reached:
-        return reached_at(self._situation.state, self._situation.ring_delay_weight)
+        reached: Reached = self._situation.kind.reached(self._situation.state)
+        return reached
 
     def _consider(self, proposal: Proposal) -> None:
         assert self._reached is not None
@@ -95,7 +91,7 @@ class PlanDraft:
             self._about_state
             or judge_calm(proposal, self._situation, self._settings)
             or judge_maintenance(proposal, self._situation)
-            or _judge_size(proposal, self._chosen, self._is_ring, self._settings)
+            or _judge_size(proposal, self._chosen, self._situation, self._settings)
         )
         if against is None:
             judged, after = self._judge_on(self._reached, proposal)
@@ -124,7 +120,7 @@ class PlanDraft:
                 proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
             )
             gains_per_s = [float(gain) for gain in reached.costs_per_s - after.costs_per_s]
-            against = judge_caps(reached, after, situation)
+            against = situation.kind.judge_caps(reached, after)
             if against is None and proposal.planner != EVACUATION:  # A person has asked for it, whatever it costs.
                 concerned_per_s = reached.concerned_cost_per_s(proposal)
                 against = judge_gain(proposal, concerned_per_s, gains_per_s, situation, self._settings)
@@ -180,15 +176,7 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
         moves=moves_of(choice.chosen),
         refused=tuple(_shortened(one) for one in choice.refused[:REFUSED_KEPT_MAX]),
     )
-    if isinstance(present, ChordConfiguration) and isinstance(target, ChordConfiguration):
-        ring = tuple(RingId(broker, number) for broker, number in target.id_of.items())
-        return msgspec.structs.replace(plan, id_moves=id_moves_between(present, target), ring_target=ring)
-    return msgspec.structs.replace(
-        plan,
-        links_removed=tuple(sorted(set(present.links) - set(target.links))),
-        links_added=tuple(sorted(set(target.links) - set(present.links))),
-        links_target=target.links,
-    )
+    return target.as_target(plan, present)
 
 
 def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None:
@@ -197,7 +185,8 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
     It must fit the overlay as it is, keep the caps, spare brokers in maintenance, and save more than its price. Noise
     and dead band are not asked for again: a plan that was worth it is kept until it is not worth its price.
     """
-    start = reached = reached_at(situation.state, situation.ring_delay_weight)
+    start: Reached = situation.kind.reached(situation.state)
+    reached = start
     for proposal in plan.proposals:
         against = judge_maintenance(proposal, situation)
         if against is None:
@@ -205,7 +194,7 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
                 after: Reached = reached.after(proposal)
             except (NotATreeError, HomeError, RingIdError, KeyError) as error:
                 return Verdict.CONFLICT, f"the overlay has changed: {error}"
-            against = judge_caps(reached, after, situation)
+            against = situation.kind.judge_caps(reached, after)
             reached = after
         if against is not None:
             return against
@@ -231,7 +220,7 @@ def moves_of(proposals: Sequence[Proposal]) -> tuple[ClientMove, ...]:
 
 
 def _judge_size(
-    proposal: Proposal, chosen: Sequence[Proposal], is_ring: bool, settings: DecisionSettings
+    proposal: Proposal, chosen: Sequence[Proposal], situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
     """Return why the proposal is too much for this plan, None when it is not.
 
@@ -243,12 +232,11 @@ def _judge_size(
             f"{links} links are exchanged already and {more_links} more would be, "
             f"the limit of a plan is {settings.changes_per_plan_max}"
         )
-    limit = settings.users_per_plan_max if is_ring else settings.moves_per_plan_max
+    limit, clients = situation.kind.moves_max(settings), situation.state.configuration.CLIENTS
     moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
     if more_moves and moves + more_moves > limit:
         return Verdict.CHANGES_PER_PLAN, (
-            f"{moves} {clients_word(is_ring=is_ring)} move already and {more_moves} more would, "
-            f"the limit of a plan is {limit}"
+            f"{moves} {clients} move already and {more_moves} more would, the limit of a plan is {limit}"
         )
     return None
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import PlanDraft, plan_of
-from controller.decide.evacuate_brokers import evacuate_brokers
 from controller.decide.judge_proposals import Situation, judge_state
 from controller.state.planner_interface import Planner
 from schemas.plan import Plan, Proposal, Verdict
@@ -45,7 +44,8 @@ def decide_plan(
     rng = random.Random(f"{settings.seed}/{end_ms}")
     told = settings.planner_settings(state.inventory.degree_max)
     draft = PlanDraft(situation, settings.decision)
-    draft.consider(_evacuation(situation, settings))
+    moves_max = situation.kind.moves_max(settings.decision)
+    draft.consider(situation.kind.evacuate(state, situation.maintained, situation.evacuated, moves_max))
     for planner in planners:
         draft.consider(planner(draft.state, told, rng))
     if draft.is_empty:
@@ -53,11 +53,3 @@ def decide_plan(
     choice = draft.choice(epoch_next)
     plan = plan_of(choice, state) if choice.chosen else None
     return Decision(end_ms, plan, choice.refused)
-
-
-def _evacuation(situation: Situation, settings: ControllerSettings) -> list[Proposal]:
-    decision, state = settings.decision, situation.state
-    moves_max = decision.moves_per_plan_max if state.ring is None else decision.users_per_plan_max
-    weight = situation.ring_delay_weight
-    avoided, left = situation.maintained, situation.evacuated
-    return evacuate_brokers(state, avoided, left, moves_max, situation.user_load_max, weight)

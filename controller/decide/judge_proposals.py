@@ -8,12 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.controller_settings import DecisionSettings
-from controller.state.planner_interface import OverlayState
-from controller.state.reached_overlay import ReachedOverlay
-from controller.state.reached_ring import Reached, ReachedRing
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
-from overlay.inventory import Inventory
-from overlay.publisher_placement import ROUNDING_SHARE
+from controller.kinds.overlay_kind import AnyKind
+from controller.state.overlay_state import OverlayState
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Proposal, Verdict
 
 COMMANDS_PER_BROKER = 4  # Prepare and activate and retire and one repetition: what a transition tells each broker.
@@ -21,13 +18,12 @@ COMMANDS_PER_BROKER = 4  # Prepare and activate and retire and one repetition: w
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """What the judge looks at besides the proposals.
+    """What the judge looks at besides the proposals; ``kind`` is that of the state's overlay, with its caps.
 
     ``plan_running`` names the plan that is carried out or checked, else empty. ``muted_until_ms`` is by planner.
     ``windows_since_plan`` counts windows that lay wholly after the last transition, None when there was none.
     ``price_per_s`` is what a transition costs, spread over the pay-back time. ``subscription_lifetime_s`` is the mean
-    life of a subscription, None when it is not known. On a ring, ``ring_delay_weight`` is what a hop of delay weighs
-    against a message, and ``user_load_max`` what a broker may serve as a multiple of the mean.
+    life of a subscription, None when it is not known.
     ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
     person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
     ``evacuated`` move away.
@@ -35,14 +31,12 @@ class Situation:
 
     state: OverlayState
     now_ms: int
-    degree_max: int
+    kind: AnyKind
     price_per_s: float
     plan_running: str = ""
     windows_since_plan: int | None = None
     muted_until_ms: Mapping[str, int] = field(default_factory=dict)
     subscription_lifetime_s: float | None = None
-    ring_delay_weight: float = 1.0
-    user_load_max: float = math.inf
     paused: str = ""
     plan_in_review: str = ""
     maintained: Mapping[str, str] = field(default_factory=dict)
@@ -60,8 +54,9 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
         return Verdict.IN_REVIEW, f"plan {situation.plan_in_review} waits for a person: one plan at a time"
     if not window.is_complete:
         return Verdict.INCOMPLETE_STATE, f"window ending {window.end_ms} is incomplete: {window.fault}"
-    if isinstance(situation.state.configuration, ChordConfiguration) and situation.state.ring is None:
-        return Verdict.INCOMPLETE_STATE, f"window ending {window.end_ms} does not know what users want"
+    missing = situation.kind.missing_in(situation.state)
+    if missing:
+        return Verdict.INCOMPLETE_STATE, f"window ending {window.end_ms} {missing}"
     age_ms = situation.now_ms - window.end_ms
     if abs(age_ms) > settings.window_age_ms_max:
         return Verdict.STALE_STATE, (
@@ -95,50 +90,6 @@ def judge_maintenance(proposal: Proposal, situation: Situation) -> tuple[Verdict
     for what, broker in ends:
         if broker in situation.maintained:
             return Verdict.MAINTENANCE, f"{what} would come to {broker}: {situation.maintained[broker]}"
-    return None
-
-
-def judge_caps(before: Reached, after: Reached, situation: Situation) -> tuple[Verdict, str] | None:
-    """Return which broker would get more than its cap, None when none would.
-
-    A broker that is above a cap already may stay so, it may only not get more. On a tree links and notifications have
-    caps, on a ring the subscriptions of users.
-    """
-    if isinstance(before, ReachedRing) and isinstance(after, ReachedRing):
-        return _judge_user_loads(before, after, situation)
-    if isinstance(before, ReachedOverlay) and isinstance(after, ReachedOverlay):
-        return _judge_tree_caps(before, after, situation.degree_max)
-    raise TypeError("a proposal leads from a tree to a tree, and from a ring to a ring")
-
-
-def _judge_tree_caps(before: ReachedOverlay, after: ReachedOverlay, degree_max: int) -> tuple[Verdict, str] | None:
-    inventory = after.state.inventory
-    names, loads = inventory.brokers, inventory.load_max_per_s
-    degrees_before, degrees = before.degrees, after.degrees
-    for position in (degrees > max(degree_max, 0)).nonzero()[0]:
-        if degrees[position] > degrees_before[position]:
-            reason = f"{names[position]} would have {degrees[position]} links, the limit is {degree_max}"
-            return Verdict.DEGREE, reason
-    if loads is None:
-        return None
-    now, then = before.loads_per_s, after.loads_per_s
-    for position in (then > loads * (1 + ROUNDING_SHARE)).nonzero()[0]:
-        if then[position] > now[position] * (1 + ROUNDING_SHARE):
-            return Verdict.CAPACITY, (
-                f"{names[position]} would pass {then[position]:.4g} notifications/s, the limit is {loads[position]:.4g}"
-            )
-    return None
-
-
-def _judge_user_loads(before: ReachedRing, after: ReachedRing, situation: Situation) -> tuple[Verdict, str] | None:
-    names, now, then = before.configuration.brokers, before.loads, after.loads
-    limit = situation.user_load_max * float(now.mean())
-    for position in (then > limit * (1 + ROUNDING_SHARE)).nonzero()[0]:
-        if then[position] > now[position] * (1 + ROUNDING_SHARE):
-            return Verdict.CAPACITY, (
-                f"{names[position]} would serve {then[position]:.2%} of all subscriptions, the limit is {limit:.2%}, "
-                f"{situation.user_load_max:g} times the mean"
-            )
     return None
 
 
@@ -178,9 +129,7 @@ def judge_gain(
         return Verdict.GAIN_WITHIN_NOISE, f"saves {gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
     window = situation.state.newest
     window_s = (window.end_ms - window.start_ms) / 1000
-    is_ring = isinstance(situation.state.configuration, ChordConfiguration)
-    homes = min(len(proposal.moves), 1) if is_ring else len(proposal.moves)
-    factor = settings.noise_factor * math.sqrt(len(proposal.links_added) + len(proposal.id_moves) + homes)
+    factor = settings.noise_factor * math.sqrt(situation.kind.choices_in(proposal))
     noise_per_s = factor * gain_noise_per_s(gains_per_s, window_s, situation.subscription_lifetime_s)
     if gain_per_s <= noise_per_s:
         return Verdict.GAIN_WITHIN_NOISE, (
@@ -190,20 +139,14 @@ def judge_gain(
 
 
 def transition_price_per_s(
-    configuration: AnyConfiguration, inventory: Inventory, control_messages_mean: float | None, pay_back_s: float
+    kind: AnyKind, configuration: OverlayConfiguration, control_messages_mean: float | None, pay_back_s: float
 ) -> float:
     """Return what one transition costs, spread over the pay-back time, in the unit of the cost per second.
 
-    Its messages are the commands and what the brokers sent each other in earlier plans. Before the first plan these
-    are, on a tree, the 2(n-1) markers of a drain; on a ring a message each way over every link, which is what telling
-    neighbours of an epoch and of its end takes at least. Each costs as much as a notification: on a tree on a mean
-    link, on a ring 1, as messages are counted there.
+    Its messages are the commands and what the brokers sent each other in earlier plans; before the first plan what the
+    kind of overlay takes at least. Each costs what the kind says.
     """
-    brokers = len(configuration.brokers)
-    if isinstance(configuration, ChordConfiguration):
-        first, message_cost = 2 * len(configuration.links), 1.0
-    else:
-        first = 2 * (brokers - 1)
-        message_cost = statistics.fmean(inventory.cost_of_link(*pair) for pair in configuration.links)
+    first = kind.transition_messages_min(configuration)
     between_brokers = first if control_messages_mean is None else control_messages_mean
-    return (COMMANDS_PER_BROKER * brokers + between_brokers) * message_cost / pay_back_s
+    commands = COMMANDS_PER_BROKER * len(configuration.brokers)
+    return (commands + between_brokers) * kind.message_cost(configuration) / pay_back_s

@@ -18,14 +18,12 @@ from controller.controller_settings import ControllerSettings
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import Situation
 from controller.decide.verify_gain import verify_gain
+from controller.kinds.overlay_kind import AnyKind, HomesBefore
 from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import homes_before, homes_in
-from controller.state.plan_target import configuration_after, with_homes_of
-from controller.state.planner_interface import OverlayState, Planner
-from controller.state.ring_state import ring_state_of
-from controller.state.window_costs import can_be_costed, cost_per_s
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
-from overlay.inventory import Inventory
+from controller.state.find_homes import homes_before
+from controller.state.plan_target import configuration_after
+from controller.state.planner_interface import Planner
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Plan
 
 log = structlog.get_logger(__name__)
@@ -33,7 +31,7 @@ log = structlog.get_logger(__name__)
 PLANS_KEPT_MAX = 50
 HOMES_KEPT_MAX = 100_000
 
-Price = Callable[[AnyConfiguration], float]
+Price = Callable[[OverlayConfiguration], float]
 
 
 class ShadowPlanner:
@@ -54,30 +52,26 @@ class ShadowPlanner:
         self,
         name: str,
         planners: Sequence[Planner],
-        start: AnyConfiguration,
-        inventory: Inventory,
+        start: OverlayConfiguration,
+        kind: AnyKind,
         settings: ControllerSettings,
     ) -> None:
         self.name = name
-        self.overlay = dataclasses.replace(start, epoch=0, homes=())
-        self.is_ring = isinstance(start, ChordConfiguration)
-        self.start_epoch = start.epoch
+        self.overlay = start.at_epoch(0).with_homes({})
         self.plans: deque[Plan] = deque(maxlen=PLANS_KEPT_MAX)
         self.plans_made = 0
         self.plans_taken_back = 0
         self.links_exchanged = 0
-        self.publishers_moved = 0
-        self.users_moved = 0
+        self.moved: Counter[str] = Counter()  # By what the clients are: publishers, users.
         self.id_moves = 0
-        self._moved: set[str] = set()
-        self._moved_from: dict[str, str] = {}  # Where users really were when they were moved here.
+        self._homes = kind.followed_homes(start.epoch)
         self.refusals: Counter[str] = Counter()
         self.faults = 0
         self.fault_text = ""
         self._planners = tuple(planners)
-        self._inventory = inventory
+        self._kind = kind
         self._settings = settings
-        self._before: AnyConfiguration | None = None  # The overlay before the plan that is not verified yet.
+        self._before: OverlayConfiguration | None = None  # The overlay before the plan that is not verified yet.
         self._verify_on: list[ClosedWindow] = []
         self._closed_on: ClosedWindow | None = None  # The window that ended the verification.
         self._planned_ms: int | None = None
@@ -87,53 +81,30 @@ class ShadowPlanner:
 
     @property
     def homes_moved(self) -> dict[str, str]:
-        """Where the clients are that it has moved; on a ring also those that the acting planner has moved."""
-        return {client: home for client, home in self.overlay.homes if self.is_ring or client in self._moved}
+        """Where the clients are that are elsewhere on this overlay than on the one in force."""
+        return self._homes.shown(self.overlay.home_of)
 
-    def add_window(
-        self, window: ClosedWindow, now_ms: int, homes_before_acting: Mapping[str, str] | None = None
-    ) -> float | None:
-        """Return what the overlay costs on the window, per second; None where the window of a ring knows no interests.
+    def add_window(self, window: ClosedWindow, now_ms: int, homes_before_acting: HomesBefore) -> float | None:
+        """Return what the overlay costs on the window, per second; None where the window cannot be costed.
 
-        The last plan is verified when enough windows have come after it. ``homes_before_acting``: on a ring, where
-        users were that the acting planner has moved since the start.
+        The last plan is verified when enough windows have come after it. ``homes_before_acting`` tells where clients
+        were before the acting planner's plans to epochs later than a given one.
         """
-        if not can_be_costed(self.overlay, window):
+        if not self._kind.can_be_costed(window):
             return None
-        if self.is_ring:
-            self._learn_users(window, homes_before_acting or {})
-        else:
-            self._learn_publishers(window)
-        cost = cost_per_s(self.overlay, self._inventory, window, self._settings.ring_delay_weight)
+        homes = self._homes.learn(self.overlay.home_of, window, homes_before_acting)
+        if homes is not None:
+            self._place(homes)
+        cost = self._kind.cost_per_s(self.overlay, window)
         if self._planned_ms is not None and window.start_ms >= self._planned_ms:
             self._windows_since_plan += 1
             self._verify(window, now_ms)
         return cost
 
-    def _learn_publishers(self, window: ClosedWindow) -> None:
-        """Take publishers that are new here as they are; where the acting planner moves them does not count."""
-        known = self.overlay.home_of
-        new = {publisher: home for publisher, home in window.homes.items() if publisher not in known}
-        if new:
-            self._place(known | new)
-
-    def _learn_users(self, window: ClosedWindow, homes_before_acting: Mapping[str, str]) -> None:
-        """Undo the acting planner's moves here, and let users go that have moved by themselves."""
-        known = self.overlay.home_of
-        new = {user: home for user, home in homes_before_acting.items() if user not in known}
-        own = [user for user in self._moved_from if user not in homes_before_acting]
-        homes = {} if window.interests is None else homes_in(window.interests, own)
-        gone = {user for user, home in homes.items() if home != self._moved_from[user]}
-        if new or gone:
-            self._moved -= gone
-            self._moved_from = {user: home for user, home in self._moved_from.items() if user not in gone}
-            self._place({user: home for user, home in known.items() if user not in gone} | new)
-
     def _place(self, homes: Mapping[str, str]) -> None:
         kept = dict(list(homes.items())[max(len(homes) - HOMES_KEPT_MAX, 0) :])
-        self._moved.intersection_update(kept)
-        self._moved_from = {user: home for user, home in self._moved_from.items() if user in kept}
-        self.overlay = with_homes_of(self.overlay, kept)
+        self._homes.forget_all_but(kept)
+        self.overlay = self.overlay.with_homes(kept)
 
     def decide(self, acting: Situation, price_of: Price) -> bool:
         """Decide on the acting planner's situation as if this planner's overlay were in force; return False on a fault.
@@ -163,12 +134,11 @@ class ShadowPlanner:
         newest, overlay = acting.state.newest, self.overlay
         own = dataclasses.replace(newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch)
         windows = (*acting.state.windows[:-1], own)
-        ring = ring_state_of(overlay, windows) if isinstance(overlay, ChordConfiguration) else None
         # As at work, a plan whose verification ends with a window is closed too late for a decision on that window.
         is_running = self._before is not None or self._closed_on is newest
         return dataclasses.replace(
             acting,
-            state=OverlayState(overlay, acting.state.inventory, windows, ring),
+            state=self._kind.state_of(overlay, windows),
             price_per_s=price_of(overlay),
             plan_running=self.plans[-1].plan if is_running else "",
             windows_since_plan=None if self._planned_ms is None else self._windows_since_plan,
@@ -183,13 +153,8 @@ class ShadowPlanner:
         self.links_exchanged += len(plan.links_added)
         self.id_moves += len(plan.id_moves)
         clients = [move.client for move in plan.moves]
-        if self.is_ring:
-            self.users_moved += len(clients)
-            if newest.interests is not None:
-                self._moved_from |= homes_in(newest.interests, clients)
-        else:
-            self.publishers_moved += len(clients)
-        self._moved.update(clients)
+        self.moved[self.overlay.CLIENTS] += len(clients)
+        self._homes.note_moves(clients, newest)
         self._before = self.overlay
         self.overlay = configuration_after(plan, self.overlay)
         self._verify_on = []
@@ -208,13 +173,12 @@ class ShadowPlanner:
         self._before, self._closed_on = None, window
         known = self.overlay.home_of
         first = {client: home for client, home in homes_before([plan]).items() if client in known}
-        before = with_homes_of(before, known | first)  # With the clients that have come since, or gone elsewhere.
-        weight = self._settings.ring_delay_weight
-        found = verify_gain(plan, before, self.overlay, self._verify_on, self._inventory, self._lifetime_s, weight)
+        before = before.with_homes(known | first)  # With the clients that have come since, or gone elsewhere.
+        found = verify_gain(plan, before, self.overlay, self._verify_on, self._kind, self._lifetime_s)
         self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=found.cost_observed_per_s)
         if found.made_worse(self._settings.decision):
             self.plans_taken_back += 1
-            self.overlay = dataclasses.replace(before, epoch=self.overlay.epoch + 1)
+            self.overlay = before.at_epoch(self.overlay.epoch + 1)
             self._planned_ms, self._windows_since_plan = now_ms, 0
             for proposal in plan.proposals:
                 self._muted_until_ms[proposal.planner] = now_ms + self._settings.decision.mute_ms

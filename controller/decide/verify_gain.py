@@ -15,16 +15,11 @@ import msgspec
 
 from controller.controller_settings import DecisionSettings
 from controller.decide.judge_proposals import gain_noise_per_s
+from controller.kinds.overlay_kind import AnyKind, Reached
 from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import homes_before, homes_in
-from controller.state.planner_interface import OverlayState
-from controller.state.reached_ring import Reached, reached_at
-from controller.state.ring_state import ring_state_of
-from controller.state.window_costs import cost_per_s
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal, RingId
+from controller.state.find_homes import homes_in
+from overlay.overlay_configuration import OverlayConfiguration
+from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal
 
 UNDO_PLANNER = "undo"
 MISSED_SHARE = 0.5  # A plan that saves less than this share of what was predicted is told as a missed gain.
@@ -34,9 +29,8 @@ MISSED_SHARE = 0.5  # A plan that saves less than this share of what was predict
 class Verification:
     """What the plan's overlay and the one before it cost on the same windows, per second.
 
-    ``cost_counted_per_s`` is what the brokers' own counters add up to, None when no counters came, and on a ring, where
-    counters know no delay. ``noise_per_s`` is
-    the standard error of the gain over the windows, infinite with a single window.
+    ``cost_counted_per_s`` is what the brokers' own counters add up to, None where these do not tell. ``noise_per_s``
+    is the standard error of the gain over the windows, infinite with a single window.
     """
 
     cost_observed_per_s: float
@@ -74,14 +68,13 @@ class Verification:
 
 def verify_gain(
     plan: Plan,
-    before: AnyConfiguration,
-    after: AnyConfiguration,
+    before: OverlayConfiguration,
+    after: OverlayConfiguration,
     windows: Sequence[ClosedWindow],
-    inventory: Inventory,
+    kind: AnyKind,
     lifetime_s: float | None = None,
-    ring_delay_weight: float = 1.0,
 ) -> Verification:
-    """Return how the plan does on the windows. Raises ValueError without a window, or on a ring without interests.
+    """Return how the plan does on the windows. Raises ValueError without a window, or with one that cannot be costed.
 
     ``before`` and ``after`` name the homes of the clients that the plan moved; a user that has gone elsewhere since is
     there in both. ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share what
@@ -89,10 +82,10 @@ def verify_gain(
     """
     if not windows:
         raise ValueError(f"plan {plan.plan} cannot be verified on no window")
-    observed = [cost_per_s(after, inventory, window, ring_delay_weight) for window in windows]
-    without = [cost_per_s(before, inventory, window, ring_delay_weight) for window in windows]
+    observed = [kind.cost_per_s(after, window) for window in windows]
+    without = [kind.cost_per_s(before, window) for window in windows]
     gains = [old - new for old, new in zip(without, observed, strict=True)]
-    found = [counted_cost_per_s(window, inventory) for window in windows]
+    found = [kind.counted_cost_per_s(window) for window in windows]
     counted = [cost for cost in found if cost is not None]
     return Verification(
         cost_observed_per_s=statistics.fmean(observed),
@@ -104,25 +97,13 @@ def verify_gain(
     )
 
 
-def counted_cost_per_s(window: ClosedWindow, inventory: Inventory) -> float | None:
-    """Return the window's cost on a tree by the brokers' own counters: notifications on each link end and broker.
-
-    None when no broker of the inventory sent counters, and on a ring. Cost by counters also holds what crossed links
-    that a transition was retiring.
-    """
-    known = [queue for queue in window.queues if queue.broker in inventory.index]
-    if not known or isinstance(inventory.bootstrap, ChordConfiguration):
-        return None
-    return sum(
-        queue.notifications_out_per_s * inventory.cost_of_link(queue.broker, queue.peer)
-        if queue.peer in inventory.index
-        else queue.notifications_out_per_s * float(inventory.processing_cost[inventory.index[queue.broker]])
-        for queue in known
-    )
-
-
 def plan_undoing(
-    plan: Plan, before: AnyConfiguration, epoch_next: int, found: Verification, newest: ClosedWindow
+    plan: Plan,
+    before: OverlayConfiguration,
+    after: OverlayConfiguration,
+    epoch_next: int,
+    found: Verification,
+    newest: ClosedWindow,
 ) -> Plan:
     """Return the plan that leads back to the overlay and homes before ``plan``, at a new epoch.
 
@@ -146,18 +127,13 @@ def plan_undoing(
         moves=moves,
         id_moves=id_moves,
     )
-    ring = before.id_of.items() if isinstance(before, ChordConfiguration) else ()
-    return msgspec.structs.replace(
+    undo = msgspec.structs.replace(
         plan,
         plan=f"plan-{epoch_next}",
         epoch_from=plan.epoch_to,
         epoch_to=epoch_next,
         window_end_ms=newest.end_ms,
         proposals=(proposal,),
-        links_removed=plan.links_added,
-        links_added=plan.links_removed,
-        links_target=() if ring else before.links,
-        ring_target=tuple(RingId(broker, number) for broker, number in ring),
         cost_before_per_s=found.cost_observed_per_s,
         cost_predicted_per_s=found.cost_without_per_s,
         phase=PlanPhase.PREPARING,
@@ -166,43 +142,26 @@ def plan_undoing(
         cost_observed_per_s=None,
         control_messages=0,
         moves=moves,
-        id_moves=id_moves,
         refused=(),
     )
-
-
-def overlay_before(plan: Plan, after: AnyConfiguration) -> AnyConfiguration:
-    """Return the configuration that the plan began from, with the homes of the clients that it moved."""
-    homes = after.home_of | homes_before([plan])
-    if isinstance(after, ChordConfiguration):
-        id_of = after.id_of | {move.broker: move.id_from for move in plan.id_moves}
-        return ChordConfiguration.of(plan.epoch_from, after.bits, id_of, homes)
-    links = (set(after.links) - set(plan.links_added)) | set(plan.links_removed)
-    return Configuration.of(plan.epoch_from, after.brokers, links, homes)
+    return before.as_target(undo, after)
 
 
 def observed_gains_per_s(
     plan: Plan,
-    before: AnyConfiguration,
+    before: OverlayConfiguration,
     windows: Sequence[ClosedWindow],
-    inventory: Inventory,
-    ring_delay_weight: float = 1.0,
+    kind: AnyKind,
 ) -> list[float | None]:
     """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``.
 
-    None for all where publishers moved and a window does not tell what was delivered apart from what was published. A
+    None for all where clients moved and a window does not tell what their homes are worth. A
     user that has gone elsewhere by itself since counts for no proposal.
     """
-    reached: Reached
-    strayed: frozenset[str] = frozenset()
-    if isinstance(before, ChordConfiguration):
-        strayed = windows[-1].strayed
-        ring = ring_state_of(before, windows)
-        reached = reached_at(OverlayState(before, inventory, tuple(windows), ring), ring_delay_weight)
-    elif plan.moves and any(window.sets.delivered is None for window in windows):
+    if plan.moves and not kind.can_price_moves(windows):
         return [None] * len(plan.proposals)
-    else:
-        reached = reached_at(OverlayState(before, inventory, tuple(windows)), ring_delay_weight)
+    strayed = windows[-1].strayed
+    reached: Reached = kind.reached(kind.state_of(before, windows))
     gains: list[float | None] = []
     for proposal in plan.proposals:
         moves = tuple(move for move in proposal.moves if move.client not in strayed)

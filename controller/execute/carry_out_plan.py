@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from controller.execute.transition import PersistPlan, SendCommand, Transition, TransitionEffect, TransitionLimits
+from controller.controller_settings import TransitionLimits
+from controller.execute.transition import PersistPlan, SendCommand, Transition, TransitionEffect
 from controller.ports.control_ports import ControlPorts
 from controller.state.plan_log import PlanLog
 from schemas.command import Command, CommandResult
@@ -91,7 +92,7 @@ class PlanRunner:
                 self._transition = None
 
     def _transition_of(self, plan: Plan) -> Transition:
-        return Transition(plan, self._brokers, self._limits, self._log.ring_bits)
+        return Transition(plan, self._log.target_of(plan), self._limits)
 
     def _take_results(self, transition: Transition, now_ms: int) -> bool:
         """Feed the answers one by one; return False when one of them led to a plan that could not be stored."""

@@ -18,37 +18,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.report.describe_changes import changes_text, clients_word
-from controller.state.plan_target import target_of
-from overlay.chord_ring import DEFAULT_BITS
+from controller.controller_settings import TransitionLimits
+from controller.report.describe_changes import changes_text
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import PhaseChange, Plan, PlanPhase
 
 HISTORY_MAX = 64  # Phase changes kept in a plan; a transition has at most seven.
 NAMED_BROKERS_MAX = 5  # Brokers named in a message before the rest is only counted.
-
-
-@dataclass(frozen=True)
-class TransitionLimits:
-    """How long each phase may take, and how often unanswered commands are repeated.
-
-    What is activated cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED
-    event, and the plan goes on.
-
-    ``prepare_ms``: until every broker is prepared, or the plan is aborted without trace.
-    ``activate_ms``: until every broker works with both configurations.
-    ``drain_ms``: until no broker sees a notification of the old configuration any more; the longest, it waits for
-    queues.
-    ``retire_ms``: until every broker has dropped the old configuration, and until an abort is answered.
-    ``resend_ms``: pause after which an unanswered command is sent again.
-    """
-
-    prepare_ms: int = 20_000
-    activate_ms: int = 20_000
-    drain_ms: int = 60_000
-    retire_ms: int = 20_000
-    resend_ms: int = 2_000
 
 
 @dataclass(frozen=True)
@@ -99,16 +77,13 @@ _NEXT_PHASE = {
 
 
 class Transition:
-    """One plan on its way from PREPARING to VERIFYING or ABORTED. ``ring_bits`` counts only on a ring."""
+    """One plan on its way from PREPARING to VERIFYING or ABORTED; ``target`` is the overlay that it leads to."""
 
-    def __init__(
-        self, plan: Plan, brokers: Sequence[str], limits: TransitionLimits, ring_bits: int = DEFAULT_BITS
-    ) -> None:
+    def __init__(self, plan: Plan, target: OverlayConfiguration, limits: TransitionLimits) -> None:
         self.plan = plan
         self.limits = limits
-        self._brokers = tuple(sorted(brokers))
-        self._is_ring = bool(plan.ring_target)
-        self._digest = target_of(plan, brokers, ring_bits).digest
+        self._target = target
+        self._brokers = target.brokers
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
         self._lost: set[str] = set()  # Brokers that a neighbour has found dead.
         self._control_messages: dict[str, int] = {}
@@ -134,7 +109,7 @@ class Transition:
 
     def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
         """Begin a plan that no broker has heard of yet."""
-        changes = changes_text(self.plan, clients_word(is_ring=self._is_ring))
+        changes = changes_text(self.plan, self._target.CLIENTS)
         text = f"plan {self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
         effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
         # The event follows the record, so that nothing is told that might not have happened.
@@ -247,10 +222,6 @@ class Transition:
         if phase is not CommandPhase.PREPARE:
             lost = tuple(sorted(self._lost)) if phase is CommandPhase.RETIRE else ()
             return Command(plan.plan, phase, broker, plan.epoch_from, plan.epoch_to, lost_brokers=lost)
-        moves = plan.moves
-        if self._is_ring:
-            # Who routes by topics needs not know where users are; on a tree all must know where publishers are.
-            moves = tuple(move for move in moves if broker in (move.home_from, move.home_to))
         return Command(
             plan.plan,
             phase,
@@ -259,8 +230,8 @@ class Transition:
             plan.epoch_to,
             plan.links_removed,
             plan.links_added,
-            self._digest,
-            moves,
+            self._target.digest,
+            self._target.moves_known_to(broker, plan.moves),
             plan.id_moves,
         )
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 import msgspec
 
 from controller.controller_settings import ControllerSettings
-from controller.decide.evacuate_brokers import is_evacuation
-from controller.decide.verify_gain import Verification, observed_gains_per_s, overlay_before, plan_undoing, verify_gain
+from controller.decide.verify_gain import Verification, observed_gains_per_s, plan_undoing, verify_gain
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.transition import EmitEvent, PersistPlan
+from controller.kinds.overlay_kind import AnyKind, is_evacuation
 from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.state.plan_target import configuration_before
 from controller.windows.read_windows import WindowReader
-from overlay.inventory import Inventory
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import PhaseChange, Plan, PlanPhase
 
@@ -31,13 +31,13 @@ class PlanVerifier:
     def __init__(
         self,
         settings: ControllerSettings,
-        inventory: Inventory,
+        kind: AnyKind,
         windows: WindowReader,
         emit: Callable[[AdaptationEvent], None],
         begin: Callable[[PlanRunner, Plan, int], None],
     ) -> None:
         self._settings = settings
-        self._inventory = inventory
+        self._kind = kind
         self._windows = windows
         self._emit = emit
         self._begin = begin
@@ -62,19 +62,18 @@ class PlanVerifier:
                 reason = f"not verified: no {self._settings.verify_windows} complete windows of epoch {plan.epoch_to}"
                 self._close(runner, plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
             return
-        weight, lifetime_s = self._settings.ring_delay_weight, self._windows.lifetime_s
         after = plan_log.present
-        before = overlay_before(plan, after)
-        found = verify_gain(plan, before, after, windows, self._inventory, lifetime_s, weight)
+        before = configuration_before(plan, after)
+        found = verify_gain(plan, before, after, windows, self._kind, self._windows.lifetime_s)
         is_to_save = not plan.undoes and not is_evacuation(plan)
         if is_to_save and found.made_worse(self._settings.decision):
             self._verified = {plan.plan: found}
             self._tell_missed(plan, found, "it is taken back", now_ms)
-            self._begin(runner, plan_undoing(plan, before, plan_log.epoch_next, found, windows[-1]), now_ms)
+            self._begin(runner, plan_undoing(plan, before, after, plan_log.epoch_next, found, windows[-1]), now_ms)
             return
         if is_to_save and found.is_missed:
             self._tell_missed(plan, found, "it is kept", now_ms)
-        gains = observed_gains_per_s(plan, before, windows, self._inventory, weight)
+        gains = observed_gains_per_s(plan, before, windows, self._kind)
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
         plan = msgspec.structs.replace(plan, proposals=proposals)

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.kinds.ring.ring_state import RingState, RingTraffic
 from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, choose_homes, place_in_turn
-from controller.planners.steps.rank_moves import moving_proposal
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from controller.state.ring_state import RingState
+from controller.state.planner_interface import PlannerSettings, moving_proposal
 from overlay.ring_costs import overlay_ring_cost
 from overlay.user_clusters import UserClusters
 from overlay.user_interests import UserInterests
@@ -30,7 +29,7 @@ Ints = NDArray[np.integer]
 Floats = NDArray[np.float64]
 
 
-def place_users_dynatops(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def place_users_dynatops(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return the moves of users by Algorithm 1, all of one cluster as one proposal.
 
     All users are scored at once; those that would gain utility then ask again one after the other, the one that would
@@ -42,7 +41,7 @@ def place_users_dynatops(state: OverlayState, settings: PlannerSettings, rng: ra
     the one cost, which utility does not know (the judge does). Departures: users are asked after a window instead of at
     each change of theirs; the readings of :mod:`controller.planners.steps.place_users`. Nothing is drawn from ``rng``.
     """
-    ring = state.ring
+    ring = state.traffic
     if ring is None or not ring.interests.subscription_count:
         return []
     placement = _placed(ring.interests, settings)
@@ -87,7 +86,7 @@ def _placed(interests: UserInterests, settings: PlannerSettings) -> _Placement:
     return _Placement(clusters, users, np.concatenate(found_homes), np.concatenate(found_gains), cluster_of)
 
 
-def _proposals(ring: RingState, settings: PlannerSettings, placement: _Placement) -> Iterator[Proposal]:
+def _proposals(ring: RingTraffic, settings: PlannerSettings, placement: _Placement) -> Iterator[Proposal]:
     """Yield a proposal for each cluster that users move in, each costed after the earlier ones."""
     gained = np.bincount(placement.cluster_of, placement.gains, placement.clusters.count)
     used = np.unique(placement.cluster_of)
@@ -110,7 +109,7 @@ def _proposals(ring: RingState, settings: PlannerSettings, placement: _Placement
         before, cost_before = after, cost_after
 
 
-def _cost_per_s(ring: RingState, settings: PlannerSettings, interests: UserInterests) -> float:
+def _cost_per_s(ring: RingTraffic, settings: PlannerSettings, interests: UserInterests) -> float:
     cost = overlay_ring_cost(ring.configuration, interests, ring.rates_per_s)
     return cost.total_per_s(settings.ring_delay_weight)
 

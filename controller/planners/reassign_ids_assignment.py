@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import random
 
+from controller.kinds.ring.ring_state import RingState
 from controller.planners.steps.assign_ring_ids import assign_ids
 from controller.planners.steps.propose_ring_ids import reassigning_proposals
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from schemas.plan import Proposal
 
 PLANNER = "reassign_ids_assignment"
 
 
-def reassign_ids_assignment(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def reassign_ids_assignment(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return IDs from a linear assignment of brokers to positions, bettered by swaps, with the move price in both.
 
     Source: the problem, Bft, Cst and the tests around the search are paper 002's (section 5, Algorithm 2), with

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import random
 
+from controller.kinds.ring.ring_state import RingState
 from controller.planners.steps.propose_ring_ids import reassigning_proposals
 from controller.planners.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from schemas.plan import Proposal
 
 PLANNER = "reassign_ids_ssbr"
 
 
-def reassign_ids_ssbr(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def reassign_ids_ssbr(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return the IDs of the mapping with the highest Bft - Cst on the improvement path of SSBR-Greedy.
 
     Source: paper 002, section 5.1, Algorithms 2 to 4, with ``ring_delay_weight`` (w_d), ``ring_free_s`` (T_free) and

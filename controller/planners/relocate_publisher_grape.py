@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import random
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.steps.rank_moves import rank_moves
 from controller.planners.steps.select_home_grape import GrapeSelection
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publisher_grape"
 
 
-def relocate_publisher_grape(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def relocate_publisher_grape(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return a move for each publisher that GRAPE wants elsewhere, each publisher for itself.
 
     ``grape_priority`` and ``grape_weight`` are its metric and weight; a trace session is the newest

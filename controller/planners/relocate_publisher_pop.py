@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.steps.rank_moves import rank_moves
 from controller.planners.steps.trace_publishers import columns_by_publisher, subscribers_mean
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree
 from schemas.plan import ClientMove, Proposal
@@ -28,7 +29,7 @@ Floats = NDArray[np.float64]
 Part = tuple[ClosedWindow, list[int]]
 
 
-def relocate_publisher_pop(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def relocate_publisher_pop(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return a move to the closest broker for each publisher of which enough notifications were traced.
 
     Source: paper 001, sections 3.1 (tracing, running average) and 3.2 (the walk of the relocation request). Cost
@@ -41,7 +42,7 @@ def relocate_publisher_pop(state: OverlayState, settings: PlannerSettings, rng: 
     if not state.can_move_publishers:
         return []
     tree = state.publisher_costs.tree
-    index, homes = state.inventory.index, state.tree.home_of
+    index, homes = state.inventory.index, state.configuration.home_of
     columns = [columns_by_publisher(window.sets) for window in state.windows]
     reasons = {}
     for publisher in state.publisher_costs.publishers:
@@ -50,7 +51,7 @@ def relocate_publisher_pop(state: OverlayState, settings: PlannerSettings, rng: 
         if publisher not in homes or traced is None or traced.count < settings.pop_traces_min:
             continue
         home = homes[publisher]
-        walk = probe_walk(state.tree, tree, traced.subscribers, index[home])
+        walk = probe_walk(state.configuration, tree, traced.subscribers, index[home])
         target = state.inventory.brokers[walk.path[-1]]
         if target != home:
             total, first = float(traced.subscribers.sum()), state.inventory.brokers[walk.path[1]]

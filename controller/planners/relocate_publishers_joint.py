@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planners.steps.describe_moves import effect_text
+from controller.kinds.tree.describe_moves import effect_text
+from controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.steps.order_moves import steps_to
-from controller.planners.steps.rank_moves import move_gain_per_s, moving_proposal, present_cost_per_s
 from controller.planners.steps.search_homes import HomeSearch
 from controller.planners.steps.select_home_grape import GrapeSelection, Priority
 from controller.planners.steps.trace_publishers import hop_delays, trace_sessions
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings, moving_proposal
 from overlay.publisher_placement import PublisherPlacement
 from overlay.trace_sessions import SessionMetrics
 from schemas.plan import ClientMove, Proposal
@@ -32,7 +33,7 @@ GRAPE_WEIGHTS = (100, 75, 50, 25, 1)
 Floats = NDArray[np.float64]
 
 
-def relocate_publishers_joint(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def relocate_publishers_joint(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return moves of publishers in the order of what they save, those that only together keep the caps as one.
 
     Without caps of load (``inventory.load_max_per_s``) each publisher goes to its cheapest home, since publishers do
@@ -48,7 +49,7 @@ def relocate_publishers_joint(state: OverlayState, settings: PlannerSettings, rn
     """
     if not state.can_move_publishers:
         return []
-    costs, homes = state.publisher_costs, state.tree.home_of
+    costs, homes = state.publisher_costs, state.configuration.home_of
     index, names = state.inventory.index, state.inventory.brokers
     rows = [place for place, publisher in enumerate(costs.publishers) if publisher in homes]
     publishers = [costs.publishers[place] for place in rows]
@@ -78,14 +79,14 @@ def relocate_publishers_joint(state: OverlayState, settings: PlannerSettings, rn
     return proposals
 
 
-def _values(state: OverlayState, settings: PlannerSettings, rows: Sequence[int], present: PublisherPlacement) -> Floats:
+def _values(state: TreeState, settings: PlannerSettings, rows: Sequence[int], present: PublisherPlacement) -> Floats:
     """Return what is minimised, by publisher and home: the cost, or shares of cost and delay that add up to 1 now."""
     costs = state.publisher_costs.costs_per_s[rows]
     if settings.delay_weight == 0:
         return np.asarray(costs)
     tree = state.publisher_costs.tree
     sessions = trace_sessions(state.windows, 1, None)
-    delays = hop_delays(state.tree, state.inventory, state.windows, tree, link_delays=settings.link_delays)
+    delays = hop_delays(state.configuration, state.inventory, state.windows, tree, link_delays=settings.link_delays)
     sums_ms = np.zeros_like(state.publisher_costs.costs_per_s)
     traced = [state.publisher_costs.place_of(publisher) for publisher in sessions.publishers]
     sums_ms[traced] = SessionMetrics(tree, sessions).delays_ms(delays) * sessions.deliveries.sum(axis=1, keepdims=True)
@@ -108,7 +109,7 @@ def _best(search: HomeSearch, starts: Sequence[PublisherPlacement]) -> Publisher
 
 
 def _starts_of_grape(
-    state: OverlayState, settings: PlannerSettings, publishers: Sequence[str], present: PublisherPlacement
+    state: TreeState, settings: PlannerSettings, publishers: Sequence[str], present: PublisherPlacement
 ) -> Iterator[PublisherPlacement]:
     """Yield what GRAPE's choices lead to, made one at a time in the order of what they save.
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.steps.rank_swaps import rank_swaps
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import link
 from overlay.horizon_paths import Paths, paths_within
 from overlay.interest_caches import InterestCaches
@@ -48,7 +49,7 @@ class LocalKnowledge:
         return np.minimum(self.phi[i], np.minimum(self.interest[i, j], self.interest[i, k]))
 
 
-def swap_links_ci(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swap_links_ci(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return the swaps on which the brokers of each reconfiguration cycle would agree.
 
     Source: paper 000, section 4.1 (evaluation) and 4.2 (consensus). Readings where the text is open: B_i belongs to its
@@ -62,10 +63,10 @@ def swap_links_ci(state: OverlayState, settings: PlannerSettings, rng: random.Ra
     ``path_interest`` "conjunction" (its section 6). Swaps of one call are independent of each other
     (:mod:`controller.planners.steps.rank_swaps`). ``rng`` gives the order of arrival, if that is asked for.
     """
-    paths = paths_within(state.tree, settings.horizon_hops)
+    paths = paths_within(state.configuration, settings.horizon_hops)
     known = local_knowledge(state, settings, paths)
     inventory = state.inventory
-    degrees = np.array([len(state.tree.neighbours[broker]) for broker in inventory.brokers])
+    degrees = np.array([len(state.configuration.neighbours[broker]) for broker in inventory.brokers])
     reasons: dict[LinkSwap, str] = {}
     for hops in range(2, settings.horizon_hops + 1):
         wanted = wanted_links(paths[hops], known)
@@ -74,7 +75,7 @@ def swap_links_ci(state: OverlayState, settings: PlannerSettings, rng: random.Ra
     return rank_swaps(state, settings, PLANNER, reasons, rng)
 
 
-def local_knowledge(state: OverlayState, settings: PlannerSettings, paths: Mapping[int, Paths]) -> LocalKnowledge:
+def local_knowledge(state: TreeState, settings: PlannerSettings, paths: Mapping[int, Paths]) -> LocalKnowledge:
     """Return what the brokers know from their caches, as the settings say how they tell it.
 
     ``paths`` as from ``overlay.horizon_paths`` for the settings' horizon.

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from overlay.configuration import Link, NotATreeError, link
+from controller.kinds.tree.tree_state import TreeState
+from controller.state.planner_interface import PlannerSettings
+from overlay.configuration import NotATreeError, link
+from overlay.overlay_configuration import Link
 from overlay.tree_costs import LinkSwap, TreeCosts
 from schemas.plan import Proposal
 
@@ -41,7 +43,7 @@ class Search:
         return self.words_left < self.look_words or self.words_left <= 0
 
 
-def swap_links_cost(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swap_links_cost(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return swaps in the order of a steepest descent on the true cost, under the caps of degree and load.
 
     Each look prices every swap of the tree at once (:meth:`TreeCosts.walks`) and takes the best for each link that

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.steps.find_lighter_swaps import lighter_swaps
 from controller.planners.steps.rank_swaps import rank_swaps
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from schemas.plan import Proposal
 
 PLANNER = "swap_links_lmit"
 
 
-def swap_links_lmit(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swap_links_lmit(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Return swaps of the link with the least common interest of a path for a direct one with more, within eta hops.
 
     Source: paper 000, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).

@@ -55,11 +55,6 @@ def changes_text(changes: Changes, clients: str = "clients") -> str:
     return ", ".join(parts)
 
 
-def clients_word(*, is_ring: bool) -> str:
-    """Return what the clients are that plans move: users on a ring, publishers on a tree."""
-    return "users" if is_ring else "publishers"
-
-
 def _named(texts: Sequence[str]) -> str:
     named = ", ".join(texts[:NAMED_MAX])
     return named if len(texts) <= NAMED_MAX else f"{named} and {len(texts) - NAMED_MAX} more"

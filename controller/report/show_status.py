@@ -14,7 +14,7 @@ import msgspec
 
 from controller.decide.decide_plan import Decision
 from controller.decide.shadow_planners import ShadowPlanner
-from controller.decide.verify_gain import counted_cost_per_s
+from controller.kinds.overlay_kind import AnyKind
 from controller.ports.control_ports import Document
 from controller.report.status_parts import (
     configuration_summary,
@@ -26,11 +26,8 @@ from controller.report.status_parts import (
 )
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
-from controller.state.plan_target import with_homes_of
-from controller.state.window_costs import can_be_costed, cost_per_s
 from controller.windows.read_windows import Horizon
-from overlay.chord_configuration import AnyConfiguration
-from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.event import AdaptationEvent
 from schemas.plan import Plan, PlanPhase
 
@@ -84,9 +81,8 @@ class LoopStatus:
     ``shadows`` are the planners that look on, ``decision_times`` is by role and planner.
     """
 
-    def __init__(self, inventory: Inventory, planner: str, is_dry_run: bool, ring_delay_weight: float = 1.0) -> None:
-        self._inventory = inventory
-        self._ring_delay_weight = ring_delay_weight
+    def __init__(self, kind: AnyKind, planner: str, is_dry_run: bool) -> None:
+        self._kind = kind
         self._planner = planner
         self._is_dry_run = is_dry_run
         self.started_ms = 0
@@ -108,7 +104,7 @@ class LoopStatus:
     def add_window(
         self,
         window: ClosedWindow,
-        in_force: AnyConfiguration,
+        in_force: OverlayConfiguration,
         homes_origin: Mapping[str, str],
         shadow_costs: Mapping[str, float],
         now_ms: int,
@@ -123,14 +119,14 @@ class LoopStatus:
         self.windows_incomplete += not window.is_complete
         self.late_rows += window.late_rows
         self.client_changes += window.client_changes
-        if not can_be_costed(in_force, window):
+        if not self._kind.can_be_costed(window):
             return None
-        first = with_homes_of(self._inventory.bootstrap, homes_origin)
+        kind = self._kind
         point = CostPoint(
             window.end_ms,
-            cost_per_s(with_homes_of(in_force, {}), self._inventory, window, self._ring_delay_weight),
-            cost_per_s(first, self._inventory, window, self._ring_delay_weight),
-            counted_cost_per_s(window, self._inventory),
+            kind.cost_per_s(in_force.with_homes({}), window),
+            kind.cost_per_s(kind.inventory.bootstrap.with_homes(homes_origin), window),
+            kind.counted_cost_per_s(window),
             window.epoch_max,
             window.epoch is not None,
             window.is_complete,

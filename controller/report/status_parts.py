@@ -16,7 +16,7 @@ from controller.decide.decide_plan import Decision
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.ports.control_ports import Document
 from controller.state.closed_window import ClosedWindow
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Plan, Proposal
 
 REFUSALS_SHOWN_MAX = 20
@@ -30,18 +30,15 @@ _NOTHING_CARRIED = {
 MOVES_SHOWN_MAX = 24  # Clients, and brokers with another ID, of one proposal; on a ring hundreds may move at once.
 
 
-def configuration_summary(configuration: AnyConfiguration) -> Document:
-    """Return epoch, brokers and links; on a ring the ID of each broker, too."""
-    summary: Document = {
+def configuration_summary(configuration: OverlayConfiguration) -> Document:
+    """Return epoch, brokers and links, and what its kind of overlay shows beside: on a ring the ID of each broker."""
+    return {
         "epoch": configuration.epoch,
         "brokers": list(configuration.brokers),
         "links": [list(pair) for pair in configuration.links],
         "degree_max": configuration.degree_max,
+        **configuration.shown_fields(),
     }
-    if isinstance(configuration, ChordConfiguration):
-        summary["ring"] = [list(pair) for pair in configuration.id_of.items()]
-        summary["ring_bits"] = configuration.bits
-    return summary
 
 
 def window_summary(window: ClosedWindow) -> Document:
@@ -127,8 +124,8 @@ def shadow_summary(shadow: ShadowPlanner) -> Document:
         "plans": shadow.plans_made,
         "plans_taken_back": shadow.plans_taken_back,
         "links_exchanged": shadow.links_exchanged,
-        "publishers_moved": shadow.publishers_moved,
-        "users_moved": shadow.users_moved,
+        "publishers_moved": shadow.moved["publishers"],
+        "users_moved": shadow.moved["users"],
         "id_moves": shadow.id_moves,
         "homes": shadow.homes_moved,
         "links": overlay["links"],

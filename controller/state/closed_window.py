@@ -18,9 +18,9 @@ class ClosedWindow:
     which too few batches came. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1
     when no broker was heard. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at
     which each publisher published last in the window; ``local_deliveries`` counts the hand-overs to local subscribers
-    by (publisher, broker). On a ring there is more (:mod:`controller.windows.attach_clients`): ``interests`` are what
-    users wanted where, not at the window's end but when it was put together, some seconds later; None on a tree, and
-    where that is not known. ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are
+    by (publisher, broker). Where the kind of overlay needs the register, there is more: ``interests`` are what
+    users wanted where, not at the window's end but when it was put together, some seconds later; None where that is not
+    known. ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are
     the users that were not where plans had last put them: they have gone there by themselves.
     """
 

@@ -5,30 +5,10 @@ On a tree the clients that have homes are publishers, on a ring users.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 
-from controller.state.closed_window import ClosedWindow
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
 from overlay.user_interests import UserInterests
 from schemas.plan import Plan
-
-
-def with_homes(present: AnyConfiguration, windows: Sequence[ClosedWindow]) -> AnyConfiguration:
-    """Return the present configuration with the homes that a decision on the windows (oldest first) rests on.
-
-    On a tree: the homes of all publishers of the windows. What a window of the present epoch saw is newest; then what
-    the plans set (``present.homes``), for a publisher that has been silent since it was moved; then what was seen
-    before the last transition.
-    On a ring: the users that plans have moved, each where the register of the newest window says; those that have left
-    are not named. All other users are where the register says, too, and need no naming.
-    """
-    if isinstance(present, ChordConfiguration):
-        newest = windows[-1].interests
-        homes = {} if newest is None else homes_in(newest, present.home_of)
-    else:
-        homes = _publisher_homes(present, windows)
-    return replace(present, homes=tuple(sorted(homes.items())))
 
 
 def homes_in(interests: UserInterests, users: Iterable[str]) -> dict[str, str]:
@@ -60,11 +40,3 @@ def homes_before(plans: Iterable[Plan]) -> dict[str, str]:
 def homes_after(plans: Iterable[Plan]) -> dict[str, str]:
     """Return the home that the last of these plans (oldest first) gave each client that they moved."""
     return {move.client: move.home_to for plan in plans for move in plan.moves}
-
-
-def _publisher_homes(present: AnyConfiguration, windows: Sequence[ClosedWindow]) -> dict[str, str]:
-    earlier: dict[str, str] = {}
-    since: dict[str, str] = {}
-    for window in windows:
-        (since if window.epoch == present.epoch else earlier).update(window.homes)
-    return earlier | {name: home for name, home in present.homes if name in earlier or name in since} | since

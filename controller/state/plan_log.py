@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller.state.find_homes import homes_after, homes_before
-from controller.state.plan_target import ring_bits_of, target_of, with_homes_of
-from overlay.chord_configuration import AnyConfiguration
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Plan, PlanPhase
 
 PASSED_PHASES = frozenset({PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.COMPLETED})
@@ -35,9 +34,9 @@ class PlanLog:
         self._bootstrap = inventory.bootstrap
         self._plans: dict[str, Plan] = {}
         self._epoch_max = self._bootstrap.epoch
-        self._targets: dict[int, AnyConfiguration] = {self._bootstrap.epoch: self._bootstrap}  # Without homes.
+        self._targets: dict[int, OverlayConfiguration] = {self._bootstrap.epoch: self._bootstrap}  # Without homes.
         self._homes_forgotten: dict[str, str] = {}
-        self._configurations: dict[int, AnyConfiguration] = {}
+        self._configurations: dict[int, OverlayConfiguration] = {}
         self._moves_kept = 0
         self._forgotten: list[str] = []
         for plan in plans:
@@ -49,7 +48,7 @@ class PlanLog:
         Raises NotATreeError, RingError or ValueError when its target is no overlay over the inventory.
         """
         if plan.epoch_to not in self._targets:
-            self._targets[plan.epoch_to] = self._target_of(plan)
+            self._targets[plan.epoch_to] = self._bootstrap.target_of(plan)
         known = self._plans.get(plan.plan)
         self._moves_kept += len(plan.moves) - (0 if known is None else len(known.moves))
         self._plans[plan.plan] = plan
@@ -65,11 +64,6 @@ class PlanLog:
         return forgotten
 
     @property
-    def ring_bits(self) -> int:
-        """The bits of the ring's IDs, those of a ring by default on a tree."""
-        return ring_bits_of(self._bootstrap)
-
-    @property
     def plans(self) -> tuple[Plan, ...]:
         """All plans kept, by epoch."""
         return tuple(sorted(self._plans.values(), key=lambda plan: plan.epoch_to))
@@ -80,7 +74,7 @@ class PlanLog:
         return self._epoch_max + 1
 
     @property
-    def present(self) -> AnyConfiguration:
+    def present(self) -> OverlayConfiguration:
         """The configuration of the last plan that passed activation, else the bootstrap.
 
         Its homes are those that plans have set; where the other clients are, telemetry and the register tell.
@@ -124,7 +118,11 @@ class PlanLog:
         """Return the home that each client had before the kept plans to later epochs moved it."""
         return homes_before(plan for plan in self.plans if plan.phase in PASSED_PHASES and plan.epoch_to > epoch)
 
-    def configuration_of(self, epoch: int) -> AnyConfiguration | None:
+    def target_of(self, plan: Plan) -> OverlayConfiguration:
+        """Return the overlay that a plan leads to, without homes. Raises as :meth:`record` does."""
+        return self._targets.get(plan.epoch_to) or self._bootstrap.target_of(plan)
+
+    def configuration_of(self, epoch: int) -> OverlayConfiguration | None:
         """Return the configuration with this epoch, None when no kept plan leads to it."""
         return self._configuration_at(epoch) if epoch in self._targets else None
 
@@ -149,7 +147,7 @@ class PlanLog:
         passed = [plan.epoch_to for plan in self._plans.values() if plan.phase in PASSED_PHASES]
         return max(passed, default=self._bootstrap.epoch)
 
-    def _configuration_at(self, epoch: int) -> AnyConfiguration:
+    def _configuration_at(self, epoch: int) -> OverlayConfiguration:
         found = self._configurations.get(epoch)
         if found is None:
             on_the_way = [
@@ -158,21 +156,11 @@ class PlanLog:
                 if plan.epoch_to == epoch or (plan.epoch_to < epoch and plan.phase in PASSED_PHASES)
             ]
             before = self._homes_forgotten if epoch > self._bootstrap.epoch else {}
-            found = with_homes_of(self._targets[epoch], before | homes_after(on_the_way))
+            found = self._targets[epoch].with_homes(before | homes_after(on_the_way))
             while len(self._configurations) >= CONFIGURATIONS_KEPT_MAX:
                 del self._configurations[next(iter(self._configurations))]
             self._configurations[epoch] = found
         return found
-
-    def _target_of(self, plan: Plan) -> AnyConfiguration:
-        target = target_of(plan, self._bootstrap.brokers, self.ring_bits)
-        if type(target) is not type(self._bootstrap):
-            kinds = {True: "a ring", False: "a tree"}
-            raise ValueError(
-                f"plan {plan.plan} leads to {kinds[bool(plan.ring_target)]}, but the inventory's overlay is "
-                f"{kinds[not plan.ring_target]}: take the inventory that it was made for, or another namespace"
-            )
-        return target
 
     def _forget_oldest(self) -> bool:
         """Forget the oldest plan that is over and leads nowhere in use; return False when there is none."""

@@ -1,4 +1,4 @@
-"""What every planner gets and gives: the overlay's state over a horizon in, proposals out.
+"""What every planner gets and gives: the state of its kind of overlay over a horizon in, proposals out.
 
 A planner is a pure function: it reads no clock, does no I/O and draws only from the generator passed in. Which planners
 there are stands in :mod:`controller.decide.planner_table`.
@@ -10,148 +10,11 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from controller.state.closed_window import ClosedWindow
-from controller.state.ring_state import RingState
+from controller.state.overlay_state import OverlayState
 from overlay.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.delivery_sets import DeliverySets
-from overlay.interest_caches import InterestCaches, newest_ids
-from overlay.inventory import Inventory
-from overlay.publisher_costs import PublisherCosts
-from overlay.tree_costs import TreeCosts
-from overlay.weighted_sets import WeightedSets
-from schemas.plan import Proposal
-
-
-@dataclass(frozen=True, eq=False)
-class OverlayState:
-    """The present configuration, a tree or a ring, and the windows of the horizon, oldest first.
-
-    The newest window must lie in the configuration's epoch (the judge checks it). The older ones may be of earlier
-    epochs: what a broker delivered depends neither on the links it came over nor on the publisher's home. Raises
-    ValueError without a window. ``ring`` is what planners of a ring look at, None on a tree, and where nothing is
-    known of users. What rests on delivery sets alone (``sets``, ``weighted``, costs of links and publishers) is for
-    planners of a tree.
-    """
-
-    configuration: AnyConfiguration
-    inventory: Inventory
-    windows: tuple[ClosedWindow, ...]
-    ring: RingState | None = None
-
-    def __post_init__(self) -> None:
-        if not self.windows:
-            raise ValueError("a state needs at least one closed window, got none")
-
-    @property
-    def tree(self) -> Configuration:
-        """The configuration where only a tree will do. Raises ValueError when it is a ring."""
-        if not isinstance(self.configuration, Configuration):
-            raise ValueError("the overlay is a ring: only planners of a ring can look at it")
-        return self.configuration
-
-    @property
-    def newest(self) -> ClosedWindow:
-        """The window that closed last."""
-        return self.windows[-1]
-
-    @cached_property
-    def window_sets(self) -> tuple[DeliverySets, ...]:
-        """The delivery sets of each window, with every publisher at its home of the configuration."""
-        homes = self.configuration.home_of
-        return tuple(window.sets_at(homes) for window in self.windows)
-
-    @cached_property
-    def sets(self) -> DeliverySets:
-        """The delivery sets of the whole horizon, each notification once."""
-        return DeliverySets.joined(self.window_sets)
-
-    @cached_property
-    def weighted(self) -> WeightedSets:
-        """The delivery sets of the whole horizon as one span, equal ones merged."""
-        return WeightedSets.over_all(self.window_sets)
-
-    @cached_property
-    def interest(self) -> NDArray[np.int64]:
-        """I_ij over the horizon, counted from the delivery sets on first use."""
-        return self.weighted.interest()
-
-    @cached_property
-    def tree_costs(self) -> TreeCosts:
-        """The true cost of the tree and of every swap, over the horizon. Shared: copy it before a swap is made."""
-        return TreeCosts(self.tree, self.inventory, self.weighted)
-
-    @cached_property
-    def window_tree_costs(self) -> TreeCosts:
-        """The same with each window a span of its own; the spread over windows is the noise of a gain."""
-        return TreeCosts(self.tree, self.inventory, WeightedSets.by_span(self.window_sets))
-
-    @property
-    def can_move_publishers(self) -> bool:
-        """Tell whether homes are known, and in every window what was delivered apart from what was published.
-
-        Windows from telemetry of version 1 do not tell; until they have left the horizon, publishers stay.
-        """
-        if not isinstance(self.configuration, Configuration):
-            return False  # On a ring the way from a publisher to the rendezvous does not count.
-        return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
-
-    @cached_property
-    def publisher_costs(self) -> PublisherCosts:
-        """What each publisher costs at each home, over the horizon and in each window, on the configuration's tree.
-
-        Raises ValueError when what was delivered is not known apart in every window.
-        """
-        return PublisherCosts(self.tree, self.inventory, [window.sets for window in self.windows])
-
-    @cached_property
-    def local_deliveries(self) -> dict[str, dict[str, int]]:
-        """How often something of a publisher was handed to a subscriber at a broker, by publisher and broker."""
-        found: dict[str, dict[str, int]] = {}
-        for window in self.windows:
-            for (publisher, broker), count in window.local_deliveries.items():
-                at_broker = found.setdefault(publisher, {})
-                at_broker[broker] = at_broker.get(broker, 0) + count
-        return found
-
-    def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
-        """Return what the brokers remember of the horizon and tell each other; found once for each pair of arguments.
-
-        ``ids_max`` None remembers all of it; ``shape`` None tells it exactly instead of as Bloom filters.
-        """
-        if (ids_max, shape) not in self._caches:
-            sets = self.sets if ids_max is None else newest_ids(self.window_sets, ids_max)
-            self._caches[ids_max, shape] = (
-                InterestCaches.of_masks(sets) if shape is None else InterestCaches.of_filters(sets, shape)
-            )
-        return self._caches[ids_max, shape]
-
-    @cached_property
-    def _caches(self) -> dict[tuple[int | None, FilterShape | None], InterestCaches]:
-        return {}
-
-    def with_configuration(self, configuration: AnyConfiguration) -> OverlayState:
-        """Return the same windows seen on another overlay; what does not depend on it is not counted again."""
-        if isinstance(configuration, ChordConfiguration):
-            ring = None if self.ring is None else self.ring.with_configuration(configuration)
-            return OverlayState(configuration, self.inventory, self.windows, ring)
-        seen = OverlayState(configuration, self.inventory, self.windows)
-        if configuration.homes == self.configuration.homes:
-            for name in ("window_sets", "sets", "weighted", "interest", "_caches"):
-                if name in self.__dict__:
-                    seen.__dict__[name] = self.__dict__[name]
-        if "local_deliveries" in self.__dict__:
-            seen.__dict__["local_deliveries"] = self.local_deliveries
-        if configuration.links == self.configuration.links and "publisher_costs" in self.__dict__:
-            seen.__dict__["publisher_costs"] = self.publisher_costs
-        return seen
+from schemas.plan import ClientMove, Proposal
 
 
 @dataclass(frozen=True)
@@ -276,4 +139,15 @@ class PlannerSettings:
         return found
 
 
-Planner = Callable[[OverlayState, PlannerSettings, random.Random], list[Proposal]]
+State = TypeVar("State", bound=OverlayState)
+
+# Typed by the state it takes, so that a planner of another kind of overlay is a type error.
+PlannerOf = Callable[[State, PlannerSettings, random.Random], list[Proposal]]
+Planner = PlannerOf[Any]
+
+
+def moving_proposal(
+    planner: str, moves: tuple[ClientMove, ...], before_per_s: float, after_per_s: float, reason: str
+) -> Proposal:
+    """Return a proposal that exchanges no link and moves these clients."""
+    return Proposal(planner, (), (), before_per_s, after_per_s, 0.0, reason, moves=moves)

@@ -10,29 +10,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from controller.controller_settings import AssemblyLimits
 from controller.state.closed_window import ClosedWindow
 from controller.windows.gather_deliveries import gather_deliveries
 from schemas.state import StateRow, WindowClosed
 
 BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counted.
-
-
-@dataclass(frozen=True)
-class AssemblyLimits:
-    """How long a window waits to be whole, and how much may wait.
-
-    ``completeness_share_min``: share of a broker's batches that must have come, or the window is not decided on.
-    ``rows_wait_ms``: how long a window waits for its rows after its marker, and for an earlier window's marker.
-    ``windows_pending_max``: windows that may wait; beyond it the oldest is dropped.
-    ``rows_per_window_max``: rows kept of one window; further ones are refused, so the window is incomplete.
-    ``future_ms_max``: how far ahead of the present a window may lie before its records are refused.
-    """
-
-    completeness_share_min: float = 0.95
-    rows_wait_ms: int = 10_000
-    windows_pending_max: int = 64
-    rows_per_window_max: int = 500_000
-    future_ms_max: int = 600_000
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Read what has come: state records to closed windows, on a ring with what the register of clients knows.
+"""Read what has come: state records to closed windows, with what the register of clients knows.
 
 In: the ports of state and clients, the plans so far. Out: closed windows in the order of their time, and the horizon
 that a decision looks back on. Deciding and showing belong to the control loop.
@@ -10,14 +10,12 @@ from collections import Counter, deque
 from dataclasses import dataclass
 
 from controller.controller_settings import ControllerSettings
+from controller.kinds.overlay_kind import AnyKind
 from controller.ports.control_ports import ControlPorts
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
 from controller.windows.assemble_state import WindowAssembler
-from controller.windows.attach_clients import topic_traffic, with_clients
 from controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
-from overlay.chord_configuration import ChordConfiguration
-from overlay.inventory import Inventory
 
 REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the register of clients to be read once.
 
@@ -43,12 +41,11 @@ class WindowReader:
     is verified: with 50,000 users one window's take some MB.
     """
 
-    def __init__(self, settings: ControllerSettings, inventory: Inventory, ports: ControlPorts) -> None:
+    def __init__(self, settings: ControllerSettings, kind: AnyKind, ports: ControlPorts) -> None:
         self._settings = settings
-        self._inventory = inventory
+        self._kind = kind
         self._ports = ports
-        self._is_ring = isinstance(inventory.bootstrap, ChordConfiguration)
-        self._assembler = WindowAssembler(inventory.brokers, settings.assembly)
+        self._assembler = WindowAssembler(kind.inventory.brokers, settings.assembly)
         self._lifetimes = LifetimeMeter(settings.horizon_windows_max)
         self._starts_ms: deque[int] = deque(maxlen=max(settings.decision.cool_down_windows, 1))
         self._first_read_ms: int | None = None
@@ -77,8 +74,8 @@ class WindowReader:
             self._assembler.add(record, now_ms)
         found = []
         for window in self._assembler.closed(now_ms):
-            known = self._with_clients(window, plan_log) if self._is_ring else window
-            ended = self._ports.clients.ended_count if self._is_ring else None
+            known = self._with_clients(window, plan_log)
+            ended = self._ports.clients.ended_count if self._kind.NEEDS_REGISTER else None
             self._lifetimes.add_window(known, subscriptions, ended)
             self._starts_ms.append(known.start_ms)
             if known.is_complete:
@@ -111,30 +108,28 @@ class WindowReader:
         return found, Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
 
     def verifying(self, epoch: int) -> list[ClosedWindow]:
-        """Return the complete windows that lay wholly in an epoch, on a ring those that know what users wanted."""
-        found = [window for window in self.complete if window.epoch == epoch]
-        return [window for window in found if window.interests is not None] if self._is_ring else found
+        """Return the complete windows that lay wholly in an epoch and can be costed."""
+        return [window for window in self.complete if window.epoch == epoch and self._kind.can_be_costed(window)]
 
     def _waits_for_register(self, now_ms: int) -> bool:
         """Tell whether state is left unread for now: windows put together before the register is known say little."""
         self._first_read_ms = now_ms if self._first_read_ms is None else self._first_read_ms
         is_patient = now_ms - self._first_read_ms < REGISTER_WAIT_MS
-        return self._is_ring and self._ports.clients.is_waited_for and is_patient
+        return self._kind.NEEDS_REGISTER and self._ports.clients.is_waited_for and is_patient
 
     def _with_clients(self, window: ClosedWindow, plan_log: PlanLog) -> ClosedWindow:
-        known = {epoch: plan_log.configuration_of(epoch) for epoch in (window.epoch_min, window.epoch_max)}
-        rings = [ring or plan_log.present for ring in known.values()]
-        in_force = [ring for ring in rings if isinstance(ring, ChordConfiguration)]
-        clients = self._ports.clients
-        interests = clients.interests(self._inventory.brokers)
-        traffic = topic_traffic(window.sets, clients.topic_of)
-        if traffic.unknown_publishers:
-            self._unknown["publisher without a topic in a window"] += len(traffic.unknown_publishers)
+        epochs = dict.fromkeys((window.epoch_min, window.epoch_max))
+        in_force = [plan_log.configuration_of(epoch) or plan_log.present for epoch in epochs]
+        clients, kind = self._ports.clients, self._kind
+        interests = clients.interests(kind.inventory.brokers) if kind.NEEDS_REGISTER else None
         share_max = 1 - self._settings.assembly.completeness_share_min
-        return with_clients(window, interests, traffic, in_force, share_max, clients.fault)
+        known, unknown = kind.attach_clients(window, interests, clients.topic_of, in_force, share_max, clients.fault)
+        if unknown:
+            self._unknown["publisher without a topic in a window"] += len(unknown)
+        return known
 
     def _keep(self, window: ClosedWindow) -> None:
         self.complete.append(window)
         old = -1 - self._settings.verify_windows
-        if self._is_ring and len(self.complete) >= -old:
-            self.complete[old] = self.complete[old].without_interests()
+        if len(self.complete) >= -old:
+            self.complete[old] = self._kind.without_register(self.complete[old])

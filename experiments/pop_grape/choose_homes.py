@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from controller.decide.planner_table import PLANNERS
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 
@@ -59,7 +60,7 @@ def decide_homes(
     if not way.planner:
         return homes
     tree = Configuration.of(0, inventory.brokers, inventory.bootstrap_tree.links, homes)
-    state = OverlayState(tree, inventory, tuple(windows))
+    state = TreeState(tree, inventory, tuple(windows))
     for proposal in PLANNERS[way.planner](state, replace(settings, **way.changes), rng):
         for move in proposal.moves:
             homes[move.client] = move.home_to

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from controller.controller_settings import AssemblyLimits
 from controller.state.closed_window import ClosedWindow
-from controller.windows.assemble_state import AssemblyLimits, WindowAssembler
+from controller.windows.assemble_state import WindowAssembler
 from experiments.pop_grape.placement_measures import Measures, measured
 from experiments.pop_grape.quote_workload import QuoteTraffic, QuoteWorkload
 from overlay.inventory import Inventory

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.decide.planner_table import PLANNERS
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners import swap_links_ci, swap_links_cost, swap_links_lmit, swap_links_lmst
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.psoop.message_costs import (
     broadcast_cost,
     exchange_cost,
@@ -74,13 +75,13 @@ OURS = Variant(swap_links_cost.PLANNER, "central")
 
 
 def adapt(
-    variant: Variant, state: OverlayState, members: NDArray[np.int64], payback_ticks: float, rng: random.Random
+    variant: Variant, state: TreeState, members: NDArray[np.int64], payback_ticks: float, rng: random.Random
 ) -> Round:
     """Return what the variant makes of the state. ``payback_ticks`` is within what time an exchange of ours must pay.
 
     ``state`` counts its costs per tick.
     """
-    present = state.tree
+    present = state.configuration
     if variant.kind == "mst":
         return Round(_renumbered(_spanning_tree(state.inventory), present))
     if variant.kind == "mit":
@@ -102,18 +103,18 @@ def _renumbered(tree: Configuration, present: Configuration) -> Configuration:
     return present if tree.links == present.links else Configuration(present.epoch + 1, tree.brokers, tree.links)
 
 
-def _adapt_by_brokers(variant: Variant, state: OverlayState, members: NDArray[np.int64], rng: random.Random) -> Round:
-    paths = paths_within(state.tree, variant.horizon_hops)
+def _adapt_by_brokers(variant: Variant, state: TreeState, members: NDArray[np.int64], rng: random.Random) -> Round:
+    paths = paths_within(state.configuration, variant.horizon_hops)
     broadcast = broadcast_cost(paths, state.inventory)
     if variant.horizon_hops == 1:  # Whom a broker knows it is joined to already.
-        return Round(state.tree, broadcast)
+        return Round(state.configuration, broadcast)
     settings = PlannerSettings(
         horizon_hops=variant.horizon_hops, degree_max=None, proposals_max=UNBOUNDED, order="arrival"
     )
     request = sum(
         request_cost(asking, state.inventory) for asking in asking_paths(variant.name, paths, state, settings)
     )
-    configuration, exchange = state.tree, 0.0
+    configuration, exchange = state.configuration, 0.0
     proposals = PLANNERS[variant.name](state, settings, rng)
     for proposal in proposals:
         exchange += exchange_cost(configuration, state.inventory, proposal, members)
@@ -121,9 +122,7 @@ def _adapt_by_brokers(variant: Variant, state: OverlayState, members: NDArray[np
     return Round(configuration, broadcast, request, exchange, len(proposals))
 
 
-def asking_paths(
-    planner: str, paths: Mapping[int, Paths], state: OverlayState, settings: PlannerSettings
-) -> list[Paths]:
+def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState, settings: PlannerSettings) -> list[Paths]:
     """Return the paths along which brokers ask for a direct link, each broker by its own evaluation.
 
     By CI either end may ask, or both. lMST and lMIT weigh alike at both ends, so one request a pair is counted.
@@ -143,15 +142,15 @@ def asking_paths(
 
 
 def _adapt_centrally(
-    variant: Variant, state: OverlayState, members: NDArray[np.int64], payback_ticks: float, rng: random.Random
+    variant: Variant, state: TreeState, members: NDArray[np.int64], payback_ticks: float, rng: random.Random
 ) -> Round:
     """Carry out the longest sequence of proposals whose every exchange pays for itself in time."""
     inventory = state.inventory
     settings = PlannerSettings(
         degree_max=CENTRAL_DEGREE_MAX, proposals_max=CENTRAL_EXCHANGES_MAX, escape_words_max=CENTRAL_ESCAPE_WORDS_MAX
     )
-    report = report_cost(state.tree, inventory)
-    configuration, exchange, gain_per_tick, accepted = state.tree, 0.0, 0.0, 0
+    report = report_cost(state.configuration, inventory)
+    configuration, exchange, gain_per_tick, accepted = state.configuration, 0.0, 0.0, 0
     for proposal in PLANNERS[variant.name](state, settings, rng):
         cost = exchange_cost(configuration, inventory, proposal, members)
         if proposal.gain_per_s * payback_ticks <= cost:
@@ -160,9 +159,9 @@ def _adapt_centrally(
         gain_per_tick += proposal.gain_per_s
         accepted += 1
         configuration = _exchanged(configuration, proposal)
-    exchange += transition_cost(state.tree, inventory)
+    exchange += transition_cost(state.configuration, inventory)
     if not accepted or gain_per_tick * payback_ticks <= exchange:
-        return Round(state.tree, report)
+        return Round(state.configuration, report)
     return Round(configuration, report, 0.0, exchange, accepted)
 
 

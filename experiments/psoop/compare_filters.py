@@ -22,9 +22,10 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.swap_links_ci import swap_links_ci
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.command_parts import instance_count, table_console
 from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
 from experiments.psoop.topologies import COST_MAX, Costs, transit_stub_costs, uniform_costs
@@ -95,7 +96,7 @@ def tellings() -> tuple[Telling, ...]:
     )
 
 
-def start_state(topology: str, seed: int) -> tuple[OverlayState, WeightedSets]:
+def start_state(topology: str, seed: int) -> tuple[TreeState, WeightedSets]:
     """Return a random tree with costs and the traffic seen as in section 5, and the traffic after it."""
     rng = np.random.default_rng(seed)
     names = tuple(f"b{number:02d}" for number in range(BROKERS))
@@ -110,19 +111,19 @@ def start_state(topology: str, seed: int) -> tuple[OverlayState, WeightedSets]:
     later = workload.delivery_sets(names, first_later, workload.notification_count, duration_ticks - seen_ticks)
     tree = random_tree(names, BROKERS, random.Random(seed))
     inventory = Inventory(names, processing_cost, link_cost, BROKERS, tree)
-    return OverlayState(tree, inventory, (ClosedWindow(0, int(seen_ticks), seen),)), WeightedSets.over_all([later])
+    return TreeState(tree, inventory, (ClosedWindow(0, int(seen_ticks), seen),)), WeightedSets.over_all([later])
 
 
-def adapted_shares(state: OverlayState, later: WeightedSets, telling: Telling, seed: int) -> tuple[float, float]:
+def adapted_shares(state: TreeState, later: WeightedSets, telling: Telling, seed: int) -> tuple[float, float]:
     """Return what the brokers' last trees cost on average (Eq. 1-2), as a share of the tree they start from.
 
     First on the traffic that the brokers saw, then on that of the lifetime after it.
     """
     rng = random.Random(seed)
     settings = telling.settings
-    trees = [state.tree]
+    trees = [state.configuration]
     for _ in range(ROUNDS):
-        configuration = state.tree
+        configuration = state.configuration
         for proposal in swap_links_ci(state, settings, rng):
             configuration = configuration.replaced(
                 configuration.epoch + 1, proposal.links_removed, proposal.links_added

@@ -16,7 +16,8 @@ from statistics import fmean
 from rich.table import Table
 
 from controller.decide.planner_table import LINK_PLANNERS
-from controller.state.planner_interface import OverlayState, Planner, PlannerSettings
+from controller.kinds.tree.tree_state import TreeState
+from controller.state.planner_interface import Planner, PlannerSettings
 from experiments.command_parts import instance_count, table_console
 from experiments.psoop.exact_optimum import BROKERS_MAX, exact_optimum
 from experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
@@ -34,18 +35,18 @@ EQUAL_SHARE = 1e-9  # Costs closer than this are equal: sums of floats differ in
 OnProgress = Callable[[str, int], None]
 
 
-def settled_tree(state: OverlayState, planner: Planner, settings: PlannerSettings, rng: random.Random) -> Configuration:
+def settled_tree(state: TreeState, planner: Planner, settings: PlannerSettings, rng: random.Random) -> Configuration:
     """Return the tree on which a planner ends when all of its proposals are carried out, call after call.
 
     It ends where it proposes nothing, where it is back on a tree that it had before, or after ``PASSES_MAX`` calls.
     No judge stands between: a planner that makes the tree dearer is measured on the dearer tree.
     """
-    seen = {state.tree.links}
+    seen = {state.configuration.links}
     for _ in range(PASSES_MAX):
         proposals = planner(state, settings, rng)
         if not proposals:
             break
-        configuration = state.tree
+        configuration = state.configuration
         for proposal in proposals:
             configuration = configuration.replaced(
                 configuration.epoch + 1, proposal.links_removed, proposal.links_added
@@ -54,10 +55,10 @@ def settled_tree(state: OverlayState, planner: Planner, settings: PlannerSetting
         if configuration.links in seen:
             break
         seen.add(configuration.links)
-    return state.tree
+    return state.configuration
 
 
-def ratios_to_optimum(state: OverlayState, settings: PlannerSettings, seed: int) -> dict[str, float]:
+def ratios_to_optimum(state: TreeState, settings: PlannerSettings, seed: int) -> dict[str, float]:
     """Return by name what each yardstick tree and each planner's last tree costs, as a multiple of the least cost.
 
     Yardsticks are the bootstrap tree (``random_tree``), ``minimum_spanning_tree`` and ``maximum_interest_tree``; every
@@ -66,7 +67,7 @@ def ratios_to_optimum(state: OverlayState, settings: PlannerSettings, seed: int)
     """
     inventory, sets = state.inventory, state.sets
     trees = {
-        "random_tree": state.tree,
+        "random_tree": state.configuration,
         "minimum_spanning_tree": minimum_spanning_tree(inventory),
         "maximum_interest_tree": maximum_interest_tree(inventory, state.interest),
     }

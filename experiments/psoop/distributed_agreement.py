@@ -11,16 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.swap_links_ci import cycle_costs, local_knowledge, swap_links_ci, wanting_paths
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.psoop.distributed_central import cached_state
 from experiments.psoop.distributed_estimates import removals
 from experiments.psoop.distributed_messages import Cycle, Exchange, Step
 from experiments.psoop.distributed_overlay import DistributedOverlay
 from experiments.psoop.distributed_settings import CommonInterest
-from overlay.configuration import Configuration, Link
+from overlay.configuration import Configuration
 from overlay.horizon_paths import paths_within
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import Link
 from producers.brokers.two_epochs import BrokerPhase
 from schemas.plan import Proposal
 
@@ -99,7 +101,7 @@ class AgreementMeter:
         ):
             state = cached_state(self._overlay)
             for proposal in swap_links_ci(state, self._settings, self._rng):
-                self._compare_proposed(state.tree, proposal)
+                self._compare_proposed(state.configuration, proposal)
         return True
 
     def _compare_proposed(self, tree: Configuration, proposal: Proposal) -> None:
@@ -112,15 +114,13 @@ class AgreementMeter:
         self.found.proposed_taken += any(decision is not None and removed in decision for decision in decisions)
 
 
-def exact_decision(
-    state: OverlayState, settings: PlannerSettings, path: tuple[str, ...]
-) -> tuple[bool, tuple[Link, ...]]:
+def exact_decision(state: TreeState, settings: PlannerSettings, path: tuple[str, ...]) -> tuple[bool, tuple[Link, ...]]:
     """Return whether an end of the path wants the direct link by exact interests, and what its cycle would remove.
 
     Links that the cycle could remove equally well are all returned; none when it would keep the tree.
     """
     index = state.inventory.index
-    known = local_knowledge(state, settings, paths_within(state.tree, settings.horizon_hops))
+    known = local_knowledge(state, settings, paths_within(state.configuration, settings.horizon_hops))
     there = np.array([[index[broker] for broker in path]], dtype=np.intp)
     is_wanted = any(len(wanting_paths(places, known)) for places in (there, there[:, ::-1]))
     links = cycle_of(state.inventory, path).path_links

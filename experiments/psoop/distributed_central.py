@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 
 from controller.decide.planner_table import PLANNERS
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.psoop.distributed_exchanges import TransitionDriver, message_cost
 from experiments.psoop.distributed_messages import HEADER_BYTES, MessageKind
 from experiments.psoop.distributed_overlay import FINISH_MS_MAX, FINISH_STEP_MS, CachedOverlay
@@ -26,7 +27,7 @@ SECOND_MS = 1_000.0
 CELL_BYTES = 20  # Publisher, block and mask of 64 notifications.
 
 
-def cached_state(cached: CachedOverlay) -> OverlayState:
+def cached_state(cached: CachedOverlay) -> TreeState:
     """Return the state in which the caches of all brokers are the one window of the horizon."""
     brokers, virtual = cached.inventory.brokers, cached.virtual
     start_ms = virtual.settings.start_ms
@@ -34,7 +35,7 @@ def cached_state(cached: CachedOverlay) -> OverlayState:
     sets = cached.ids.sets_of(brokers, [cached.caches[broker].ids for broker in brokers], span_s)
     epoch = cached.present.epoch
     window = ClosedWindow(int(start_ms), int(virtual.now_ms), sets, epoch_min=epoch, epoch_max=epoch)
-    return OverlayState(cached.present, cached.inventory, (window,))
+    return TreeState(cached.present, cached.inventory, (window,))
 
 
 def with_proposals(present: Configuration, proposals: list[Proposal]) -> Configuration:

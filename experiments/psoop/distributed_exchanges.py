@@ -12,15 +12,16 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
+from controller.controller_settings import TransitionLimits
 from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.transition import TransitionLimits
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.plan_log import PlanLog
 from experiments.message_tally import MessageTally
 from experiments.psoop.distributed_messages import HEADER_BYTES, Exchange, MessageKind
 from experiments.psoop.distributed_settings import DistributedSettings
-from overlay.configuration import Configuration, Link, link
+from overlay.configuration import Configuration, link
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import Link
 from producers.brokers.match_content import Filter
 from producers.virtual_overlay import VirtualOverlay
 from schemas.client import Role

@@ -11,7 +11,8 @@ from enum import StrEnum
 from itertools import pairwise
 
 from overlay.bloom_filters import BloomFilter
-from overlay.configuration import Link, link
+from overlay.configuration import link
+from overlay.overlay_configuration import Link
 from producers.emulator.emulate_overlay import CONTROL_BYTES
 
 HEADER_BYTES = CONTROL_BYTES  # What the emulator takes any control message to weigh.

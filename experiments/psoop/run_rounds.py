@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState
 from experiments.psoop.adapt_overlay import Round, Variant, adapt
 from experiments.psoop.broker_caches import CacheReader, Caches
 from experiments.psoop.evaluation_tasks import ROUND_TICKS
@@ -76,9 +76,9 @@ class CacheKnowledge:
         self._window = ClosedWindow(0, round(span_ticks), sets)
         self._known = {"sets": sets, "weighted": WeightedSets.over_all([sets]), "interest": caches.interest}
 
-    def state(self, configuration: Configuration, inventory: Inventory) -> OverlayState:
+    def state(self, configuration: Configuration, inventory: Inventory) -> TreeState:
         """Return what is known, seen on one tree with the costs of the moment."""
-        state = OverlayState(configuration, inventory, (self._window,))
+        state = TreeState(configuration, inventory, (self._window,))
         state.__dict__.update(self._known)
         return state
 

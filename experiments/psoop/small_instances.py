@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState
 from experiments.psoop.exact_optimum import all_trees, tree_at
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
@@ -42,7 +42,7 @@ SMALL_SETTINGS = tuple(
 )
 
 
-def small_instance(setting: SmallSetting, broker_count: int, seed: int) -> OverlayState:
+def small_instance(setting: SmallSetting, broker_count: int, seed: int) -> TreeState:
     """Return one random overlay of a setting; the same arguments give the same overlay.
 
     Each flow has one publisher and ``subscriber_count`` different brokers with subscribers, the publisher's own
@@ -62,7 +62,7 @@ def small_instance(setting: SmallSetting, broker_count: int, seed: int) -> Overl
     processing_cost = rng.uniform(0, COST_MAX, broker_count)
     # The cap is out of reach: paper 000 has none.
     inventory = Inventory(brokers, processing_cost, link_cost, broker_count - 1, bootstrap)
-    return OverlayState(bootstrap, inventory, (ClosedWindow(0, WINDOW_MS, _flows(setting, brokers, rng)),))
+    return TreeState(bootstrap, inventory, (ClosedWindow(0, WINDOW_MS, _flows(setting, brokers, rng)),))
 
 
 def _uniform_costs(broker_count: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -23,9 +23,10 @@ from controller.controller_settings import ControllerSettings
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import Situation
 from controller.decide.planner_table import PLANNERS
+from controller.kinds.tree.tree_kind import TreeKind
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.swap_links_cost import Search, descend
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState
 from experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 from infra.measured_figures import Figure
 from overlay.configuration import Configuration
@@ -94,6 +95,7 @@ class _Overlay:
         tree = random_tree(names, DEGREE_MAX, self.rng)
         self.inventory = Inventory(names, generator.uniform(0, 10, brokers), costs + costs.T, DEGREE_MAX, tree)
         self.settings = ControllerSettings(bootstrap="none", inventory_path=Path("none"))
+        self.kind = TreeKind.of(self.inventory, self.settings)
         self.windows = [_window(self.workload, names, place) for place in range(HORIZON_WINDOWS + decisions)]
 
     def decide_on_random_trees(self, planner: str) -> Iterator[float]:
@@ -104,7 +106,7 @@ class _Overlay:
 
     def follow(self, planner: str) -> Iterator[float]:
         """Yield what each decision took, in ms, on a tree that follows the traffic."""
-        state = OverlayState(self.inventory.bootstrap_tree, self.inventory, tuple(self.windows[:HORIZON_WINDOWS]))
+        state = TreeState(self.inventory.bootstrap_tree, self.inventory, tuple(self.windows[:HORIZON_WINDOWS]))
         costs = state.tree_costs.copy()
         for _ in descend(costs, Search(sys.maxsize, DEGREE_MAX, None)):
             pass
@@ -121,8 +123,8 @@ class _Overlay:
             _ = window.sets.planes  # Earlier decisions have merged these.
         before = Configuration(0, tree.brokers, tree.links)
         begin = time.perf_counter()
-        state = OverlayState(before, self.inventory, (*horizon[:-1], newest))
-        situation = Situation(state, newest.end_ms, DEGREE_MAX, price_per_s=0.0)
+        state = TreeState(before, self.inventory, (*horizon[:-1], newest))
+        situation = Situation(state, newest.end_ms, self.kind, price_per_s=0.0)
         decision = decide_plan(situation, [PLANNERS[planner]], 1, self.settings)
         spent_ms = (time.perf_counter() - begin) * 1000
         if decision.plan is None:

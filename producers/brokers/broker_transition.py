@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from overlay.chord_configuration import AnyConfiguration
 from overlay.configuration import Configuration, link
+from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_messages import (
     ClientDropped,
     Deliver,
@@ -93,7 +93,7 @@ class BrokerTransition(BrokerRouting):
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    def _open_tables(self, command: Command, target: AnyConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         assert isinstance(target, Configuration)
         moves = {move.client: move for move in command.moves}
         moved = {name: move.home_to for name, move in moves.items()}
@@ -120,7 +120,7 @@ class BrokerTransition(BrokerRouting):
                 return f"publisher {move.client} cannot move to {move.home_to}: it is not in the overlay"
         return ""
 
-    def _target_of(self, command: Command) -> AnyConfiguration:
+    def _target_of(self, command: Command) -> OverlayConfiguration:
         return self.tables[self.epoch].configuration.replaced(
             command.epoch_to,
             [link(a, b) for a, b in command.links_removed],

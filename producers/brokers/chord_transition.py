@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from overlay.chord_configuration import ChordConfiguration
+from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_messages import (
     CancelRequest,
     ClientDropped,
@@ -82,7 +83,7 @@ class ChordTransitions(ChordEndings):
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    def _target_of(self, command: Command) -> AnyConfiguration:
+    def _target_of(self, command: Command) -> OverlayConfiguration:
         return self.tables[self.epoch].configuration.replaced(command.epoch_to, command.id_moves)
 
     def _reason_against(self, command: Command) -> str:
@@ -92,7 +93,7 @@ class ChordTransitions(ChordEndings):
                 return f"user {move.client} cannot move to {move.home_to}: it is not in the overlay"
         return ""
 
-    def _open_tables(self, command: Command, target: AnyConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         assert isinstance(target, ChordConfiguration)
         tables = self.tables[command.epoch_to] = ChordTables(self.broker, target)
         moves = {move.client: move for move in command.moves if self.broker in (move.home_from, move.home_to)}

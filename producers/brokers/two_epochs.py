@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from overlay.chord_configuration import AnyConfiguration
+from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_messages import Answer, Deliver, Dropped, Effect, Message, Notification, Send
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import ClientMove
@@ -87,7 +87,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
     # --- what a kind of overlay fills in -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _target_of(self, command: Command) -> AnyConfiguration:
+    def _target_of(self, command: Command) -> OverlayConfiguration:
         """Return the configuration that a prepare asks for; raise ValueError when it cannot be."""
 
     @abstractmethod
@@ -95,7 +95,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         """Return why this broker cannot take part, empty when it can."""
 
     @abstractmethod
-    def _open_tables(self, command: Command, target: AnyConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         """Set up tables of the target epoch and the transition, and begin to fill them."""
 
     @abstractmethod

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import simpy
 
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_core import BrokerCore
 from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
@@ -68,13 +70,12 @@ class PeerLost:
 
 Served = Message | ClientRequest | Command | PeerLost
 Core = BrokerCore | ChordCore
+CORES: dict[str, Callable[[str, Any, int], Core]] = {Configuration.KIND: BrokerCore, ChordConfiguration.KIND: ChordCore}
 
 
-def core_of(broker: str, configuration: AnyConfiguration, boot_ms: int) -> Core:
+def core_of(broker: str, configuration: OverlayConfiguration, boot_ms: int) -> Core:
     """Return the protocol core that the kind of overlay needs."""
-    if isinstance(configuration, ChordConfiguration):
-        return ChordCore(broker, configuration, boot_ms)
-    return BrokerCore(broker, configuration, boot_ms)
+    return CORES[configuration.KIND](broker, configuration, boot_ms)
 
 
 def _control_bytes(message: Served) -> int:

@@ -20,8 +20,8 @@ import msgspec
 from rich.console import Console
 
 from controller.controller_settings import ControllerSettings
+from controller.kinds.find_kind import KINDS
 from infra.show_progress import show_progress
-from overlay.chord_configuration import ChordConfiguration
 from producers.recordings.read_recording import Recording, RecordingError, open_recording
 from regraft.backtests.backtest_outcome import BOOTSTRAP, RECORDED, CostPoint, Outcome
 from regraft.backtests.run_closed_loop import ClosedLoopTask, longest_s, run_closed_loop
@@ -176,10 +176,10 @@ def _recording_faults(recording: Recording) -> list[str]:
     faults = []
     if not any(block.span.telemetry for block in recording.blocks()):
         faults.append(f"{recording.path} holds no telemetry: record a run that has brokers")
-    is_ring = isinstance(recording.info.inventory.bootstrap, ChordConfiguration)
-    if is_ring and CLIENTS.suffix not in recording.info.topics:
+    kind = recording.info.inventory.bootstrap.KIND
+    if KINDS[kind].NEEDS_REGISTER and CLIENTS.suffix not in recording.info.topics:
         faults.append(
-            f"{recording.path} holds no clients, on which plans for a ring rest: record the topic clients, too"
+            f"{recording.path} holds no clients, on which plans for a {kind} rest: record the topic clients, too"
         )
     return faults
 

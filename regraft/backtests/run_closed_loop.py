@@ -12,13 +12,14 @@ from controller.controller_settings import ControllerSettings
 from controller.report.show_status import COST_POINTS_MAX
 from controller.state.plan_log import PASSED_PHASES
 from experiments.run_tasks import TellWork
+from producers.emulated_kinds import EMULATED_KINDS
 from producers.emulator.emulator_settings import EmulatorSettings
 from producers.emulator.ledger import LedgerSnapshot
 from regraft.backtests.backtest_outcome import CostPoint, DecisionTime, Deliveries, Mode, Outcome
 from regraft.backtests.run_open_loop import mark_of
 from regraft.recordings.aggregate_span import opened_recording
 from regraft.stages.run_stage import configure_logs
-from regraft.virtual_runs.record_virtual import virtual_settings, workload_of
+from regraft.virtual_runs.record_virtual import virtual_settings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 
 SECOND_MS = 1_000
@@ -58,7 +59,7 @@ def run_closed_loop(task: ClosedLoopTask, tell_work: TellWork) -> Outcome:
     inventory = opened_recording(task.recording).info.inventory
     loop = VirtualLoop(
         inventory,
-        workload_of(task.emulator, inventory),
+        EMULATED_KINDS[inventory.bootstrap.KIND].told(task.emulator),
         task.settings,
         virtual_settings(task.emulator, inventory, task.start_ms),
         task.window_ms,

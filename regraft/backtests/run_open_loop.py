@@ -19,17 +19,16 @@ from controller.controller_settings import ControllerSettings
 from controller.decide.judge_proposals import Situation, transition_price_per_s
 from controller.decide.planner_table import planners_of
 from controller.decide.shadow_planners import ShadowPlanner
+from controller.kinds.find_kind import kind_of
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.closed_window import ClosedWindow
+from controller.state.overlay_state import OverlayState
 from controller.state.plan_log import PASSED_PHASES, PlanLog
-from controller.state.plan_target import with_homes_of
-from controller.state.planner_interface import OverlayState
-from controller.state.window_costs import can_be_costed, cost_per_s
 from controller.windows.read_windows import WindowReader
 from experiments.run_tasks import TellWork
 from infra.stack_error import StackError
-from overlay.chord_configuration import AnyConfiguration
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
 from regraft.backtests.backtest_outcome import RECORDED, CostPoint, DecisionTime, Mode, Outcome, PlanMark
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
 from regraft.recordings.aggregate_span import opened_recording
@@ -66,7 +65,8 @@ class WindowFeed:
     def __init__(self, task: OpenLoopTask, inventory: Inventory) -> None:
         self._task = task
         self._ports = MemoryPorts()
-        self.reader = WindowReader(task.settings, inventory, self._ports.ports)
+        self.kind = kind_of(inventory, task.settings)
+        self.reader = WindowReader(task.settings, self.kind, self._ports.ports)
         self.plan_log = PlanLog(inventory)
 
     def windows(self) -> Iterator[tuple[ClosedWindow, int]]:
@@ -104,7 +104,7 @@ def run_open_loop(task: OpenLoopTask, tell_work: TellWork) -> Outcome:
     feed = WindowFeed(task, inventory)
     if task.planner == RECORDED:
         return _measure_overlay(task, feed, inventory, tell_work)
-    return _OpenLoop(task, feed, inventory).run(tell_work)
+    return _OpenLoop(task, feed).run(tell_work)
 
 
 def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory, tell_work: TellWork) -> Outcome:
@@ -112,18 +112,17 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
     points: list[CostPoint] = []
     incomplete = unknown = 0
     begin_ms = end_ms = None
-    weight = task.settings.ring_delay_weight
+    kind = feed.kind
     for window, now_ms in feed.windows():
         tell_work(1)
         begin_ms, end_ms = window.start_ms if begin_ms is None else begin_ms, now_ms
         in_force = feed.plan_log.configuration_of(window.epoch_max)
         incomplete += not window.is_complete
         unknown += in_force is None
-        if window.is_complete and can_be_costed(inventory.bootstrap, window):
-            present = None if in_force is None else with_homes_of(in_force, {})
-            cost = math.nan if present is None else cost_per_s(present, inventory, window, weight)
-            first = with_homes_of(inventory.bootstrap, feed.plan_log.homes_origin)  # Before any recorded plan.
-            points.append(CostPoint(window.end_ms, cost, cost_per_s(first, inventory, window, weight)))
+        if window.is_complete and kind.can_be_costed(window):
+            cost = math.nan if in_force is None else kind.cost_per_s(in_force.with_homes({}), window)
+            first = inventory.bootstrap.with_homes(feed.plan_log.homes_origin)  # Before any recorded plan.
+            points.append(CostPoint(window.end_ms, cost, kind.cost_per_s(first, window)))
     carried_out = [plan for plan in feed.plan_log.plans if plan.phase in PASSED_PHASES]
     marks = [mark_of(plan) for plan in carried_out]
     here = tuple(mark for mark in marks if begin_ms is not None and begin_ms <= mark.time_ms <= (end_ms or 0))
@@ -153,12 +152,10 @@ class _Times:
 class _OpenLoop:
     """One shadow planner that is fed from a recording."""
 
-    def __init__(self, task: OpenLoopTask, feed: WindowFeed, inventory: Inventory) -> None:
+    def __init__(self, task: OpenLoopTask, feed: WindowFeed) -> None:
         self._task = task
         self._settings = task.settings
         self._feed = feed
-        self._inventory = inventory
-        self._told = task.settings.planner_settings(inventory.degree_max)
         self._times = _Times()
         self._plans: dict[str, tuple[Plan, int]] = {}
 
@@ -171,9 +168,8 @@ class _OpenLoop:
             if shadow is None:
                 start = self._feed.plan_log.present
                 name = self._task.planner
-                shadow = ShadowPlanner(name, planners_of(name), start, self._inventory, self._settings)
-            moved = self._feed.plan_log.homes_before_plans_since(shadow.start_epoch) if shadow.is_ring else {}
-            cost = shadow.add_window(window, now_ms, moved)
+                shadow = ShadowPlanner(name, planners_of(name), start, self._feed.kind, self._settings)
+            cost = shadow.add_window(window, now_ms, self._feed.plan_log.homes_before_plans_since)
             incomplete += not window.is_complete
             if cost is not None and window.is_complete:
                 points.append(CostPoint(window.end_ms, cost, math.nan))  # Measured once for all planners.
@@ -183,13 +179,11 @@ class _OpenLoop:
     def _decide(self, shadow: ShadowPlanner, window: ClosedWindow, now_ms: int) -> None:
         windows, _ = self._feed.reader.horizon(window)
         situation = Situation(
-            state=OverlayState(shadow.overlay, self._inventory, windows),
+            state=OverlayState(shadow.overlay, self._feed.kind.inventory, windows),  # The shadow makes its own of it.
             now_ms=now_ms,
-            degree_max=self._told.degree_max or self._inventory.degree_max,
+            kind=self._feed.kind,
             price_per_s=0.0,  # The shadow asks for that of its own overlay.
             subscription_lifetime_s=self._feed.reader.lifetime_s,
-            ring_delay_weight=self._told.ring_delay_weight,
-            user_load_max=self._told.user_load_max,
         )
         began_s = time.perf_counter()
         shadow.decide(situation, self._price_per_s)
@@ -198,9 +192,9 @@ class _OpenLoop:
             made_ms = self._plans[plan.plan][1] if plan.plan in self._plans else now_ms
             self._plans[plan.plan] = plan, made_ms
 
-    def _price_per_s(self, overlay: AnyConfiguration) -> float:
+    def _price_per_s(self, overlay: OverlayConfiguration) -> float:
         messages_mean = self._feed.plan_log.control_messages_mean
-        return transition_price_per_s(overlay, self._inventory, messages_mean, self._settings.decision.pay_back_s)
+        return transition_price_per_s(self._feed.kind, overlay, messages_mean, self._settings.decision.pay_back_s)
 
     def _outcome(self, shadow: ShadowPlanner | None, points: tuple[CostPoint, ...], incomplete: int) -> Outcome:
         if shadow is None:

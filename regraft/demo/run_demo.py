@@ -20,6 +20,7 @@ from typing import Any
 import structlog
 from rich.console import Console
 
+from controller.kinds.find_kind import kind_of
 from infra.create_topics import create_topics
 from infra.hold_lock import LockHeldError, hold_lock
 from infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
@@ -133,7 +134,7 @@ def _run(
 
 
 def _check_shift(settings: Settings) -> None:
-    if scenario_of(settings.demo.scenario).is_ring:
+    if not scenario_of(settings.demo.scenario).has_shift:
         return
     shift_s = settings.emulator.workload.regime_change_s
     if shift_s is not None and shift_s >= settings.demo.running_s:
@@ -149,7 +150,7 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     """Return the flags with what the demo sets where nobody else did: its shift, shadow planners and horizon."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     scenario = scenario_of(wanted.demo.scenario)
-    if not scenario.is_ring and wanted.emulator.workload.regime_change_s is None:
+    if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
         workload = {**merged.get("emulator", {}).get("workload", {})}
         workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
         merged.setdefault("emulator", {})["workload"] = workload
@@ -207,6 +208,7 @@ class _DemoRun:
     ) -> None:
         self._settings = settings
         self._inventory = inventory
+        self._kind = kind_of(inventory, settings.controller)
         self._supervisor = supervisor
         self._events = events
         self._events_told = len(events)
@@ -234,10 +236,8 @@ class _DemoRun:
         self._show(screen, "collecting")
         self._measure()
         kafka = self._settings.kafka
-        controller = self._settings.controller
-        stored = read_stored_run(
-            kafka.bootstrap, kafka.namespace, self._inventory, controller.assembly, controller.ring_delay_weight
-        )
+        limits = self._settings.controller.assembly
+        stored = read_stored_run(kafka.bootstrap, kafka.namespace, self._kind, limits)
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
@@ -299,7 +299,7 @@ class _DemoRun:
     def _record(self, stored: StoredRun, traffic_end_ms: int) -> RunRecord:
         observer = self._observer
         shadow_costs = {end_ms: window.shadows_per_s for end_ms, window in observer.windows.items()}
-        windows = window_costs(stored, self._inventory, shadow_costs)
+        windows = window_costs(stored, self._kind, shadow_costs)
         return RunRecord(
             seed=self._settings.run.seed,
             inventory=self._inventory,
@@ -311,12 +311,12 @@ class _DemoRun:
             plans=stored.plans,
             plan_outcomes=plan_outcomes(stored.events),
             planner=self._settings.controller.planner,
-            shadows=cost_shadows(observer.shadows, stored, self._inventory, traffic_end_ms),
+            shadows=cost_shadows(observer.shadows, stored, self._kind, traffic_end_ms),
             decision_times=observer.decision_times,
             horizon=observer.horizon,
             users=observer.users,
-            first_window_cost_per_s=first_full_window_cost(stored, self._inventory, observer.traffic_start_ms),
-            comparison=compare_overlays(stored, self._inventory, traffic_end_ms),
+            first_window_cost_per_s=first_full_window_cost(stored, self._kind, observer.traffic_start_ms),
+            comparison=compare_overlays(stored, self._kind, traffic_end_ms),
             regime_change_ms=observer.regime_change_ms,
             refusals=observer.refusals,
             latencies_ms=tuple(observer.latencies_ms.values()),

@@ -13,6 +13,7 @@ from typing import Any
 from overlay.cost import CostBreakdown
 from regraft.report_page.draw_figures import draw_cost_curve, draw_overlay, place_brokers, plan_time_ms
 from regraft.report_page.html_parts import Markup, html_table, known_text, number_text
+from regraft.report_page.kind_pages import page_of
 from regraft.report_page.report_planners import planner_part
 from regraft.run_records.run_record import OverlayComparison, RunRecord
 from regraft.run_records.summary import failures, summarise
@@ -68,7 +69,7 @@ def build_report(record: RunRecord) -> str:
         _section("What other planners would have done", planner_part(record)),
         _section("The overlay before and after", _overlay_part(record)),
         _section("Plans", _plan_part(record)),
-        _moved_section(record),
+        _section(page_of(record).moved_title, page_of(record).moved_part(record)),
         _section("Proposals that were not carried out", _refusal_part(record)),
         _section("Delivery ledger", _ledger_part(summary)),
         _section("From window to command", _latency_part(record, summary)),
@@ -136,22 +137,10 @@ def _cost_part(record: RunRecord) -> str:
         else ""
     )
     return (
-        f"<p>The cost of the traffic of each window: {_cost_text(record)} The dashed line is what the same "
+        f"<p>The cost of the traffic of each window: {page_of(record).cost_text} The dashed line is what the same "
         f"traffic would cost had the overlay never been changed.{looking_on}</p>"
         f"<figure>{draw_cost_curve(record)}</figure>"
         f"<details><summary>All {len(rows)} windows as a table</summary>{table}</details>"
-    )
-
-
-def _cost_text(record: RunRecord) -> str:
-    if record.is_ring:
-        return (
-            "messages from each topic's rendezvous to the brokers that subscribe to it, those through relays included, "
-            "and the hops to each of these brokers, per second (paper 002, Eq. 5, with all messages)."
-        )
-    return (
-        "link costs (ms of one-way delay) and processing costs, per second, summed over all links and brokers that "
-        "each notification crosses."
     )
 
 
@@ -212,10 +201,7 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
     time_ms = plan_time_ms(plan)
     lines = [f"takes back {plan.undoes}"] if plan.undoes else []
     lines += [_link_line(proposal) for proposal in plan.proposals if proposal.links_added]
-    if record.is_ring:
-        lines += [one.reason for one in plan.proposals]
-    elif plan.moves:
-        lines.append(f"{len(plan.moves)} publishers moved: see below")
+    lines += page_of(record).move_lines(plan)
     outcome = record.plan_outcomes.get(plan.plan, "")
     if plan.phase in (PlanPhase.ABORTED, PlanPhase.ABORTING) and not outcome and plan.history:
         outcome = plan.history[-1].reason
@@ -234,77 +220,6 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
 
 def _link_line(proposal: Proposal) -> str:
     return f"{_links(proposal.links_removed)} → {_links(proposal.links_added)}: {proposal.reason}"
-
-
-def _moved_section(record: RunRecord) -> str:
-    if record.is_ring:
-        return _section("Users that moved and IDs that were reassigned", _ring_part(record))
-    return _section("Publishers that moved", _move_part(record))
-
-
-def _ring_part(record: RunRecord) -> str:
-    """Return the table of what each proposal of a ring changed, with what it was to save and what it saves."""
-    if not record.plans:
-        return "<p>Nobody was moved: the refusals below say why.</p>"
-    heads = ("plan", "planner", "users moved", "IDs reassigned", "gain/s predicted", "observed", "phase")
-    rows = [
-        (
-            plan.plan,
-            one.planner,
-            number_text(len(one.moves)),
-            number_text(len(one.id_moves)),
-            number_text(one.gain_per_s, 1),
-            "not verified" if one.gain_observed_per_s is None else number_text(one.gain_observed_per_s, 1),
-            str(plan.phase),
-        )
-        for plan in record.plans
-        for one in plan.proposals
-    ]
-    return (
-        "<p>A user that moves is attached at both homes: the old one serves it to the end of the old epoch, the new "
-        "one holds back until then. A broker that takes another ring ID is in both rings meanwhile.</p>"
-        + _user_text(record)
-        + html_table(heads, rows, text=2)
-    )
-
-
-def _user_text(record: RunRecord) -> str:
-    users = record.users
-    if users is None:
-        return ""
-    cut = users.subscription_changes_cut
-    saved = "" if cut is None else f", {cut:.1%} less than had nobody moved"
-    return (
-        f"<p>{number_text(users.users)} users with {number_text(users.subscriptions)} subscriptions at the end. "
-        f"Brokers began or ceased to subscribe to a topic {number_text(users.subscription_changes)} times{saved}. "
-        f"A user that moved could ask for nothing new for at most {number_text(users.wait_ms_max)} ms.</p>"
-    )
-
-
-def _move_part(record: RunRecord) -> str:
-    """Return the table of publishers that were moved: from where to where, why, predicted and observed gain."""
-    moving = [(plan, one) for plan in record.plans for one in plan.proposals if one.moves]
-    if not moving:
-        return "<p>No publisher was moved: the refusals below say why.</p>"
-    heads = ("plan", "publisher", "from", "to", "why", "phase", "gain/s predicted", "observed")
-    rows = [
-        (
-            plan.plan,
-            ", ".join(move.client for move in one.moves),
-            ", ".join(move.home_from for move in one.moves),
-            ", ".join(move.home_to for move in one.moves),
-            one.reason,
-            str(plan.phase),
-            number_text(one.gain_per_s, 1),
-            "not verified" if one.gain_observed_per_s is None else number_text(one.gain_observed_per_s, 1),
-        )
-        for plan, one in moving
-    ]
-    return (
-        "<p>A publisher that moves leaves its home when that activates the new epoch and goes on at the next one; its "
-        'notifications stay in order. "Predicted" is what the move was to save on the traffic before it, "observed" '
-        "what it saves on the windows after the plan.</p>" + html_table(heads, rows, text=6)
-    )
 
 
 def _links(pairs: Iterable[tuple[str, str]]) -> str:

@@ -10,6 +10,7 @@ from html import escape
 from statistics import fmean
 
 from regraft.report_page.html_parts import html_table, known_text, number_text
+from regraft.report_page.kind_pages import page_of
 from regraft.run_records.run_record import RunRecord
 from regraft.run_records.summary import saved_share
 from schemas.plan import PlanPhase
@@ -19,7 +20,7 @@ def planner_part(record: RunRecord) -> str:
     """Return the section: one row for each planner, and what a reader must know of them."""
     if not record.shadows:
         return "<p>No planner looked on in this run: name some with --shadow.</p>"
-    comparison = record.comparison
+    comparison, page = record.comparison, page_of(record)
     final = (None, None) if comparison is None else (comparison.before.total_per_s, comparison.after.total_per_s)
     means = _mean_costs(record)
     completed = [plan for plan in record.plans if plan.phase is PlanPhase.COMPLETED]
@@ -27,8 +28,7 @@ def planner_part(record: RunRecord) -> str:
         str(len([plan for plan in completed if not plan.undoes])),
         str(sum(bool(plan.undoes) for plan in completed)),
         str(sum(len(plan.links_added) for plan in completed)),
-        str(sum(len(plan.moves) for plan in completed)),
-        *([str(sum(len(plan.id_moves) for plan in completed))] if record.is_ring else []),
+        *(str(change.of_plans(completed)) for change in page.changes),
         number_text(sum(record.refusals.values())),
     )
     rows = [
@@ -38,35 +38,25 @@ def planner_part(record: RunRecord) -> str:
             known_text(final[0]),
             "",
             known_text(means["bootstrap"]),
-            *("",) * (7 + record.is_ring),
+            *("",) * (6 + len(page.changes)),
         ),
         _planner_row(record, "acting", record.planner, final[1], means["acting"], acting),
     ]
     for shadow in record.shadows:
-        moved = (shadow.users_moved, shadow.id_moves) if record.is_ring else (shadow.publishers_moved,)
-        changes = (shadow.links_exchanged, *moved)
+        changes = (shadow.links_exchanged, *(change.of_shadow(shadow) for change in page.changes))
         counts = (shadow.plans, shadow.plans_taken_back, *changes, sum(shadow.refusals.values()))
         shown = tuple(number_text(count) for count in counts)
         mean = means[f"shadow:{shadow.planner}"]
         rows.append(_planner_row(record, "shadow", shadow.planner, shadow.final_cost_per_s, mean, shown))
-    movers = ("users moved", "IDs reassigned") if record.is_ring else ("publishers moved",)
+    movers = (change.head for change in page.changes)
     heads = ("planner", "role", "cost/s, last windows", "saved", "cost/s, mean of all", "plans", "taken back",
              "links exchanged", *movers, "refusals", "decision, ms mean", "max")  # fmt: skip
     return (
         "<p>A shadow planner decides on the same windows, by the same rules, on an overlay that exists only in the "
-        f"controller. {_exact_text(record)} "
+        f"controller. {page.exact_text} "
         "Its plans hold at once and cost no messages, so it is at least as quick as it would be at work.</p>"
         + html_table(heads, rows, text=2)
         + "".join(f"<p>{escape(line)}</p>" for line in _shadow_notes(record))
-    )
-
-
-def _exact_text(record: RunRecord) -> str:
-    if record.is_ring:
-        return "What users want does not depend on where they are, so its cost on the real rates of topics is exact."
-    return (
-        "What a broker delivers depends neither on the links nor on where publishers are, so its cost on the real "
-        "traffic is exact."
     )
 
 

@@ -1,4 +1,4 @@
-"""Give the stored windows of a ring what users wanted at the time: the register of clients, replayed.
+"""Give stored windows what users wanted at the time: the register of clients, replayed.
 
 In: closed windows and the records of the clients topic with their times. Out: the windows with interests and rates.
 The topic is compacted, so in a long run what a client was before its newest record may be gone, and old windows then
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from controller.kinds.overlay_kind import AnyKind
 from controller.state.closed_window import ClosedWindow
-from controller.windows.attach_clients import topic_traffic, with_clients
 from controller.windows.registered_clients import RegisteredClients
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from overlay.overlay_configuration import OverlayConfiguration
 from regraft.run_records.read_topics import read_messages
 from schemas.client import Client
 from schemas.codec import UndecodableRecordError, decode
@@ -52,8 +52,9 @@ def read_client_changes(bootstrap: str, namespace: str, wait_s_max: float) -> It
 
 def with_register(
     windows: Sequence[ClosedWindow],
+    kind: AnyKind,
     changes: Iterable[ClientChange],
-    configurations: Mapping[int, AnyConfiguration],
+    configurations: Mapping[int, OverlayConfiguration],
     unknown_share_max: float,
 ) -> tuple[ClosedWindow, ...]:
     """Return the windows (oldest first) with the register as of the end of each.
@@ -73,11 +74,11 @@ def with_register(
             else:
                 register.put(waiting.client)
             waiting = next(coming, None)
-        traffic = topic_traffic(window.sets, register.topic_of)
-        in_force = [_ring_at(configurations, epoch) for epoch in (window.epoch_min, window.epoch_max)]
+        in_force = [_in_force(configurations, epoch) for epoch in (window.epoch_min, window.epoch_max)]
         interests = register.interests(window.sets.brokers)
         kept += 0 if found and found[-1].interests is interests else interests.subscription_count
-        found.append(with_clients(window, interests, traffic, in_force, unknown_share_max))
+        known = kind.attach_clients(window, interests, register.topic_of, in_force, unknown_share_max)
+        found.append(known[0])
         while kept > SUBSCRIPTIONS_KEPT_MAX and oldest < len(found) - 1:
             gone, found[oldest] = found[oldest].interests, found[oldest].without_interests()
             oldest += 1
@@ -87,9 +88,6 @@ def with_register(
     return tuple(found)
 
 
-def _ring_at(configurations: Mapping[int, AnyConfiguration], epoch: int) -> ChordConfiguration:
+def _in_force(configurations: Mapping[int, OverlayConfiguration], epoch: int) -> OverlayConfiguration:
     known = [number for number in configurations if number <= epoch] or [min(configurations)]
-    ring = configurations[max(known)]
-    if not isinstance(ring, ChordConfiguration):
-        raise TypeError(f"the overlay of epoch {ring.epoch} is a tree: only windows of a ring need the register")
-    return ring
+    return configurations[max(known)]

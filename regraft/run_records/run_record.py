@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
-from overlay.configuration import Link
 from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Plan
 
 
@@ -68,7 +68,7 @@ class ServiceUse:
 class OverlayComparison:
     """The bootstrap overlay and the final one on the traffic of the same last complete windows."""
 
-    final: AnyConfiguration
+    final: OverlayConfiguration
     before: CostBreakdown
     after: CostBreakdown
     window_count: int
@@ -94,7 +94,7 @@ class ShadowRun:
     """What one shadow planner would have made of the run; plans, refusals and tree are the controller's own account.
 
     ``homes`` are those of the publishers that it would have moved. ``final_cost_per_s`` is that of its last overlay on
-    the windows of the OverlayComparison, None without these. ``ring`` are the IDs of its last ring, empty on a tree.
+    the windows of the OverlayComparison, None without these. ``overlay`` is that overlay, as the controller shows it.
     ``starts`` counts the controllers that it ran in: each began again at the overlay then in force.
     """
 
@@ -109,8 +109,7 @@ class ShadowRun:
     faults: int = 0
     fault_text: str = ""
     starts: int = 1
-    links: tuple[Link, ...] = ()
-    ring: tuple[tuple[str, int], ...] = ()
+    overlay: Mapping[str, Any] = field(default_factory=dict)
     homes: Mapping[str, str] = field(default_factory=dict)
     final_cost_per_s: float | None = None
 
@@ -176,8 +175,3 @@ class RunRecord:
     emulator_behind_ms_max: float = 0.0
     services: tuple[ServiceUse, ...] = ()
     rss_total_bytes_max: int = 0
-
-    @property
-    def is_ring(self) -> bool:
-        """Tell whether the overlay is a Chord ring."""
-        return isinstance(self.inventory.bootstrap, ChordConfiguration)

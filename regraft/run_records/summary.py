@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
 from regraft.run_records.run_record import OverlayComparison, RunRecord, ShadowRun
 from schemas.plan import Plan, PlanPhase
 
@@ -39,7 +41,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "plans_completed": len(completed),
         "plans_aborted": sum(plan.phase is PlanPhase.ABORTED for plan in record.plans),
         "links_exchanged": sum(len(plan.links_added) for plan in completed),
-        **_moved_figures(record, completed),
+        **MOVED_FIGURES[record.inventory.bootstrap.KIND](record, completed),
         "plans_completed_after_regime_change": _started_after(completed, record.regime_change_ms),
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
@@ -106,19 +108,23 @@ def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> 
     }
 
 
-def _moved_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
-    """Return who moved: publishers on a tree; users and IDs on a ring, with what moving users saved brokers."""
-    moves = sum(len(plan.moves) for plan in completed)
-    if not record.is_ring:
-        return {"publishers_moved": moves}
+def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
+    return {"publishers_moved": sum(len(plan.moves) for plan in completed)}
+
+
+def _user_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
+    """Return how many users and IDs moved, and what moving users saved brokers."""
     users = record.users
     return {
-        "users_moved": moves,
+        "users_moved": sum(len(plan.moves) for plan in completed),
         "id_moves": sum(len(plan.id_moves) for plan in completed),
         "subscription_changes_cut": _rounded(users.subscription_changes_cut if users else None, 4),
         "broker_subscription_changes": users.subscription_changes if users else None,
         "user_wait_ms_max": users.wait_ms_max if users else None,
     }
+
+
+MOVED_FIGURES = {Configuration.KIND: _publisher_figures, ChordConfiguration.KIND: _user_figures}
 
 
 def _started_after(plans: Sequence[Plan], time_ms: int | None) -> int:

@@ -25,13 +25,10 @@ def ensure_inventory(settings: Settings) -> Inventory:
     file = settings.controller.inventory_path
     if file.exists():
         return Inventory.load(file)
-    from producers.emulator.place_overlay import place_overlay, place_ring
+    from producers.emulated_kinds import EMULATED_KINDS
 
-    rng = random.Random(settings.run.seed)
-    if scenario_of(settings.demo.scenario).is_ring:
-        inventory = place_ring(settings.demo.brokers, rng)
-    else:
-        inventory = place_overlay(settings.demo.brokers, settings.demo.degree_max, rng)
+    kind = EMULATED_KINDS[scenario_of(settings.demo.scenario).kind]
+    inventory = kind.place(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))
     inventory.save(file)
     log.info("brokers placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
     return Inventory.load(file)

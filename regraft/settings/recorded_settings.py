@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from controller.decide.planner_table import kind_faults
 from overlay.inventory import Inventory
 from producers.recordings.read_recording import RecordingInfo
 from regraft.settings.place_demo import ensure_inventory
@@ -33,7 +34,7 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     ours = {"planner": planners[0], "shadow_planners": list(planners[1:]), "dry_run": False}
     merged = _merged(_merged(recorded, flags), {"controller": ours})
     settings = load_settings(merged)
-    faults = settings.controller.overlay_faults(info.inventory.bootstrap)
+    faults = kind_faults(settings.controller, info.inventory.bootstrap.KIND)
     if faults:
         raise SettingsError([f"controller: {fault}" for fault in faults])
     return settings

@@ -26,6 +26,7 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from controller.decide.planner_table import planner_faults
 from infra.run_clock import RunClock
 from regraft.settings.scenarios import SCENARIOS, STOCKS
 from regraft.settings.settings_model import (
@@ -395,12 +396,13 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
 
 
 def _stage_faults(settings: Settings) -> list[str]:
-    return [
+    found = [
         f"{name}: {fault}"
         for name in sections()
         if hasattr(getattr(settings, name), "faults")
         for fault in getattr(settings, name).faults()
     ]
+    return found + [f"controller: {fault}" for fault in planner_faults(settings.controller)]
 
 
 def relation_faults(settings: Settings) -> list[str]:

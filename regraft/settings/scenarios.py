@@ -8,24 +8,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
+
 STOCKS, CHORD = "stocks", "chord"
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a scenario sets where neither flag, file nor variable does: names of settings with their values."""
+    """What a scenario sets where neither flag, file nor variable does: names of settings with their values.
 
-    is_ring: bool
+    ``kind`` is that of the overlay. ``has_shift``: whether interests shift in the course of the demo.
+    """
+
+    kind: str
+    has_shift: bool = False
     controller: Mapping[str, object] = field(default_factory=dict)
     demo: Mapping[str, object] = field(default_factory=dict)
 
 
 SCENARIOS = {
     # Quotes of stocks over a tree; interests shift halfway. The settings' own defaults are made for it.
-    STOCKS: Scenario(is_ring=False),
+    STOCKS: Scenario(Configuration.KIND, has_shift=True),
     # Mobile users on a Chord ring. The paper's pair of algorithms looks on, and ours without re-placing users.
     CHORD: Scenario(
-        is_ring=True,
+        ChordConfiguration.KIND,
         controller={
             "planner": "place_users_dynatops+reassign_ids_assignment",
             # A reassignment must pay within a minute: by then many users have moved on.

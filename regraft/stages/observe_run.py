@@ -246,8 +246,7 @@ def _shadow_run(planner: str, documents: Sequence[Document]) -> ShadowRun:
         refusals=refusals,
         fault_text=next((str(each["fault_text"]) for each in documents if each["fault_text"]), ""),
         starts=len(documents),
-        links=tuple((a, b) for a, b in documents[-1]["links"]),
-        ring=tuple((broker, int(number)) for broker, number in documents[-1].get("ring", ())),
+        overlay={name: documents[-1][name] for name in ("links", "ring") if name in documents[-1]},
         homes=dict(documents[-1]["homes"]),
     )
 

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import regraft
-from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
+from producers.emulated_kinds import EMULATED_KINDS
 from producers.emulator.emulate_overlay import inventory_timing
-from producers.emulator.emulator_settings import EmulatorSettings, WorkloadSettings
+from producers.emulator.emulator_settings import EmulatorSettings
 from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from producers.virtual_overlay import VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
 from regraft.settings.run_settings import Settings
 from regraft.virtual_runs.virtual_loop import STEP_MS, VirtualLoop
 from schemas.client import Client
@@ -80,7 +79,7 @@ def record_virtual(
     writer.is_checking = False  # What is encoded here needs no check.
     loop = VirtualLoop(
         inventory,
-        workload_of(settings.emulator, inventory),
+        EMULATED_KINDS[inventory.bootstrap.KIND].told(settings.emulator),
         dataclasses.replace(settings.controller, dry_run=False),
         virtual_settings(settings.emulator, inventory, START_MS),
         settings.streaming.window_ms,
@@ -94,11 +93,6 @@ def record_virtual(
         tell(int((loop.virtual.now_ms - START_MS) / SECOND_MS))
     writer.close()
     return loop
-
-
-def workload_of(emulator: EmulatorSettings, inventory: Inventory) -> WorkloadSettings | CheckinSettings:
-    """Return the workload that the kind of overlay asks for."""
-    return emulator.checkins if isinstance(inventory.bootstrap, ChordConfiguration) else emulator.workload
 
 
 def virtual_settings(emulator: EmulatorSettings, inventory: Inventory, start_ms: int) -> VirtualSettings:

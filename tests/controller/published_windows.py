@@ -2,8 +2,8 @@
 
 import random
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets
@@ -52,7 +52,7 @@ def window_of(
     )
 
 
-def state_of(drawn: PublishedOverlay, rng: random.Random) -> OverlayState:
+def state_of(drawn: PublishedOverlay, rng: random.Random) -> TreeState:
     """The drawn overlay as the controller sees it, with drawn numbers of subscribers and drawn queues."""
     windows = []
     for number, sets in enumerate(drawn.spans):
@@ -63,10 +63,10 @@ def state_of(drawn: PublishedOverlay, rng: random.Random) -> OverlayState:
                     key = (one.publisher, broker)
                     subscribers[key] = subscribers.get(key, 0) + rng.randrange(1, 4)
         windows.append(window_of(number, sets, drawn.homes, subscribers, drawn_queues(drawn.configuration, rng)))
-    return OverlayState(drawn.configuration, drawn.inventory, tuple(windows))
+    return TreeState(drawn.configuration, drawn.inventory, tuple(windows))
 
 
-def homes_along(state: OverlayState, proposals: list[Proposal]) -> list[dict[str, str]]:
+def homes_along(state: TreeState, proposals: list[Proposal]) -> list[dict[str, str]]:
     """The homes of all publishers that published, at first and after each of the proposals."""
     homes = {name: home for name, home in state.configuration.homes if name in state.publisher_costs.publishers}
     found = [homes]
@@ -76,7 +76,7 @@ def homes_along(state: OverlayState, proposals: list[Proposal]) -> list[dict[str
     return found
 
 
-def costs_along(state: OverlayState, proposals: list[Proposal]) -> list[float]:
+def costs_along(state: TreeState, proposals: list[Proposal]) -> list[float]:
     """The one cost of the tree at first and after each of the proposals."""
     return [
         overlay_cost(state.configuration, state.inventory, state.sets.at_homes(homes)).total_per_s

@@ -16,13 +16,16 @@ from tests.controller.scripted_ring import (
     TOPIC,
     placing,
     reassigning,
+    ring_inventory,
     ring_state,
     ring_window,
 )
+from tests.controller.small_kinds import ring_kind
 
 Users = dict[str, tuple[str, list[str]]]
 USERS: Users = dict(FIG_2_USERS)  # 15 a notification.
 GOOD_IDS = reassigning(*FIG_2_MOVES)  # 6 a notification.
+KIND = ring_kind(ring_inventory())
 TO_ROOT = placing(("u0", "b00", "b01"))  # Three hops, a relay and a message less: 10.
 TO_NEW_ROOT = placing(("u4", "b04", "b00"))  # Once b00 has ID 1: one hop and one message less.
 
@@ -33,7 +36,7 @@ def windows_of(count: int = 10, users: Users = USERS, start_ms: int = 0, epoch: 
 
 def situation_of(users: Users = USERS, **changes: object) -> Situation:
     state = ring_state(RING, *windows_of(users=users))
-    return replace(Situation(state, now_ms=3500, degree_max=1, price_per_s=0.0), **changes)  # type: ignore[arg-type]
+    return replace(Situation(state, now_ms=3500, kind=KIND, price_per_s=0.0), **changes)  # type: ignore[arg-type]
 
 
 def only(proposal: Proposal, situation: Situation, settings: DecisionSettings | None = None) -> Proposal:

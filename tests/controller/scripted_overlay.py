@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from controller.control_loop import ControlLoop
-from controller.controller_settings import ControllerSettings, DecisionSettings
-from controller.execute.transition import TransitionLimits
+from controller.controller_settings import ControllerSettings, DecisionSettings, TransitionLimits
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.planner_interface import Planner
 from overlay.inventory import Inventory

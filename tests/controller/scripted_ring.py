@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from controller.kinds.ring.attach_clients import topic_traffic, with_clients
+from controller.kinds.ring.ring_state import RingState, ring_traffic_of
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState
-from controller.state.ring_state import ring_state_of
-from controller.windows.attach_clients import topic_traffic, with_clients
 from controller.windows.gather_deliveries import gather_deliveries
 from overlay.chord_configuration import ChordConfiguration
 from overlay.chord_ring import ring_key
@@ -84,9 +83,9 @@ def ring_window(
     return with_clients(window, UserInterests.of(in_force.brokers, users), traffic, [in_force], 0.0)
 
 
-def ring_state(ring: ChordConfiguration, *windows: ClosedWindow) -> OverlayState:
+def ring_state(ring: ChordConfiguration, *windows: ClosedWindow) -> RingState:
     """The state of a ring that these windows show."""
-    return OverlayState(ring, ring_inventory(), windows, ring_state_of(ring, windows))
+    return RingState(ring, ring_inventory(), windows, ring_traffic_of(ring, windows))
 
 
 def reassigning(*pairs: tuple[str, int, int], planner: str = "reassign") -> Proposal:

@@ -11,11 +11,11 @@ import pytest
 from controller.control_loop import ControlLoop
 from controller.controller_settings import DecisionSettings
 from controller.decide.planner_table import PLANNERS
+from controller.kinds.ring.ring_state import RingState
 from controller.ports.memory_ports import MemoryClients, MemoryPorts
 from controller.report.loop_metrics import LoopMetrics
 from controller.state.plan_log import PlanLog
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from controller.state.window_costs import cost_per_s
+from controller.state.planner_interface import PlannerSettings
 from controller.windows.read_windows import REGISTER_WAIT_MS, WindowReader
 from schemas.command import CommandPhase
 from schemas.event import EventKind
@@ -35,32 +35,33 @@ from tests.controller.scripted_ring import (
     user,
 )
 from tests.controller.scripted_windows import WINDOW_MS
+from tests.controller.small_kinds import ring_kind
 
 INVENTORY = ring_inventory()
 
 
-def reassign(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def reassign(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Bring the subscribers of Fig. 2 of paper 002 to IDs 1, 2, 3 and 5."""
-    assert state.ring is not None
+    assert state.traffic is not None
     proposal = reassigning(*FIG_2_MOVES)
     return (
         [proposal]
-        if all(state.ring.configuration.id_of[one.broker] == one.id_from for one in proposal.id_moves)
+        if all(state.traffic.configuration.id_of[one.broker] == one.id_from for one in proposal.id_moves)
         else []
     )
 
 
-def place(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def place(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Bring u4 to b00, wherever it is."""
-    assert state.ring is not None
-    interests = state.ring.interests
+    assert state.traffic is not None
+    interests = state.traffic.interests
     if "u4" not in interests.position_of:
         return []
     home = interests.brokers[interests.homes[interests.position_of["u4"]]]
     return [placing(("u4", home, "b00"))] if home != "b00" else []
 
 
-def both(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def both(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Reassign first, then place."""
     found = reassign(state, settings, rng)
     return [*found, *place(state, settings, rng)] if found else []
@@ -283,8 +284,8 @@ def test_users_that_move_by_themselves_stay_there() -> None:
     point = overlay.ports.view.document["cost"][-1]
     homes = {f"u{number}": (f"b0{number}", [TOPIC]) for number in (0, 2, 6)} | {"u4": ("b05", [TOPIC])}
     window = ring_window(homes, {TOPIC: 10})
-    assert point["cost_bootstrap_per_s"] == cost_per_s(RING, INVENTORY, window)
-    assert point["cost_per_s"] == cost_per_s(RING.replaced(1, overlay.plans[0].id_moves), INVENTORY, window)
+    assert point["cost_bootstrap_per_s"] == ring_kind(INVENTORY).cost_per_s(RING, window)
+    assert point["cost_per_s"] == ring_kind(INVENTORY).cost_per_s(RING.replaced(1, overlay.plans[0].id_moves), window)
     assert overlay.ports.view.document["window"]["users_strayed"] == 1
 
 
@@ -370,7 +371,7 @@ def test_only_windows_to_verify_on_keep_what_users_wanted() -> None:
     """Rates are kept for the whole horizon, interests, which take memory, for the newest."""
     overlay = overlay_of(planner=lambda *_: [], horizon_windows_max=6)
     overlay.run_windows(6)
-    reader = WindowReader(overlay.settings, INVENTORY, overlay.ports.ports)
+    reader = WindowReader(overlay.settings, ring_kind(INVENTORY), overlay.ports.ports)
     for start_ms in range(0, 6000, WINDOW_MS):
         overlay.write_window(start_ms)
     windows = reader.read(PlanLog(INVENTORY), overlay.now_ms)

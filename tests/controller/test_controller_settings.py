@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
-from controller.execute.transition import TransitionLimits
+from controller.controller_settings import AssemblyLimits, ControllerSettings, DecisionSettings, TransitionLimits
+from controller.decide.planner_table import kind_faults, planner_faults
 from controller.run_controller import ControllerSettingsError, run_controller
 from controller.state.planner_interface import PlannerSettings
-from controller.windows.assemble_state import AssemblyLimits
 from overlay.inventory import InventoryError
 from tests.controller.scripted_ring import ring_inventory
-from tests.overlay.small_overlays import line_of
 
 GOOD = ControllerSettings(bootstrap="127.0.0.1:9092", inventory_path=Path("inventory.json"))
 
@@ -42,7 +40,7 @@ def test_all_faults_are_told_at_once() -> None:
         assembly=AssemblyLimits(completeness_share_min=1.5),
         transition=TransitionLimits(prepare_ms=1000, resend_ms=1000),
     )
-    faults = "\n".join(bad.faults())
+    faults = "\n".join(bad.faults() + planner_faults(bad))
     for named in (
         "bootstrap is empty",
         "planner 'swap_links' is unknown, known are place_users_dynatops, re",
@@ -63,7 +61,7 @@ def test_all_faults_are_told_at_once() -> None:
         "resend_ms is 1000, prepare_ms 1000",
     ):
         assert named in faults
-    assert len(bad.faults()) == 17
+    assert len(bad.faults() + planner_faults(bad)) == 17
 
 
 def test_tick_must_be_shorter_than_the_repetition() -> None:
@@ -114,16 +112,16 @@ def test_a_planner_moves_no_more_users_than_a_plan_may_hold() -> None:
 
 def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
     """A planner of trees on a ring, or the other way round, stops the start with the planners that would do."""
-    assert GOOD.overlay_faults(line_of(3)) == []
+    assert kind_faults(GOOD, "tree") == []
     ring = ring_inventory()
-    faults = replace(GOOD, shadow_planners=("place_users_dynatops", "swap_links_ci")).overlay_faults(ring.bootstrap)
+    faults = kind_faults(replace(GOOD, shadow_planners=("place_users_dynatops", "swap_links_ci")), "ring")
     assert [fault.split(":")[0] for fault in faults] == [
         "planner 'swap_links_cost' cannot plan for a ring, which the overlay is",
         "planner 'relocate_publishers_joint' cannot plan for a ring, which the overlay is",
         "shadow planner 'swap_links_ci' cannot plan for a ring, which the overlay is",
     ]
     assert "take one of place_users_dynatops" in faults[0]
-    (fault,) = replace(GOOD, planner="swap_links_ci+place_users_dynatops").overlay_faults(line_of(3))
+    (fault,) = kind_faults(replace(GOOD, planner="swap_links_ci+place_users_dynatops"), "tree")
     assert fault.startswith(
         "planner 'place_users_dynatops' cannot plan for a tree, which the overlay is: take one of re"
     )

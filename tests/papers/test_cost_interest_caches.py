@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,
@@ -20,7 +21,7 @@ from controller.planners.swap_links_ci import (
     wanting_paths,
 )
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from overlay.bloom_filters import FilterShape
 from overlay.configuration import Configuration, link
 from overlay.cost import overlay_cost
@@ -38,12 +39,12 @@ COUNTED = replace(EXACT, path_interest="conjunction")
 HUGE_BITS = 1 << 22
 
 
-def state_of(inventory: Inventory, *windows: DeliverySets) -> OverlayState:
+def state_of(inventory: Inventory, *windows: DeliverySets) -> TreeState:
     spans = (ClosedWindow(1000 * at, 1000 * at + 1000, sets) for at, sets in enumerate(windows))
-    return OverlayState(inventory.bootstrap, inventory, tuple(spans))
+    return TreeState(inventory.bootstrap, inventory, tuple(spans))
 
 
-def links_added(state: OverlayState, settings: PlannerSettings) -> list[tuple[str, str]]:
+def links_added(state: TreeState, settings: PlannerSettings) -> list[tuple[str, str]]:
     return [pair for proposal in swap_links_ci(state, settings, random.Random(0)) for pair in proposal.links_added]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.decide.planner_table import LINK_PLANNERS
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,
@@ -22,7 +23,7 @@ from controller.planners.swap_links_ci import (
 from controller.planners.swap_links_lmit import swap_links_lmit
 from controller.planners.swap_links_lmst import swap_links_lmst
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import Configuration, link
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets
@@ -43,11 +44,11 @@ TEN_FOR_B3 = [{"B2", "B3"}] * 10
 TEN_AND_NINE_FOR_B1 = [{"B2", "B3"}] + [{"B1", "B2", "B3"}] * 9
 
 
-def state_of(inventory: Inventory, sets: DeliverySets, configuration: Configuration | None = None) -> OverlayState:
-    return OverlayState(configuration or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
+def state_of(inventory: Inventory, sets: DeliverySets, configuration: Configuration | None = None) -> TreeState:
+    return TreeState(configuration or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
 
 
-def planned(planner_name: str, state: OverlayState, settings: PlannerSettings = UNBOUNDED) -> list[Proposal]:
+def planned(planner_name: str, state: TreeState, settings: PlannerSettings = UNBOUNDED) -> list[Proposal]:
     return LINK_PLANNERS[planner_name](state, settings, random.Random(0))
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.relocate_publisher_grape import relocate_publisher_grape
 from controller.planners.steps.select_home_grape import GrapeSelection, Priority, select
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.pop_grape.random_sessions import random_instance, select_by_paper, select_linear
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree
@@ -98,13 +99,13 @@ def test_equal_candidates_keep_the_publisher_where_it_is() -> None:
     assert select(np.array([2.0, 1.0, 1.0]), equal, np.array([True, False, False]), "load", 100) == 1
 
 
-def few_and_many() -> OverlayState:
+def few_and_many() -> TreeState:
     """Ten notifications for a single subscriber at b02, two of them for fifty at b00, where the publisher is."""
     wanted = [frozenset({"b02"})] * 8 + [frozenset({"b00", "b02"})] * 2
     (sets,) = spans_of(LINE.brokers, [Published("p", 0, where) for where in wanted], {"p": "b00"}, [1.0])
     queues = tuple(queue_of(broker, "", service_ms=2.0) for broker in LINE.brokers)
     window = window_of(0, sets, {"p": "b00"}, {("p", "b00"): 100, ("p", "b02"): 10}, queues)
-    return OverlayState(LINE, inventory_of(LINE, {}), (window,))
+    return TreeState(LINE, inventory_of(LINE, {}), (window,))
 
 
 def test_load_and_delay_want_different_brokers() -> None:
@@ -171,17 +172,17 @@ def test_a_publisher_with_too_few_notifications_stays() -> None:
 def test_a_publisher_whose_home_is_not_known_stays() -> None:
     """Without a home nobody can be told to let the publisher go."""
     state = few_and_many()
-    homeless = OverlayState(Configuration.of(0, LINE.brokers, LINE.links), state.inventory, state.windows)
+    homeless = TreeState(Configuration.of(0, LINE.brokers, LINE.links), state.inventory, state.windows)
     assert relocate_publisher_grape(homeless, SHORT_SESSION, random.Random(0)) == []
 
 
-def two_publishers() -> OverlayState:
+def two_publishers() -> TreeState:
     """Both at b00 for subscribers at b02; q publishes three times as much as p."""
     homes = {"p": "b00", "q": "b00"}
     tree = Configuration.of(0, LINE.brokers, LINE.links, homes)
     notifications = [Published("p", 0, frozenset({"b02"}))] * 3 + [Published("q", 0, frozenset({"b02"}))] * 9
     (sets,) = spans_of(tree.brokers, notifications, homes, [1.0])
-    return OverlayState(tree, inventory_of(tree, {}), (window_of(0, sets, homes),))
+    return TreeState(tree, inventory_of(tree, {}), (window_of(0, sets, homes),))
 
 
 def test_proposals_max_bounds_one_call() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.relocate_publisher_pop import (
     probe_walk,
     relocate_publisher_pop,
@@ -17,7 +18,7 @@ from controller.planners.relocate_publisher_pop import (
     trace_probability,
 )
 from controller.planners.steps.trace_publishers import columns_by_publisher
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree
 from schemas.plan import ClientMove
@@ -36,12 +37,12 @@ SUBSCRIBERS = {"B1": 1, "B2": 4, "B3": 2, "B4": 3, "B6": 4, "B7": 6, "B8": 5}
 ONE_TRACE = PlannerSettings(pop_traces_min=1)
 
 
-def fig_1_state(notifications: int = 1) -> OverlayState:
+def fig_1_state(notifications: int = 1) -> TreeState:
     """The publisher of Fig. 1 at B1; all subscribers get every notification."""
     published = [Published("P", 0, frozenset(SUBSCRIBERS))] * notifications
     (sets,) = spans_of(FIG_1.brokers, published, {"P": "B1"}, [60.0])
     handed = {("P", broker): count * notifications for broker, count in SUBSCRIBERS.items()}
-    return OverlayState(FIG_1, inventory_of(FIG_1, {}), (window_of(0, sets, {"P": "B1"}, handed),))
+    return TreeState(FIG_1, inventory_of(FIG_1, {}), (window_of(0, sets, {"P": "B1"}, handed),))
 
 
 def test_fig_1_moves_the_publisher_to_b6() -> None:
@@ -101,14 +102,14 @@ def test_at_most_n_are_traced_in_a_window() -> None:
 def test_a_publisher_whose_home_is_not_known_stays() -> None:
     """Without a home nobody can be told to let the publisher go."""
     state = fig_1_state()
-    homeless = OverlayState(Configuration.of(0, FIG_1.brokers, FIG_1.links), state.inventory, state.windows)
+    homeless = TreeState(Configuration.of(0, FIG_1.brokers, FIG_1.links), state.inventory, state.windows)
     assert relocate_publisher_pop(homeless, ONE_TRACE, random.Random(0)) == []
 
 
 def test_nobody_interested_moves_nobody() -> None:
     """A publisher without subscribers stays where it is."""
     (sets,) = spans_of(FIG_1.brokers, [Published("P", 0, frozenset())], {"P": "B1"}, [60.0])
-    state = OverlayState(FIG_1, inventory_of(FIG_1, {}), (window_of(0, sets, {"P": "B1"}),))
+    state = TreeState(FIG_1, inventory_of(FIG_1, {}), (window_of(0, sets, {"P": "B1"}),))
     assert relocate_publisher_pop(state, ONE_TRACE, random.Random(0)) == []
 
 
@@ -118,7 +119,7 @@ def test_newer_notifications_count_more() -> None:
     old, new = Published("p", 0, frozenset({"b00"})), Published("p", 1, frozenset({"b04"}))
     sets = spans_of(tree.brokers, [old] * 40 + [new] * 8, {"p": "b02"}, [60.0, 60.0])
     windows = tuple(window_of(number, each, {"p": "b02"}) for number, each in enumerate(sets))
-    state = OverlayState(tree, inventory_of(tree, {}), windows)
+    state = TreeState(tree, inventory_of(tree, {}), windows)
     (proposal,) = relocate_publisher_pop(state, replace(ONE_TRACE, pop_traces_max=1000), random.Random(1))
     assert proposal.moves == (ClientMove("p", "b02", "b04"),)
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.relocate_publisher_grape import relocate_publisher_grape
 from controller.planners.relocate_publishers_joint import relocate_publishers_joint
 from controller.planners.steps.select_home_grape import Priority
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import Configuration
 from overlay.publisher_costs import PublisherCosts
 from schemas.plan import ClientMove, Proposal
@@ -26,11 +27,11 @@ SEEDS = st.integers(0, 2**32)
 Loads = NDArray[np.float64]
 
 
-def planned(state: OverlayState, planner_settings: PlannerSettings = ALL) -> list[Proposal]:
+def planned(state: TreeState, planner_settings: PlannerSettings = ALL) -> list[Proposal]:
     return relocate_publishers_joint(state, planner_settings, random.Random(0))
 
 
-def capped(seed: int, brokers_max: int = 7, publishers_max: int = 5, share_min: float = 0.6) -> OverlayState:
+def capped(seed: int, brokers_max: int = 7, publishers_max: int = 5, share_min: float = 0.6) -> TreeState:
     """A drawn overlay with caps drawn around what brokers pass at present and would with each at its best home."""
     rng = random.Random(seed)
     drawn = draw_overlay(rng, brokers_max, publishers_max)
@@ -42,17 +43,17 @@ def capped(seed: int, brokers_max: int = 7, publishers_max: int = 5, share_min: 
     return state_of(PublishedOverlay(inventory, drawn.homes, drawn.notifications, drawn.spans), rng)
 
 
-def caps_of(state: OverlayState) -> Loads:
+def caps_of(state: TreeState) -> Loads:
     assert state.inventory.load_max_per_s is not None
     return state.inventory.load_max_per_s
 
 
-def keep_caps(state: OverlayState, before: Loads, after: Loads) -> bool:
+def keep_caps(state: TreeState, before: Loads, after: Loads) -> bool:
     """A broker above its cap may stay so, it may only not get more."""
     return bool((after <= np.maximum(caps_of(state), before) * (1 + 1e-8)).all())
 
 
-def under_caps(state: OverlayState, proposals: list[Proposal], *, only_gains: bool) -> float:
+def under_caps(state: TreeState, proposals: list[Proposal], *, only_gains: bool) -> float:
     """The cost after the proposals that keep the caps, made one after the other."""
     costs = state.publisher_costs
     homes = homes_along(state, [])[0]
@@ -65,7 +66,7 @@ def under_caps(state: OverlayState, proposals: list[Proposal], *, only_gains: bo
     return costs.cost_at_per_s(homes)
 
 
-def optimum_per_s(state: OverlayState) -> float:
+def optimum_per_s(state: TreeState) -> float:
     """The least cost of all homes that keep the caps, by looking at every one of them."""
     costs, homes = state.publisher_costs, homes_along(state, [])[0]
     limits = np.maximum(caps_of(state), costs.loads_at_per_s(homes)) * (1 + 1e-9)
@@ -137,7 +138,7 @@ def test_ends_near_the_exact_optimum_under_caps() -> None:
     assert sum(ratios) / len(ratios) < 1.002
 
 
-def exchange_state(published_by_p: int = 20) -> OverlayState:
+def exchange_state(published_by_p: int = 20) -> TreeState:
     """Two publishers, each at the home that the other one needs; a cap leaves no room for both at either."""
     line = line_of(4)
     homes = {"p": "b03", "q": "b00"}
@@ -148,7 +149,7 @@ def exchange_state(published_by_p: int = 20) -> OverlayState:
         notifications += [Published(name, 0, frozenset())] * (count - 4)
     (sets,) = spans_of(tree.brokers, notifications, homes, [1.0])
     inventory = replace(inventory_of(tree, {}), load_max_per_s=np.array([25.0, 15.0, 15.0, 25.0]))
-    return OverlayState(tree, inventory, (window_of(0, sets, homes),))
+    return TreeState(tree, inventory, (window_of(0, sets, homes),))
 
 
 def test_two_publishers_that_need_each_others_place_exchange() -> None:
@@ -173,7 +174,7 @@ def test_three_publishers_move_round_in_a_circle() -> None:
     (sets,) = spans_of(star.brokers, notifications, homes, [1.0])
     processing = np.array([5.0, 1.0, 1.0, 1.0])  # In the middle it is dear.
     inventory = replace(inventory_of(star, {}), processing_cost=processing, load_max_per_s=np.full(4, 30.0))
-    (proposal,) = planned(OverlayState(star, inventory, (window_of(0, sets, homes),)))
+    (proposal,) = planned(TreeState(star, inventory, (window_of(0, sets, homes),)))
     assert proposal.moves == tuple(ClientMove(name, homes[name], targets[name]) for name in homes)
 
 
@@ -196,12 +197,12 @@ def test_no_less_is_saved_than_by_grape_where_the_best_single_move_is_in_the_way
     inventory = inventory_of(tree, {("b00", "b01"): 3.0, ("b01", "b02"): 3.0, ("b00", "b03"): 3.0})
     caps, processing = np.array([30.0, 50.0, 50.0, 50.0]), np.array([0.1, 2.0, 2.0, 1.0])
     inventory = replace(inventory, processing_cost=processing, load_max_per_s=caps)
-    state = OverlayState(tree, inventory, (window_of(0, sets, homes),))
+    state = TreeState(tree, inventory, (window_of(0, sets, homes),))
     whole = replace(ALL, grape_notifications_min=10)
     of_grape = relocate_publisher_grape(state, whole, random.Random(0))
     assert homes_along(state, of_grape)[-1] == {"p": "b01", "q": "b00", "r": "b00"}
     assert homes_along(state, planned(state, whole))[-1] == {"p": "b01", "q": "b00", "r": "b00"}
-    free = OverlayState(tree, replace(inventory, load_max_per_s=None), state.windows)
+    free = TreeState(tree, replace(inventory, load_max_per_s=None), state.windows)
     assert planned(free, whole)[0].moves == (ClientMove("p", "b01", "b00"),)
 
 
@@ -212,7 +213,7 @@ def test_a_broker_above_its_cap_may_stay_so_but_not_get_more() -> None:
     """
     state = exchange_state(published_by_p=30)
     tight = replace(state.inventory, load_max_per_s=np.array([5.0, 15.0, 15.0, 50.0]))
-    (proposal,) = planned(OverlayState(state.configuration, tight, state.windows))
+    (proposal,) = planned(TreeState(state.configuration, tight, state.windows))
     assert proposal.moves == (ClientMove("q", "b00", "b03"),)
 
 
@@ -223,7 +224,7 @@ def test_delay_can_be_weighted_in() -> None:
     wanted = [frozenset({"b02"})] * 8 + [frozenset({"b00", "b02"})] * 2
     (sets,) = spans_of(tree.brokers, [Published("p", 0, where) for where in wanted], {"p": "b01"}, [1.0])
     window = window_of(0, sets, {"p": "b01"}, {("p", "b00"): 100, ("p", "b02"): 10})
-    state = OverlayState(tree, inventory_of(tree, {}), (window,))
+    state = TreeState(tree, inventory_of(tree, {}), (window,))
     moves = []
     for weight in (0.0, 1.0):
         (proposal,) = planned(state, replace(ALL, delay_weight=weight, link_delays=True))
@@ -240,10 +241,10 @@ def test_a_publisher_whose_home_is_not_known_stays() -> None:
     state = exchange_state()
     tree = Configuration.of(0, state.configuration.brokers, state.configuration.links, {"q": "b00"})
     free = replace(state.inventory, load_max_per_s=None)
-    (proposal,) = planned(OverlayState(tree, free, state.windows))
+    (proposal,) = planned(TreeState(tree, free, state.windows))
     assert proposal.moves == (ClientMove("q", "b00", "b03"),)
     nobody = Configuration.of(0, tree.brokers, tree.links)
-    assert planned(OverlayState(nobody, free, state.windows)) == []
+    assert planned(TreeState(nobody, free, state.windows)) == []
 
 
 def test_the_best_come_first_when_few_are_asked_for() -> None:
@@ -258,5 +259,5 @@ def test_same_state_gives_the_same_proposals() -> None:
     """Nothing is drawn: the proposals depend on the state alone."""
     for seed in range(5):
         state = capped(seed)
-        again = OverlayState(state.configuration, state.inventory, state.windows)
+        again = TreeState(state.configuration, state.inventory, state.windows)
         assert planned(state) == relocate_publishers_joint(again, ALL, random.Random(99))

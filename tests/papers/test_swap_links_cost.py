@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.swap_links_cost import swap_links_cost
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.psoop.exact_optimum import exact_optimum
 from experiments.psoop.small_instances import SMALL_SETTINGS, small_instance
 from overlay.configuration import Configuration, link
@@ -27,15 +28,15 @@ UNBOUNDED = PlannerSettings(degree_max=None, proposals_max=100)
 Drawn = tuple[Inventory, list[set[str]], DeliverySets]
 
 
-def state_of(inventory: Inventory, sets: DeliverySets, tree: Configuration | None = None) -> OverlayState:
-    return OverlayState(tree or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
+def state_of(inventory: Inventory, sets: DeliverySets, tree: Configuration | None = None) -> TreeState:
+    return TreeState(tree or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
 
 
-def planned(state: OverlayState, planner_settings: PlannerSettings = UNBOUNDED, seed: int = 0) -> list[Proposal]:
+def planned(state: TreeState, planner_settings: PlannerSettings = UNBOUNDED, seed: int = 0) -> list[Proposal]:
     return swap_links_cost(state, planner_settings, random.Random(seed))
 
 
-def trees_after(state: OverlayState, proposals: list[Proposal]) -> list[Configuration]:
+def trees_after(state: TreeState, proposals: list[Proposal]) -> list[Configuration]:
     """The trees that the proposals lead over, the present one first."""
     trees = [state.configuration]
     for proposal in proposals:
@@ -103,7 +104,7 @@ def test_fig_2() -> None:
         assert planned(state.with_configuration(trees_after(state, [proposal])[-1])) == []
 
 
-def stuck_instance() -> OverlayState:
+def stuck_instance() -> TreeState:
     """A drawn instance of seven brokers at a tree that no single swap makes cheaper, though it is not the optimum."""
     for seed in range(50):
         state = small_instance(SMALL_SETTINGS[-1], 7, seed)

@@ -79,7 +79,7 @@ def small_shadow(final_cost_per_s: float | None = 60.0) -> ShadowRun:
         plans=2,
         links_exchanged=3,
         refusals={"gain_within_noise": 4},
-        links=(("b00", "b01"), ("b00", "b03"), ("b01", "b02")),
+        overlay={"links": (("b00", "b01"), ("b00", "b03"), ("b01", "b02"))},
         final_cost_per_s=final_cost_per_s,
     )
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from controller.execute.transition import TransitionLimits
+from controller.controller_settings import TransitionLimits
 from overlay.inventory import Inventory
 from producers.brokers.broker_messages import AdvertiseRequest, Effect, Published, SubscribeRequest
 from producers.brokers.match_content import Filter

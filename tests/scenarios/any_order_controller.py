@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from controller.controller_settings import TransitionLimits
 from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.transition import TransitionLimits
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.plan_log import PlanLog
-from overlay.chord_configuration import AnyConfiguration
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
 from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, RingId
@@ -157,7 +157,7 @@ class AnyOrderController:
 
 def new_plan(
     log: PlanLog,
-    target: AnyConfiguration,
+    target: OverlayConfiguration,
     moves: Sequence[ClientMove],
     *,
     removed: Sequence[tuple[str, str]] = (),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.execute.transition import TransitionLimits
+from controller.controller_settings import TransitionLimits
 from controller.state.plan_log import PlanLog
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.inventory import Inventory

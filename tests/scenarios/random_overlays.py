@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from controller.execute.transition import TransitionLimits
+from controller.controller_settings import TransitionLimits
 from overlay.inventory import Inventory
 from overlay.tree import random_tree
 from producers.brokers.match_content import Filter, Operator, Predicate

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.execute.transition import EmitEvent, SendCommand, Transition, TransitionEffect, TransitionLimits
+from controller.controller_settings import TransitionLimits
+from controller.execute.transition import EmitEvent, SendCommand, Transition, TransitionEffect
 from overlay.chord_configuration import ChordConfiguration
 from producers.virtual_overlay import VirtualOverlay
 from schemas.event import AdaptationEvent
@@ -34,8 +35,7 @@ class PlanOnTheClock:
             f"plan-{epoch}", epoch - 1, epoch, 0, (), (), (), links, 0.0, 0.0, PlanPhase.PREPARING, (),
             moves=moves, id_moves=id_moves, ring_target=ring,
         )  # fmt: skip
-        bits = bootstrap.bits if isinstance(bootstrap, ChordConfiguration) else 1
-        self.transition = Transition(plan, bootstrap.brokers, QUICK, bits)
+        self.transition = Transition(plan, bootstrap.target_of(plan), QUICK)
         self.events: list[AdaptationEvent] = []
         self._taken = len(virtual.results.results)
         self._follow(self.transition.start(self._now_ms))

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from overlay.chord_configuration import ChordConfiguration
+from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_core import BrokerCore
 from producers.brokers.broker_messages import UNSTAMPED_EPOCH, Answer, Deliver, Notification, Send, control_messages_in
 from producers.brokers.chord_core import ChordCore
@@ -20,7 +21,7 @@ ALL = (Predicate("symbol", Operator.EQ, "A"),)
 class StepByStep:
     """Real broker cores, FIFO links between them, and all that they have handed over, answered and told clients."""
 
-    def __init__(self, configuration: AnyConfiguration) -> None:
+    def __init__(self, configuration: OverlayConfiguration) -> None:
         kind = ChordCore if isinstance(configuration, ChordConfiguration) else BrokerCore
         self.brokers = configuration.brokers
         self.cores: dict[str, Any] = {broker: kind(broker, configuration, 0) for broker in self.brokers}
@@ -65,7 +66,7 @@ class StepByStep:
         self,
         broker: str,
         phase: CommandPhase,
-        target: AnyConfiguration,
+        target: OverlayConfiguration,
         moves: tuple[ClientMove, ...] = (),
         id_moves: tuple[IdMove, ...] = (),
     ) -> None:
@@ -82,7 +83,7 @@ class StepByStep:
 
     def carry_out(
         self,
-        target: AnyConfiguration,
+        target: OverlayConfiguration,
         moves: tuple[ClientMove, ...] = (),
         id_moves: tuple[IdMove, ...] = (),
         phases: Sequence[CommandPhase] = (CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE),

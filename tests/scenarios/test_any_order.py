@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from controller.execute.transition import TransitionLimits
+from controller.controller_settings import TransitionLimits
 from producers.brokers.broker_core import BrokerCore
 from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter, Operator, Predicate

@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from controller.controller_settings import AssemblyLimits
 from controller.state.closed_window import ClosedWindow
-from controller.windows.assemble_state import AssemblyLimits, WindowAssembler
+from controller.windows.assemble_state import WindowAssembler
 from overlay.delivery_sets import DeliverySets
 from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter

@@ -7,13 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.controller_settings import AssemblyLimits, ControllerSettings, DecisionSettings
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import Situation
 from controller.decide.planner_table import PLANNERS
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState
-from controller.windows.assemble_state import AssemblyLimits
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.inventory import Inventory
@@ -23,6 +22,7 @@ from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.run_records.collect_run import assemble_windows, configurations_of
 from schemas.plan import Verdict
 from streaming.reference_aggregator import ReferenceAggregator
+from tests.controller.small_kinds import tree_kind
 from tests.scenarios.closed_loop import GRACE_MS, ClosedLoop
 
 QUIET_MS = 30 * 60_000
@@ -60,8 +60,8 @@ def settled(inventory: Inventory, windows: list[ClosedWindow], planner: str) -> 
     while True:
         # The judge wants a window of the present epoch.
         newest = dataclasses.replace(windows[-1], epoch_min=tree.epoch, epoch_max=tree.epoch)
-        state = OverlayState(tree, inventory, (*windows[:-1], newest))
-        situation = Situation(state, newest.end_ms, DEGREE_MAX, price_per_s=0.0)
+        state = TreeState(tree, inventory, (*windows[:-1], newest))
+        situation = Situation(state, newest.end_ms, tree_kind(inventory, DEGREE_MAX), price_per_s=0.0)
         plan = decide_plan(situation, [PLANNERS[planner]], tree.epoch + 1, greedy).plan
         if plan is None:
             bootstrap = Configuration.of(0, inventory.brokers, tree.links)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.state.planner_interface import OverlayState
+from controller.kinds.tree.tree_state import TreeState
 from overlay.configuration import link
 from overlay.horizon_paths import paths_within
 from overlay.tree_costs import LinkSwap
@@ -27,13 +27,13 @@ class PathSwap:
     weight_added: float
 
 
-def lighter_swaps(state: OverlayState, horizon_hops: int, weights: NDArray[Any]) -> Iterator[PathSwap]:
+def lighter_swaps(state: TreeState, horizon_hops: int, weights: NDArray[Any]) -> Iterator[PathSwap]:
     """Yield the swaps between brokers within the horizon whose direct link weighs less than a link of their path.
 
     ``weights`` (n, n) follow the order of the inventory's brokers. Cost O(pairs within the horizon * horizon).
     """
     names = state.inventory.brokers
-    for hops, paths in paths_within(state.tree, horizon_hops).items():
+    for hops, paths in paths_within(state.configuration, horizon_hops).items():
         if hops < 2:
             continue
         ascending = paths[paths[:, 0] < paths[:, -1]]

@@ -9,23 +9,23 @@ from collections.abc import Callable
 
 import numpy as np
 
+from controller.kinds.ring.ring_state import RingState, RingTraffic
 from controller.planners.steps.search_ring_ids import Reassignment
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from controller.state.ring_state import RingState
+from controller.state.planner_interface import PlannerSettings
 from overlay.ring_costs import topic_costs
 from overlay.ring_reassignment import Mapping, RingProblem
 from schemas.plan import IdMove, Proposal
 
 
 def reassigning_proposals(
-    planner: str, state: OverlayState, settings: PlannerSettings, search: Callable[[RingProblem], Reassignment]
+    planner: str, state: RingState, settings: PlannerSettings, search: Callable[[RingProblem], Reassignment]
 ) -> list[Proposal]:
     """Return the answer of a search as one proposal, none when the paper's process would not reconfigure.
 
     That is Algorithm 2 of paper 002: nothing is computed unless the present cost passes the reconfigurability test, and
     nothing is done unless Bft > Cst, both over the reconfiguration free period.
     """
-    ring = state.ring
+    ring = state.traffic
     if ring is None:
         return []
     problem = ring_problem(ring, settings)
@@ -38,20 +38,20 @@ def reassigning_proposals(
     return [_proposal(planner, ring, settings, found)]
 
 
-def ring_problem(ring: RingState, settings: PlannerSettings) -> RingProblem:
+def ring_problem(ring: RingTraffic, settings: PlannerSettings) -> RingProblem:
     """Return the problem of the next ``ring_free_s``: interests as they are, topics at their filtered rates (Eq. 8)."""
     events = ring.rates_per_s * settings.ring_free_s
     return RingProblem(ring.configuration.ring, ring.roots, ring.wanted, events, settings.ring_delay_weight)
 
 
-def id_moves_of(ring: RingState, mapping: Mapping) -> tuple[IdMove, ...]:
+def id_moves_of(ring: RingTraffic, mapping: Mapping) -> tuple[IdMove, ...]:
     """Return what a mapping changes, sorted by broker."""
     brokers, ids = ring.configuration.broker_at, ring.configuration.ring.ids
     moved = (mapping != np.arange(len(mapping))).nonzero()[0].tolist()
     return tuple(sorted(IdMove(brokers[mapping[at]], ids[mapping[at]], ids[at]) for at in moved))
 
 
-def _proposal(planner: str, ring: RingState, settings: PlannerSettings, found: Reassignment) -> Proposal:
+def _proposal(planner: str, ring: RingTraffic, settings: PlannerSettings, found: Reassignment) -> Proposal:
     after = topic_costs(ring.configuration.ring, ring.roots, ring.wanted[found.mapping]).at_rates(ring.rates_per_s)
     reason = (
         f"over {settings.ring_free_s:.4g} s saves {found.benefit:.4g} messages and hops, and takes {found.cost:.4g} "

@@ -9,14 +9,15 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from overlay.configuration import Link
+from controller.kinds.tree.tree_state import TreeState
+from controller.state.planner_interface import PlannerSettings
+from overlay.overlay_configuration import Link
 from overlay.tree_costs import LinkSwap
 from schemas.plan import Proposal
 
 
 def rank_swaps(
-    state: OverlayState, settings: PlannerSettings, planner: str, reasons: Mapping[LinkSwap, str], rng: random.Random
+    state: TreeState, settings: PlannerSettings, planner: str, reasons: Mapping[LinkSwap, str], rng: random.Random
 ) -> list[Proposal]:
     """Return proposals for the swaps (keys of ``reasons``), at most ``proposals_max``, in the order of the settings.
 
@@ -53,7 +54,7 @@ def rank_swaps(
 
 
 def _ordered(
-    state: OverlayState, settings: PlannerSettings, reasons: Mapping[LinkSwap, str], rng: random.Random
+    state: TreeState, settings: PlannerSettings, reasons: Mapping[LinkSwap, str], rng: random.Random
 ) -> list[LinkSwap]:
     swaps = sorted(reasons)
     if settings.order == "arrival":

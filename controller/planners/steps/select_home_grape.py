@@ -13,8 +13,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.planners.steps.trace_publishers import hop_delays, trace_sessions
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from overlay.trace_sessions import SessionMetrics
 
 TIE_SHARE = 1e-9  # Values that differ by less than this share are the same but for the rounding of floats.
@@ -42,7 +43,7 @@ class GrapeChoice:
 class GrapeSelection:
     """GRAPE's metrics of every publisher that has published enough, and its choices for any priority and weight."""
 
-    def __init__(self, state: OverlayState, settings: PlannerSettings) -> None:
+    def __init__(self, state: TreeState, settings: PlannerSettings) -> None:
         self._state = state
         self._settings = settings
         self._tree = state.publisher_costs.tree
@@ -75,7 +76,7 @@ class GrapeSelection:
     @cached_property
     def _delays_ms(self) -> Floats:
         state, links = self._state, self._settings.link_delays
-        delays = hop_delays(state.tree, state.inventory, state.windows, self._tree, link_delays=links)
+        delays = hop_delays(state.configuration, state.inventory, state.windows, self._tree, link_delays=links)
         return self._metrics.delays_ms(delays)
 
 

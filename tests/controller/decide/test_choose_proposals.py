@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from controller.controller_settings import DecisionSettings
 from controller.decide.choose_proposals import Choice, plan_of
 from controller.decide.judge_proposals import Situation
-from controller.state.planner_interface import OverlayState
-from overlay.configuration import Link, link
+from controller.kinds.tree.tree_state import TreeState
+from overlay.configuration import link
 from overlay.cost import overlay_cost
+from overlay.overlay_configuration import Link
 from overlay.tree import random_tree
 from overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
 from schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_windows import closed_window
+from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of, line_of
 
 # Three wishes on a line: b00 with b02, b02 with b04, b00 with b06; the short ways are cheap.
@@ -25,13 +27,13 @@ TREE = line_of(7)
 COSTS = {("b00", "b02"): 1.0, ("b02", "b04"): 1.0, ("b00", "b05"): 1.0, ("b01", "b06"): 5.0}
 INVENTORY = inventory_of(TREE, COSTS)
 WANTED = [{"b00", "b02"}] * 30 + [{"b02", "b04"}] * 20 + [{"b00", "b06"}] * 5
-STATE = OverlayState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, WANTED, 1000 * k) for k in range(3)))
+STATE = TreeState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, WANTED, 1000 * k) for k in range(3)))
 JOIN_0_2, JOIN_2_4 = (("b00", "b01"), ("b00", "b02")), (("b03", "b04"), ("b02", "b04"))
 JOIN_0_5, JOIN_1_6 = (("b01", "b02"), ("b00", "b05")), (("b05", "b06"), ("b01", "b06"))
 SETTINGS = DecisionSettings()
 
 
-SITUATION = Situation(STATE, now_ms=3500, degree_max=NO_CAP, price_per_s=0.0)
+SITUATION = Situation(STATE, now_ms=3500, kind=tree_kind(INVENTORY), price_per_s=0.0)
 
 
 def proposal_of(removed: Link, added: Link) -> Proposal:
@@ -41,7 +43,7 @@ def proposal_of(removed: Link, added: Link) -> Proposal:
 def choice_of(
     *proposals: Proposal, settings: DecisionSettings = SETTINGS, degree_max: int = NO_CAP, price_per_s: float = 0.0
 ) -> Choice:
-    situation = replace(SITUATION, degree_max=degree_max, price_per_s=price_per_s)
+    situation = replace(SITUATION, kind=tree_kind(INVENTORY, degree_max), price_per_s=price_per_s)
     return choose_proposals(proposals, situation, 7, settings)
 
 
@@ -102,7 +104,7 @@ def test_two_swaps_of_one_link_conflict() -> None:
 def test_gain_that_another_swap_has_taken_already_conflicts() -> None:
     """Once b00 reaches b06 over b05, the way over b01 is a detour."""
     wanted = [{"b00", "b06"}] * 30
-    state = OverlayState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, wanted, 1000 * k) for k in range(3)))
+    state = TreeState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, wanted, 1000 * k) for k in range(3)))
     assert all(state.tree_costs.gain_per_s(LinkSwap(*swap)) > 0 for swap in (JOIN_0_5, JOIN_1_6))
     proposals = [proposal_of(*JOIN_0_5), proposal_of(*JOIN_1_6)]
     choice = choose_proposals(proposals, replace(SITUATION, state=state), 7, SETTINGS)
@@ -144,11 +146,11 @@ def test_any_choice_is_a_cheaper_tree_under_the_cap(seed: int) -> None:
     windows = tuple(
         closed_window(brokers, [set(rng.sample(brokers, 3)) for _ in range(30)], 1000 * k) for k in range(3)
     )
-    state = OverlayState(tree, inventory, windows)
+    state = TreeState(tree, inventory, windows)
     proposals = []
     for added in rng.sample(sorted(set(costs) - set(tree.links)), 10):
         proposals.append(proposal_of(rng.choice(state.tree_costs.cycle(added)), added))
-    situation = Situation(state, now_ms=3500, degree_max=4, price_per_s=0.0)
+    situation = Situation(state, now_ms=3500, kind=tree_kind(inventory, 4), price_per_s=0.0)
     choice = choose_proposals(proposals, situation, 1, DecisionSettings(changes_per_plan_max=4))
     assert len(choice.chosen) + len(choice.refused) == len(proposals)
     assert choice.target.degree_max <= 4

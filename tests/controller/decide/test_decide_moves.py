@@ -12,18 +12,23 @@ from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import Situation
 from controller.decide.planner_table import HOME_PLANNERS
 from controller.decide.shadow_planners import ShadowPlanner
-from controller.decide.verify_gain import observed_gains_per_s, overlay_before, plan_undoing, verify_gain
+from controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from overlay.configuration import Configuration, Link, link
+from controller.state.plan_target import configuration_before
+from controller.state.planner_interface import PlannerSettings
+from overlay.configuration import Configuration, link
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import Link
 from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
-from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, publishers_of
+from tests.controller.small_kinds import tree_kind
+from tests.overlay.small_overlays import inventory_of, line_of, publishers_of
 
 TREE = line_of(5)
 INVENTORY = inventory_of(TREE, {})
+KIND = tree_kind(INVENTORY)
 HOMES = {"p": "b00", "q": "b00", "r": "b02"}
 TO_THE_END = ClientMove("p", "b00", "b04")
 SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused"))
@@ -41,8 +46,8 @@ def window_of(
 
 def situation_of(inventory: Inventory = INVENTORY) -> Situation:
     placed = Configuration.of(0, TREE.brokers, TREE.links, HOMES)
-    state = OverlayState(placed, inventory, tuple(window_of(1000 * at) for at in range(3)))
-    return Situation(state, now_ms=3500, degree_max=NO_CAP, price_per_s=0.0)
+    state = TreeState(placed, inventory, tuple(window_of(1000 * at) for at in range(3)))
+    return Situation(state, now_ms=3500, kind=tree_kind(inventory), price_per_s=0.0)
 
 
 def moving(*moves: ClientMove) -> Proposal:
@@ -104,15 +109,15 @@ def test_no_more_publishers_move_than_a_plan_may_move() -> None:
     assert "1 publishers move already" in choice.refused[0].verdict_reason
 
 
-def swap_first(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swap_first(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     return [swapping(link("b01", "b02"), link("b00", "b04"))]
 
 
-def swap_to_nothing(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swap_to_nothing(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     return [swapping(link("b01", "b02"), link("b01", "b02"))]
 
 
-def move_p_next_to_its_subscriber(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def move_p_next_to_its_subscriber(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """Go as far towards b04 as the tree it is shown has b03."""
     near = state.configuration.path("b00", "b04")[-1]
     return [moving(ClientMove("p", state.configuration.home_of["p"], near))]
@@ -122,7 +127,7 @@ def test_the_second_planner_sees_what_the_first_one_brought_about() -> None:
     """After an accepted swap the next planner is asked on the new tree, after a refused one on the present."""
     seen: list[tuple[Link, ...]] = []
 
-    def looking(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def looking(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
         seen.append(state.configuration.links)
         return move_p_next_to_its_subscriber(state, settings, rng)
 
@@ -147,17 +152,17 @@ def test_the_gain_of_a_move_is_checked_on_the_windows_after_it() -> None:
     """Observed is the traffic after the plan at the new home against the same traffic at the old one."""
     plan = carried_out_plan()
     after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
-    before = overlay_before(plan, after)
+    before = configuration_before(plan, after)
     assert before.home_of == {"p": "b00"}
     moved = HOMES | {"p": "b04"}
     windows = [window_of(4000 + 1000 * at, moved, epoch=1) for at in range(2)]
-    found = verify_gain(plan, before, after, windows, INVENTORY)
+    found = verify_gain(plan, before, after, windows, KIND)
     assert found.gain_per_s == pytest.approx(30 * 44)
-    assert observed_gains_per_s(plan, before, windows, INVENTORY) == pytest.approx([30 * 44])
+    assert observed_gains_per_s(plan, before, windows, KIND) == pytest.approx([30 * 44])
     turned = [window_of(4000 + 1000 * at, moved, epoch=1, p_wanted="b00") for at in range(2)]
-    worse = verify_gain(plan, before, after, turned, INVENTORY)
+    worse = verify_gain(plan, before, after, turned, KIND)
     assert worse.gain_per_s == pytest.approx(-30 * 44)
-    undo = plan_undoing(plan, before, 2, worse, turned[-1])
+    undo = plan_undoing(plan, before, after, 2, worse, turned[-1])
     assert undo.moves == (ClientMove("p", "b04", "b00"),)
     assert undo.links_target == TREE.links
 
@@ -168,11 +173,11 @@ def test_a_publisher_that_falls_silent_after_its_move_is_verified_all_the_same()
     after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
     others = {"q": "b00", "r": "b02"}
     windows = [window_of(4000 + 1000 * at, others, epoch=1) for at in range(2)]
-    before = overlay_before(plan, after)
-    assert verify_gain(plan, before, after, windows, INVENTORY).gain_per_s == 0
-    assert observed_gains_per_s(plan, before, windows, INVENTORY) == [0.0]
+    before = configuration_before(plan, after)
+    assert verify_gain(plan, before, after, windows, KIND).gain_per_s == 0
+    assert observed_gains_per_s(plan, before, windows, KIND) == [0.0]
     old = [replace(window, sets=replace(window.sets, delivered=None), homes={}) for window in windows]
-    assert observed_gains_per_s(plan, before, old, INVENTORY) == [None]
+    assert observed_gains_per_s(plan, before, old, KIND) == [None]
 
 
 @pytest.mark.parametrize("planner", sorted(HOME_PLANNERS))
@@ -213,22 +218,26 @@ def test_a_plan_moves_each_publisher_once() -> None:
     assert moves_of(steps) == (ClientMove("p", "b00", "b04"), ClientMove("q", "b00", "b03"))
 
 
+def nobody_moved(epoch: int) -> dict[str, str]:
+    return {}
+
+
 def test_a_shadow_keeps_its_own_homes() -> None:
     """What the acting planner moves stays where it was for a shadow that moves nothing, and the other way round."""
 
     def idle(*_: object) -> list[Proposal]:
         return []
 
-    still = ShadowPlanner("still", [idle], TREE, INVENTORY, SETTINGS)
-    mover = ShadowPlanner("mover", [move_p_next_to_its_subscriber], TREE, INVENTORY, SETTINGS)
+    still = ShadowPlanner("still", [idle], TREE, KIND, SETTINGS)
+    mover = ShadowPlanner("mover", [move_p_next_to_its_subscriber], TREE, KIND, SETTINGS)
     for at in range(3):
         before = window_of(1000 * at)
-        costs = [shadow.add_window(before, 1000 * at + 1000) for shadow in (still, mover)]
+        costs = [shadow.add_window(before, 1000 * at + 1000, nobody_moved) for shadow in (still, mover)]
     assert costs[0] == costs[1]
     acting = situation_of()
     assert all(shadow.decide(acting, lambda _: 0.0) for shadow in (still, mover))
-    assert (mover.publishers_moved, mover.homes_moved) == (1, {"p": "b04"})
+    assert (mover.moved["publishers"], mover.homes_moved) == (1, {"p": "b04"})
     moved = window_of(4000, HOMES | {"p": "b04", "q": "b01"}, epoch=1)
     stayed = window_of(4000)
-    assert still.add_window(moved, 5000) == pytest.approx(costs[0])
-    assert mover.add_window(stayed, 5000) == pytest.approx(costs[0] - 30 * 44)
+    assert still.add_window(moved, 5000, nobody_moved) == pytest.approx(costs[0])
+    assert mover.add_window(stayed, 5000, nobody_moved) == pytest.approx(costs[0] - 30 * 44)

@@ -14,12 +14,14 @@ from controller.controller_settings import ControllerSettings, DecisionSettings
 from controller.decide.choose_proposals import plan_of
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import gain_noise_per_s, judge_gain, transition_price_per_s
+from controller.kinds.ring.ring_state import RingState
 from controller.state.plan_target import configuration_after
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from schemas.plan import ClientMove, Proposal, RingId, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.ring_situations import (
     GOOD_IDS,
+    KIND,
     TO_NEW_ROOT,
     TO_ROOT,
     Users,
@@ -35,6 +37,7 @@ from tests.controller.scripted_ring import (
     reassigning,
     ring_inventory,
 )
+from tests.controller.small_kinds import ring_kind
 from tests.overlay.small_overlays import NO_CAP
 
 INVENTORY = ring_inventory()
@@ -60,23 +63,23 @@ def test_ids_and_users_go_into_one_plan() -> None:
 
 def test_the_next_planner_sees_ids_and_homes_that_are_accepted() -> None:
     """And the costs of its own proposals are those of the state that it is given."""
-    seen: list[OverlayState] = []
+    seen: list[RingState] = []
 
-    def first(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def first(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
         return [GOOD_IDS, TO_NEW_ROOT]
 
-    def second(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def second(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
         seen.append(state)
         return []
 
     plan = decide_plan(situation_of(), [first, second], 1, SETTINGS).plan
     assert plan is not None
     (state,) = seen
-    assert state.ring is not None
-    assert state.ring.configuration == state.configuration
+    assert state.traffic is not None
+    assert state.traffic.configuration == state.configuration
     assert state.configuration.home_of == {"u4": "b00"}
-    assert state.ring.interests.homes[state.ring.interests.position_of["u4"]] == 0
-    assert state.ring.cost.total_per_s() == plan.cost_predicted_per_s
+    assert state.traffic.interests.homes[state.traffic.interests.position_of["u4"]] == 0
+    assert state.traffic.cost.total_per_s() == plan.cost_predicted_per_s
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_what_does_not_fit_the_ring_has_a_verdict(proposal: Proposal, verdict: V
 
 def test_a_ring_of_whose_users_nothing_is_known_is_not_decided_on() -> None:
     """The state as a whole is refused, and no planner is asked."""
-    state = OverlayState(RING, INVENTORY, tuple(window.without_interests() for window in windows_of()))
+    state = RingState(RING, INVENTORY, tuple(window.without_interests() for window in windows_of()))
     decision = decide_plan(replace(situation_of(), state=state), [_raising], 1, SETTINGS)
     assert decision.state_verdict is Verdict.INCOMPLETE_STATE
     assert "does not know what users want" in decision.state_reason
@@ -107,7 +110,7 @@ def _raising(*_: object) -> list[Proposal]:
 
 def test_a_move_may_not_overload_a_broker() -> None:
     """Four subscriptions over eight brokers are half a one each: a broker may have one, at twice the mean, not two."""
-    capped = situation_of(user_load_max=2.0)
+    capped = situation_of(kind=ring_kind(INVENTORY, user_load_max=2.0))
     refused = only(placing(("u0", "b00", "b02")), capped)
     assert refused.verdict is Verdict.CAPACITY
     assert refused.verdict_reason == (
@@ -120,7 +123,7 @@ def test_a_move_may_not_overload_a_broker() -> None:
 def test_a_broker_above_the_cap_may_stay_so_but_not_get_more() -> None:
     """b00 has three of four users: it may give one away or keep all, though it stays above twice the mean."""
     crowd: Users = {f"u{number}": ("b00", [TOPIC]) for number in range(3)} | {"u6": ("b06", [TOPIC])}
-    capped = situation_of(crowd, user_load_max=2.0)
+    capped = situation_of(crowd, kind=ring_kind(INVENTORY, user_load_max=2.0))
     assert only(placing(("u6", "b06", "b00")), capped).verdict is Verdict.CAPACITY
     assert only(placing(("u6", "b06", "b01")), capped).verdict is Verdict.ACCEPTED
     assert only(placing(("u0", "b00", "b01")), capped).verdict is not Verdict.CAPACITY
@@ -166,8 +169,8 @@ def test_the_dead_band_of_a_ring_is_a_share_of_its_whole_cost() -> None:
 def test_the_price_of_a_ring_counts_messages() -> None:
     """Before the first plan commands and a message each way over 20 links, then what plans really sent."""
     assert len(RING.links) == 20
-    assert transition_price_per_s(RING, INVENTORY, None, 10.0) == pytest.approx((4 * 8 + 2 * 20) / 10)
-    assert transition_price_per_s(RING, INVENTORY, 100.0, 10.0) == pytest.approx((4 * 8 + 100) / 10)
+    assert transition_price_per_s(KIND, RING, None, 10.0) == pytest.approx((4 * 8 + 2 * 20) / 10)
+    assert transition_price_per_s(KIND, RING, 100.0, 10.0) == pytest.approx((4 * 8 + 100) / 10)
 
 
 def test_brokers_of_the_ring_are_those_of_the_inventory() -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from controller.controller_settings import DecisionSettings
 from controller.decide.judge_proposals import Situation, gain_noise_per_s, judge_gain, transition_price_per_s
-from controller.state.planner_interface import OverlayState
-from overlay.configuration import Link
+from controller.kinds.tree.tree_state import TreeState
+from overlay.overlay_configuration import Link
 from overlay.tree_costs import LinkSwap
 from schemas.plan import Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_windows import closed_window
+from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import inventory_of, line_of
 
 # A line of five whose ends want the same: joining them directly saves most of the cost.
@@ -22,10 +23,8 @@ TREE = line_of(5)
 INVENTORY = inventory_of(TREE, {("b00", "b04"): 2.0})
 WANTED = [{"b00", "b04"}] * 50
 SETTINGS = DecisionSettings()
-STATE = OverlayState(
-    TREE, INVENTORY, tuple(closed_window(TREE.brokers, WANTED, start_ms) for start_ms in (0, 1000, 2000))
-)
-CALM = Situation(STATE, now_ms=3500, degree_max=4, price_per_s=1.0)
+STATE = TreeState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, WANTED, start_ms) for start_ms in (0, 1000, 2000)))
+CALM = Situation(STATE, now_ms=3500, kind=tree_kind(INVENTORY, 4), price_per_s=1.0)
 GOOD = LinkSwap(("b01", "b02"), ("b00", "b04"))
 GAIN_PER_S = STATE.tree_costs.gain_per_s(GOOD)
 
@@ -59,7 +58,7 @@ def test_running_plan_refuses_everything() -> None:
 
 def with_newest(**changes: object) -> Situation:
     newest = replace(STATE.newest, **changes)  # type: ignore[arg-type]
-    return replace(CALM, state=OverlayState(TREE, INVENTORY, (*STATE.windows[:-1], newest)))
+    return replace(CALM, state=TreeState(TREE, INVENTORY, (*STATE.windows[:-1], newest)))
 
 
 def test_incomplete_state_refuses_and_names_what_is_missing() -> None:
@@ -99,11 +98,13 @@ def test_swap_that_leaves_no_tree_is_refused(removed: Link, added: Link) -> None
 
 def test_broker_at_its_cap_gets_no_further_link() -> None:
     """A swap that would give a broker more links than the cap is refused; a broker above the cap keeps what it has."""
-    verdict, reason = verdict_of(proposal_of(("b02", "b03"), ("b01", "b03")), replace(CALM, degree_max=2))
+    verdict, reason = verdict_of(
+        proposal_of(("b02", "b03"), ("b01", "b03")), replace(CALM, kind=tree_kind(INVENTORY, 2))
+    )
     assert verdict is Verdict.DEGREE
     assert "b01 would have 3 links, the limit is 2" in reason
-    assert verdict_of(proposal_of(), replace(CALM, degree_max=1))[0] is Verdict.DEGREE
-    assert verdict_of(proposal_of(), replace(CALM, degree_max=2))[0] is Verdict.ACCEPTED
+    assert verdict_of(proposal_of(), replace(CALM, kind=tree_kind(INVENTORY, 1)))[0] is Verdict.DEGREE
+    assert verdict_of(proposal_of(), replace(CALM, kind=tree_kind(INVENTORY, 2)))[0] is Verdict.ACCEPTED
 
 
 def test_muted_planner_is_not_heard() -> None:
@@ -130,7 +131,7 @@ def test_broker_at_its_capacity_gets_no_further_load() -> None:
         inventory = replace(
             inventory_of(TREE, {("b00", "b04"): 0.0, ("b03", "b04"): 0.0, ("b02", "b03"): 0.0}), load_max_per_s=limits
         )
-        return replace(CALM, state=OverlayState(TREE, inventory, windows))
+        return replace(CALM, state=TreeState(TREE, inventory, windows), kind=tree_kind(inventory, 4))
 
     verdict, reason = verdict_of(over_b04, situation(49.0))
     assert verdict is Verdict.CAPACITY
@@ -151,7 +152,7 @@ def test_gain_must_exceed_the_dead_band() -> None:
         Verdict.GAIN_WITHIN_NOISE
     )
     assert verdict_of(proposal_of(), settings=DecisionSettings(gain_share_min=share * 0.999))[0] is Verdict.ACCEPTED
-    inner = OverlayState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, [{"b00", "b01"}], at) for at in (0, 1000)))
+    inner = TreeState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, [{"b00", "b01"}], at) for at in (0, 1000)))
     assert inner.tree_costs.gain_per_s(LinkSwap(("b00", "b01"), ("b00", "b03"))) < 0
     loss = proposal_of(("b00", "b01"), ("b00", "b03"))
     assert verdict_of(loss, replace(CALM, state=inner, now_ms=2500))[0] is Verdict.GAIN_WITHIN_NOISE
@@ -161,7 +162,7 @@ def test_gain_must_exceed_the_noise() -> None:
     """Where the gain of the single windows jumps about, its mean says little."""
     parts = [[{"b00", "b04"}] * 60, [{"b00", "b01"}, {"b01", "b02"}] * 40, [{"b00", "b04"}] * 2]
     windows = tuple(closed_window(TREE.brokers, part, 1000 * place) for place, part in enumerate(parts))
-    noisy = replace(CALM, state=OverlayState(TREE, INVENTORY, windows))
+    noisy = replace(CALM, state=TreeState(TREE, INVENTORY, windows))
     gains = noisy.state.window_tree_costs.gains_per_s(GOOD).tolist()
     ratio = statistics.fmean(gains) / gain_noise_per_s(gains, 1.0, None)
     assert 0 < ratio < 2
@@ -171,7 +172,7 @@ def test_gain_must_exceed_the_noise() -> None:
 
 def test_one_window_shows_no_spread() -> None:
     """With a single window every gain is within the noise."""
-    single = replace(CALM, state=OverlayState(TREE, INVENTORY, STATE.windows[-1:]))
+    single = replace(CALM, state=TreeState(TREE, INVENTORY, STATE.windows[-1:]))
     assert gain_noise_per_s([5.0], 1.0, None) == math.inf
     assert verdict_of(proposal_of(), single)[0] is Verdict.GAIN_WITHIN_NOISE
 
@@ -211,7 +212,7 @@ def test_verdicts_have_an_order() -> None:
 
 def test_price_grows_with_the_messages_of_earlier_plans() -> None:
     """Before the first plan the markers are counted, then what plans really sent; a longer pay-back is cheaper."""
-    first = transition_price_per_s(TREE, INVENTORY, None, 10.0)
+    first = transition_price_per_s(tree_kind(INVENTORY), TREE, None, 10.0)
     assert first == pytest.approx((4 * 5 + 2 * 4) * 10.0 / 10.0)
-    assert transition_price_per_s(TREE, INVENTORY, 100.0, 10.0) == pytest.approx((4 * 5 + 100) * 10.0 / 10.0)
-    assert transition_price_per_s(TREE, INVENTORY, None, 20.0) == pytest.approx(first / 2)
+    assert transition_price_per_s(tree_kind(INVENTORY), TREE, 100.0, 10.0) == pytest.approx((4 * 5 + 100) * 10.0 / 10.0)
+    assert transition_price_per_s(tree_kind(INVENTORY), TREE, None, 20.0) == pytest.approx(first / 2)

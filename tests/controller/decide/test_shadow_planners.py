@@ -9,8 +9,9 @@ from controller.control_loop import ControlLoop
 from controller.controller_settings import DecisionSettings
 from controller.decide.planner_table import PLANNERS
 from controller.decide.shadow_planners import ShadowPlanner
+from controller.kinds.tree.tree_state import TreeState
 from controller.report.loop_metrics import LoopMetrics
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from overlay.cost import overlay_cost
 from schemas.event import EventKind, Severity
 from schemas.plan import PlanPhase, Proposal, Verdict
@@ -28,17 +29,17 @@ def far_ends(start_ms: int) -> list[set[str]]:
     return [{"b00", "b04"}] * 40
 
 
-def idle(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def idle(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """A planner that wants nothing."""
     return []
 
 
-def failing(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def failing(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """A planner with a fault."""
     raise KeyError("no such broker")
 
 
-def swapping(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swapping(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
     """A planner that joins the far ends at the place of the link b02-b03, and promises much."""
     if ("b00", "b04") in state.configuration.links:
         return []
@@ -199,7 +200,7 @@ def test_shadows_run_behind_a_plan_that_begins(monkeypatch: pytest.MonkeyPatch) 
     sent_before: list[int] = []
     overlay = overlay_of(ACTING, "watching")
 
-    def watching(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def watching(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
         sent_before.append(len(overlay.ports.commands.sent))
         return []
 

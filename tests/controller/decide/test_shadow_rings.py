@@ -9,12 +9,13 @@ import pytest
 
 from controller.controller_settings import ControllerSettings
 from controller.decide.shadow_planners import ShadowPlanner
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from controller.state.window_costs import cost_per_s
+from controller.kinds.ring.ring_state import RingState
+from controller.state.planner_interface import PlannerSettings
 from overlay.chord_configuration import ChordConfiguration
 from schemas.plan import Proposal
 from tests.controller.ring_situations import (
     GOOD_IDS,
+    KIND,
     TO_NEW_ROOT,
     TO_ROOT,
     USERS,
@@ -34,50 +35,56 @@ INVENTORY = ring_inventory()
 SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused"), verify_windows=2)
 
 
+def nobody_moved(epoch: int) -> dict[str, str]:
+    return {}
+
+
 def shadow_of(*proposals: Proposal) -> ShadowPlanner:
-    def planner(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def planner(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
         return list(proposals)
 
-    return ShadowPlanner("shadow", [planner], RING, INVENTORY, SETTINGS)
+    return ShadowPlanner("shadow", [planner], RING, KIND, SETTINGS)
 
 
 def test_a_shadow_keeps_a_ring_and_homes_of_its_own() -> None:
     """What the acting planner does changes nothing for it, and what it does itself is costed exactly."""
     shadow = shadow_of(GOOD_IDS, TO_NEW_ROOT)
     (first, *_) = windows_of()
-    assert shadow.add_window(first, 1000) == 150.0
+    assert shadow.add_window(first, 1000, nobody_moved) == 150.0
     assert shadow.decide(situation_of(), lambda _: 0.0)
-    assert (shadow.plans_made, shadow.id_moves, shadow.users_moved, shadow.publishers_moved) == (1, 6, 1, 0)
+    assert (shadow.plans_made, shadow.id_moves, shadow.moved["users"], shadow.moved["publishers"]) == (1, 6, 1, 0)
     assert shadow.homes_moved == {"u4": "b00"}
     plan = shadow.plans[-1]
     # The acting planner brings u2 to b07 and u4 to b03: for the shadow they are at b02, and where it has put u4 itself.
     acting = RING.replaced(1, (), {"u4": "b03", "u2": "b07"})
     users = USERS | {"u4": ("b03", [TOPIC]), "u2": ("b07", [TOPIC])}
     window = ring_window(users, {TOPIC: 10}, 4000, 1, acting)
-    assert shadow.add_window(window, 5000, {"u4": "b04", "u2": "b02"}) == pytest.approx(plan.cost_predicted_per_s)
+    assert shadow.add_window(window, 5000, lambda _: {"u4": "b04", "u2": "b02"}) == pytest.approx(
+        plan.cost_predicted_per_s
+    )
 
 
 def test_a_user_that_moves_by_itself_moves_for_a_shadow_too() -> None:
     """The shadow had put u0 at the root; once the register has it elsewhere than then, it is there."""
     shadow = shadow_of(TO_ROOT)
-    shadow.add_window(windows_of()[0], 1000)
+    shadow.add_window(windows_of()[0], 1000, nobody_moved)
     assert shadow.decide(situation_of(), lambda _: 0.0)
     assert shadow.homes_moved == {"u0": "b01"}
     users = USERS | {"u0": ("b05", [TOPIC])}
     window = ring_window(users, {TOPIC: 10}, 4000)
-    assert shadow.add_window(window, 5000) == cost_per_s(RING, INVENTORY, window)
+    assert shadow.add_window(window, 5000, nobody_moved) == KIND.cost_per_s(RING, window)
     assert shadow.homes_moved == {}
 
 
 def test_a_shadow_takes_back_ids_and_users() -> None:
     """When interests turn after its plan, the ring before it is cheaper and comes back at a later epoch."""
     shadow = shadow_of(GOOD_IDS, TO_NEW_ROOT)
-    shadow.add_window(windows_of()[0], 1000)
+    shadow.add_window(windows_of()[0], 1000, nobody_moved)
     assert shadow.decide(situation_of(), lambda _: 0.0)
     turned: Users = {"u0": ("b00", [OTHER]), "u4": ("b04", [OTHER]), "u2": ("b05", [OTHER]), "u6": ("b06", [OTHER])}
     for at in range(2):
         window = ring_window(turned, {OTHER: 40}, 4000 + 1000 * at)
-        shadow.add_window(window, 5000 + 1000 * at)
+        shadow.add_window(window, 5000 + 1000 * at, nobody_moved)
     assert shadow.plans_taken_back == 1
     assert isinstance(shadow.overlay, ChordConfiguration)
     assert shadow.overlay.id_of == RING.id_of
@@ -88,4 +95,4 @@ def test_a_shadow_takes_back_ids_and_users() -> None:
 def test_a_window_without_interests_says_nothing_of_a_shadow() -> None:
     """It has no cost, and no plan is verified on it."""
     shadow = shadow_of(TO_ROOT)
-    assert shadow.add_window(windows_of()[0].without_interests(), 1000) is None
+    assert shadow.add_window(windows_of()[0].without_interests(), 1000, nobody_moved) is None

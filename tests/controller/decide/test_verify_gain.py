@@ -3,14 +3,16 @@
 import pytest
 
 from controller.controller_settings import DecisionSettings
-from controller.decide.verify_gain import counted_cost_per_s, plan_undoing, verify_gain
+from controller.decide.verify_gain import plan_undoing, verify_gain
 from schemas.plan import Plan, PlanPhase, Proposal
 from schemas.state import QueueState
 from tests.controller.scripted_windows import closed_window
+from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import inventory_of, line_of
 
 BEFORE = line_of(5)
 INVENTORY = inventory_of(BEFORE, {("b00", "b04"): 2.0})
+KIND = tree_kind(INVENTORY)
 REMOVED, ADDED = ("b01", "b02"), ("b00", "b04")
 AFTER = BEFORE.replaced(1, [REMOVED], [ADDED])
 PLAN = Plan(
@@ -33,7 +35,7 @@ WANTED_NO_MORE = [closed_window(BEFORE.brokers, [{"b01", "b02"}] * 50, 1000 * k,
 
 def test_gain_that_comes_true_is_kept() -> None:
     """While the interests stay, the plan saves what was predicted."""
-    found = verify_gain(PLAN, BEFORE, AFTER, STILL_WANTED, INVENTORY)
+    found = verify_gain(PLAN, BEFORE, AFTER, STILL_WANTED, KIND)
     assert found.cost_observed_per_s == 50 * (2.0 + 2)
     assert found.cost_without_per_s == 50 * (4 * 10.0 + 5)
     assert not found.is_missed
@@ -42,7 +44,7 @@ def test_gain_that_comes_true_is_kept() -> None:
 
 def test_plan_that_costs_more_than_before_made_things_worse() -> None:
     """When the interests have turned, the tree before the plan would be cheaper."""
-    found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, INVENTORY)
+    found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
     assert found.gain_per_s < 0
     assert found.is_missed
     assert found.made_worse(DecisionSettings())
@@ -50,31 +52,31 @@ def test_plan_that_costs_more_than_before_made_things_worse() -> None:
 
 def test_small_loss_is_not_worth_a_way_back() -> None:
     """A loss within the dead band is told as missed, but the plan stays."""
-    found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, INVENTORY)
+    found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
     assert not found.made_worse(DecisionSettings(gain_share_min=0.99 * -found.gain_per_s, noise_factor=0))
 
 
 def test_counters_of_brokers_give_a_cost_of_their_own() -> None:
     """Each link end pays the link's cost, each service queue the processing; without counters there is no number."""
     window = STILL_WANTED[0]
-    assert counted_cost_per_s(window, INVENTORY) is None
+    assert KIND.counted_cost_per_s(window) is None
     rates = [("b00", "b04", 3.0), ("b00", "", 5.0), ("stranger", "", 9.0)]
     queues = tuple(QueueState(broker, peer, 0, 0, rate, 0, 0, 0, 0, 0, 0, 1000) for broker, peer, rate in rates)
     counted = closed_window(BEFORE.brokers, [{"b00"}])
     object.__setattr__(counted, "queues", queues)
-    assert counted_cost_per_s(counted, INVENTORY) == 3.0 * 2.0 + 5.0
+    assert KIND.counted_cost_per_s(counted) == 3.0 * 2.0 + 5.0
 
 
 def test_verification_needs_a_window() -> None:
     """Nothing can be said on no window."""
     with pytest.raises(ValueError, match="plan-1 cannot be verified"):
-        verify_gain(PLAN, BEFORE, AFTER, [], INVENTORY)
+        verify_gain(PLAN, BEFORE, AFTER, [], KIND)
 
 
 def test_undoing_leads_back_at_a_new_epoch() -> None:
     """The plan that takes another back restores its links, names it and is a plan of its own."""
-    found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, INVENTORY)
-    undo = plan_undoing(PLAN, BEFORE, 5, found, WANTED_NO_MORE[-1])
+    found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
+    undo = plan_undoing(PLAN, BEFORE, AFTER, 5, found, WANTED_NO_MORE[-1])
     assert (undo.plan, undo.undoes) == ("plan-5", "plan-1")
     assert (undo.epoch_from, undo.epoch_to) == (1, 5)
     assert AFTER.replaced(5, undo.links_removed, undo.links_added).links == BEFORE.links == undo.links_target

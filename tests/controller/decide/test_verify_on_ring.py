@@ -9,15 +9,16 @@ import pytest
 
 from controller.controller_settings import ControllerSettings, DecisionSettings
 from controller.decide.choose_proposals import plan_of
-from controller.decide.verify_gain import observed_gains_per_s, overlay_before, plan_undoing, verify_gain
+from controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
 from controller.state.closed_window import ClosedWindow
-from controller.state.plan_target import configuration_after
-from controller.state.window_costs import can_be_costed, cost_per_s
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from controller.state.plan_target import configuration_after, configuration_before
+from overlay.chord_configuration import ChordConfiguration
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import ClientMove, IdMove, Plan, Proposal, RingId
 from tests.controller.choose_all import choose_proposals
 from tests.controller.ring_situations import (
     GOOD_IDS,
+    KIND,
     TO_NEW_ROOT,
     TO_ROOT,
     USERS,
@@ -32,6 +33,7 @@ from tests.controller.scripted_ring import (
     ring_inventory,
     ring_window,
 )
+from tests.controller.small_kinds import ring_kind
 
 INVENTORY = ring_inventory()
 SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused"), verify_windows=2)
@@ -43,7 +45,7 @@ def carried_out(*proposals: Proposal) -> Plan:
     return plan_of(choice, situation_of().state)
 
 
-def after_windows(after: AnyConfiguration, users: Users, count: int = 10) -> tuple[ClosedWindow, ...]:
+def after_windows(after: OverlayConfiguration, users: Users, count: int = 10) -> tuple[ClosedWindow, ...]:
     assert isinstance(after, ChordConfiguration)
     return tuple(ring_window(users, {TOPIC: count}, 4000 + 1000 * at, 1, after) for at in range(2))
 
@@ -52,16 +54,16 @@ def test_the_gain_of_a_plan_is_checked_on_the_windows_after_it() -> None:
     """Observed is the traffic after the plan, at twice the rate, on the new ring against the same on the old one."""
     plan = carried_out(GOOD_IDS, TO_NEW_ROOT)
     after = configuration_after(plan, RING)
-    before = overlay_before(plan, after)
+    before = configuration_before(plan, after)
     assert before == ChordConfiguration.of(0, 3, RING.id_of, {"u4": "b04"})
     windows = after_windows(after, USERS | {"u4": ("b00", [TOPIC])}, 20)
-    found = verify_gain(plan, before, after, windows, INVENTORY)
+    found = verify_gain(plan, before, after, windows, KIND)
     assert found.cost_without_per_s == 300.0
     assert found.gain_per_s == pytest.approx(2 * (plan.cost_before_per_s - plan.cost_predicted_per_s))
     assert found.cost_counted_per_s is None
-    gains = observed_gains_per_s(plan, before, windows, INVENTORY)
+    gains = observed_gains_per_s(plan, before, windows, KIND)
     assert gains == pytest.approx([2 * one.gain_per_s for one in plan.proposals])
-    without_delay = verify_gain(plan, before, after, windows, INVENTORY, ring_delay_weight=0.0)
+    without_delay = verify_gain(plan, before, after, windows, ring_kind(INVENTORY, delay_weight=0.0))
     assert without_delay.cost_without_per_s == 20 * 7
 
 
@@ -69,12 +71,12 @@ def test_a_user_that_has_gone_elsewhere_is_there_in_every_comparison() -> None:
     """u0 was brought to the root and has gone to b05 by itself: the plan is neither praised nor blamed for it."""
     plan = carried_out(TO_ROOT)
     after = configuration_after(plan, RING)
-    before = overlay_before(plan, after)
+    before = configuration_before(plan, after)
     windows = after_windows(after, USERS | {"u0": ("b05", [TOPIC])})
     assert windows[0].strayed == {"u0"}
-    found = verify_gain(plan, before, after, windows, INVENTORY)
-    assert (found.gain_per_s, found.cost_observed_per_s) == (0.0, cost_per_s(RING, INVENTORY, windows[0]))
-    assert observed_gains_per_s(plan, before, windows, INVENTORY) == [0.0]
+    found = verify_gain(plan, before, after, windows, KIND)
+    assert (found.gain_per_s, found.cost_observed_per_s) == (0.0, KIND.cost_per_s(RING, windows[0]))
+    assert observed_gains_per_s(plan, before, windows, KIND) == [0.0]
 
 
 def test_undoing_gives_ids_and_users_back() -> None:
@@ -83,9 +85,9 @@ def test_undoing_gives_ids_and_users_back() -> None:
     others = (ClientMove("u2", "b02", "b03"), ClientMove("u9", "b02", "b03"))
     plan = msgspec.structs.replace(plan, moves=(*plan.moves, *others))
     after = configuration_after(plan, RING)
-    before = overlay_before(plan, after)
+    before = configuration_before(plan, after)
     windows = after_windows(after, USERS | {"u4": ("b00", [TOPIC]), "u2": ("b05", [TOPIC])})
-    undo = plan_undoing(plan, before, 5, verify_gain(plan, before, after, windows, INVENTORY), windows[-1])
+    undo = plan_undoing(plan, before, after, 5, verify_gain(plan, before, after, windows, KIND), windows[-1])
     assert (undo.plan, undo.undoes, undo.epoch_from, undo.epoch_to) == ("plan-5", plan.plan, 1, 5)
     assert undo.moves == undo.proposals[0].moves == (ClientMove("u4", "b00", "b04"),)
     assert set(undo.id_moves) == {IdMove(one.broker, one.id_to, one.id_from) for one in plan.id_moves}
@@ -99,11 +101,11 @@ def test_undoing_gives_ids_and_users_back() -> None:
 def test_a_window_costs_what_its_own_users_and_rates_cost() -> None:
     """Fig. 2 of paper 002 at 10 notifications a second; what is not known has no cost."""
     window = ring_window(USERS | {"v": ("b03", [OTHER])}, {TOPIC: 10, "of nobody": 50})
-    assert cost_per_s(RING, INVENTORY, window) == 150.0
-    assert cost_per_s(RING, INVENTORY, window, 0.0) == 70.0
+    assert KIND.cost_per_s(RING, window) == 150.0
+    assert ring_kind(INVENTORY, delay_weight=0.0).cost_per_s(RING, window) == 70.0
     at_root = RING.replaced(1, (), {"u0": "b01"})
-    assert cost_per_s(at_root, INVENTORY, window) == 150.0 - only(TO_ROOT, situation_of()).gain_per_s
+    assert KIND.cost_per_s(at_root, window) == 150.0 - only(TO_ROOT, situation_of()).gain_per_s
     blind = window.without_interests()
-    assert (can_be_costed(RING, window), can_be_costed(RING, blind)) == (True, False)
+    assert (KIND.can_be_costed(window), KIND.can_be_costed(blind)) == (True, False)
     with pytest.raises(ValueError, match="nothing is known of the users"):
-        cost_per_s(RING, INVENTORY, blind)
+        KIND.cost_per_s(RING, blind)

@@ -1,6 +1,8 @@
 """The controller's state machine: what it persists, sends and tells, in which order."""
 
-from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionLimits
+from controller.controller_settings import TransitionLimits
+from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
+from overlay.configuration import Configuration
 from schemas.command import CommandPhase, CommandResult, Outcome
 from schemas.event import EventKind
 from schemas.plan import Plan, PlanPhase
@@ -22,6 +24,10 @@ def answer(broker: str, phase: CommandPhase, outcome: Outcome, plan: str = "plan
     return CommandResult(plan, phase, broker, 1, outcome, "", sent, 0)
 
 
+def transition_of(plan: Plan) -> Transition:
+    return Transition(plan, Configuration.of(0, BROKERS, plan.links_target).target_of(plan), LIMITS)
+
+
 def run_to(phase: PlanPhase) -> Transition:
     """Return a transition that has just entered ``phase``."""
     steps = [
@@ -30,7 +36,7 @@ def run_to(phase: PlanPhase) -> Transition:
         (PlanPhase.DRAINING, CommandPhase.ACTIVATE, Outcome.DRAINED),
         (PlanPhase.RETIRING, CommandPhase.RETIRE, Outcome.RETIRED),
     ]
-    transition = Transition(swap_plan(), BROKERS, LIMITS)
+    transition = transition_of(swap_plan())
     transition.start(0)
     for reached, command, outcome in steps:
         if transition.plan.phase is phase:
@@ -44,7 +50,7 @@ def run_to(phase: PlanPhase) -> Transition:
 
 def test_each_phase_is_persisted_before_its_commands() -> None:
     """A plan's phase is stored before any broker hears of it."""
-    transition = Transition(swap_plan(), BROKERS, LIMITS)
+    transition = transition_of(swap_plan())
     effects = transition.start(0)
     assert isinstance(effects[0], PersistPlan)
     assert [type(effect) for effect in effects[2:]] == [SendCommand] * 3
@@ -146,7 +152,7 @@ def test_a_restarted_controller_asks_again_for_the_persisted_phase() -> None:
         PlanPhase.RETIRING: CommandPhase.RETIRE,
     }
     for phase, command in expected.items():
-        resumed = Transition(run_to(phase).plan, BROKERS, LIMITS)
+        resumed = transition_of(run_to(phase).plan)
         sent = [effect.command for effect in resumed.resume(50) if isinstance(effect, SendCommand)]
         assert [(one.broker, one.phase) for one in sent] == [(broker, command) for broker in BROKERS]
 

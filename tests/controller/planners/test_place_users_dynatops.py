@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from controller.kinds.ring.ring_state import RingState, RingTraffic
 from controller.planners.place_users_dynatops import PLANNER, place_users_dynatops
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from controller.state.ring_state import RingState
+from controller.state.planner_interface import PlannerSettings
 from overlay.chord_configuration import ChordConfiguration
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
@@ -22,20 +22,20 @@ from schemas.plan import ClientMove, Proposal
 Users = Mapping[str, tuple[str, Sequence[str]]]
 
 
-def state_of(brokers: Sequence[str], users: Users, rates: Mapping[str, float] | None = None) -> OverlayState:
+def state_of(brokers: Sequence[str], users: Users, rates: Mapping[str, float] | None = None) -> RingState:
     """Return a ring with these users at their homes; a topic without a rate is published once a second."""
     homes = {user: home for user, (home, _) in users.items()}
     configuration = ChordConfiguration.of(0, 32, ChordConfiguration.hashed(0, 32, brokers).id_of, homes)
     interests = UserInterests.of(brokers, users)
     per_s = np.array([[(rates or {}).get(topic, 1.0) for topic in interests.topics]])
-    ring = RingState(configuration, interests, per_s, np.ones(1))
+    ring = RingTraffic(configuration, interests, per_s, np.ones(1))
     count = len(configuration.brokers)
     inventory = Inventory(configuration.brokers, np.ones(count), 1.0 - np.eye(count), count, configuration)
     window = ClosedWindow(0, 1000, DeliverySets.of(configuration.brokers, {}, 1.0), epoch_min=0, epoch_max=0)
-    return OverlayState(configuration, inventory, (window,), ring)
+    return RingState(configuration, inventory, (window,), ring)
 
 
-def drawn_state(seed: int, brokers: int = 24, users: int = 400, topics: int = 60) -> OverlayState:
+def drawn_state(seed: int, brokers: int = 24, users: int = 400, topics: int = 60) -> RingState:
     """Return users at random homes with a few topics of one of six kinds each."""
     rng = random.Random(seed)
     names = [f"b{number:02d}" for number in range(brokers)]
@@ -48,16 +48,16 @@ def drawn_state(seed: int, brokers: int = 24, users: int = 400, topics: int = 60
     return state_of(names, drawn, {f"t{topic:02d}": rng.expovariate(1.0) for topic in range(topics)})
 
 
-def propose(state: OverlayState, **settings: float) -> list[Proposal]:
+def propose(state: RingState, **settings: float) -> list[Proposal]:
     return place_users_dynatops(state, replace(PlannerSettings(), **settings), random.Random(1))
 
 
-def cost_per_s(state: OverlayState, moves: Sequence[ClientMove], delay_weight: float = 1.0) -> float:
+def cost_per_s(state: RingState, moves: Sequence[ClientMove], delay_weight: float = 1.0) -> float:
     """Return what the ring costs with these users at their new homes, from the configuration on."""
-    assert state.ring is not None
-    before = state.ring.configuration
+    assert state.traffic is not None
+    before = state.traffic.configuration
     moved = before.replaced(1, (), {move.client: move.home_to for move in moves})
-    return state.ring.with_configuration(moved).cost.total_per_s(delay_weight)
+    return state.traffic.with_configuration(moved).cost.total_per_s(delay_weight)
 
 
 MIXED: Users = {
@@ -94,8 +94,8 @@ def test_costs_are_those_of_the_ring_with_the_users_moved(seed: int) -> None:
         moves += proposal.moves
         assert proposal.cost_after_per_s == pytest.approx(cost_per_s(state, moves, 0.3))
     assert cost_per_s(state, moves) < 0.8 * cost_per_s(state, [])
-    assert state.ring is not None
-    homes = state.ring.configuration.home_of
+    assert state.traffic is not None
+    homes = state.traffic.configuration.home_of
     assert all(homes[move.client] == move.home_from != move.home_to for move in moves)
     assert len({move.client for move in moves}) == len(moves)
 
@@ -180,17 +180,17 @@ def test_proposals_are_bounded_and_the_same_again() -> None:
 def test_users_that_are_well_placed_stay() -> None:
     """After the moves of some calls nobody gains more than asked for; at w_l = 0 each call lowers what brokers want."""
     state = drawn_state(2)
-    assert state.ring is not None
-    wanted = [int(state.ring.wanted.sum())]
+    assert state.traffic is not None
+    wanted = [int(state.traffic.wanted.sum())]
     for _ in range(20):
         proposals = propose(state, user_load_weight=0.0, user_utility_min=0.1)
         if not proposals:
             break
         homes = {move.client: move.home_to for proposal in proposals for move in proposal.moves}
-        ring = state.ring.with_configuration(state.ring.configuration.replaced(len(wanted), (), homes))
-        state = replace(state, ring=ring, configuration=ring.configuration)
-        assert state.ring is not None
-        wanted.append(int(state.ring.wanted.sum()))
+        ring = state.traffic.with_configuration(state.traffic.configuration.replaced(len(wanted), (), homes))
+        state = replace(state, traffic=ring, configuration=ring.configuration)
+        assert state.traffic is not None
+        wanted.append(int(state.traffic.wanted.sum()))
     assert propose(state, user_load_weight=0.0, user_utility_min=0.1) == []
     assert wanted == sorted(set(wanted), reverse=True)
     assert wanted[-1] < wanted[0] / 2
@@ -201,20 +201,20 @@ def test_the_weight_of_load_keeps_brokers_alike() -> None:
     variations = []
     for weight in (1.0, 0.0):
         state = drawn_state(11, users=1_200)
-        assert state.ring is not None
+        assert state.traffic is not None
         homes = {
             move.client: move.home_to
             for proposal in propose(state, user_load_weight=weight, user_load_max=10.0, users_moved_max=10_000)
             for move in proposal.moves
         }
-        loads = state.ring.interests.at_homes(homes).loads
+        loads = state.traffic.interests.at_homes(homes).loads
         variations.append(loads.std() / loads.mean())
     assert variations[0] < 0.2 < variations[1]
 
 
-def test_without_a_ring_or_users_there_is_nothing_to_propose() -> None:
-    """On a tree the state has no ring; users may have no topics yet."""
+def test_without_known_users_or_topics_there_is_nothing_to_propose() -> None:
+    """What users want may not be known; users may have no topics yet."""
     state = state_of(["b0", "b1"], MIXED)
-    assert propose(replace(state, ring=None)) == []
+    assert propose(replace(state, traffic=None)) == []
     assert propose(state_of(["b0", "b1"], {})) == []
     assert propose(state_of(["b0", "b1"], {"ann": ("b0", [])})) == []

@@ -8,18 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from controller.kinds.ring.ring_state import RingState, RingTraffic
 from controller.planners.reassign_ids_assignment import reassign_ids_assignment
 from controller.planners.reassign_ids_ssbr import reassign_ids_ssbr
-from controller.state.planner_interface import OverlayState, PlannerSettings
-from controller.state.ring_state import RingState
+from controller.state.planner_interface import PlannerSettings
 from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
 from schemas.plan import Proposal
-from tests.controller.scripted_ring import BROKERS, OTHER, RING, TOPIC, ring_inventory, ring_state, ring_window
+from tests.controller.scripted_ring import BROKERS, OTHER, RING, TOPIC, ring_state, ring_window
 from tests.overlay.drawn_ring_problems import FIG_2_AFTER, FIG_2_BEFORE
-from tests.overlay.small_overlays import line_of
 
-Planner = Callable[[OverlayState, PlannerSettings, random.Random], list[Proposal]]
+Planner = Callable[[RingState, PlannerSettings, random.Random], list[Proposal]]
 
 USERS = {
     f"u{number}": (broker, [TOPIC if number in FIG_2_BEFORE[0] else OTHER]) for number, broker in enumerate(BROKERS)
@@ -28,18 +26,18 @@ DEFAULTS = PlannerSettings()
 planners = pytest.mark.parametrize("planner", [reassign_ids_ssbr, reassign_ids_assignment])
 
 
-def fig_2_state(rate_per_s: int = 50, ring: ChordConfiguration = RING) -> OverlayState:
+def fig_2_state(rate_per_s: int = 50, ring: ChordConfiguration = RING) -> RingState:
     """Paper 002, Fig. 2: a user at each broker, and both topics published so often."""
     return ring_state(ring, ring_window(USERS, {TOPIC: rate_per_s, OTHER: rate_per_s}))
 
 
-def planned(planner: Planner, state: OverlayState, settings: PlannerSettings = DEFAULTS) -> list[Proposal]:
+def planned(planner: Planner, state: RingState, settings: PlannerSettings = DEFAULTS) -> list[Proposal]:
     return planner(state, settings, random.Random(0))
 
 
-def ring_of(state: OverlayState) -> RingState:
-    assert state.ring is not None
-    return state.ring
+def ring_of(state: RingState) -> RingTraffic:
+    assert state.traffic is not None
+    return state.traffic
 
 
 @planners
@@ -93,15 +91,12 @@ def test_the_delay_weight_of_the_settings_counts(planner: Planner) -> None:
 
 
 @planners
-def test_nothing_is_proposed_without_a_ring_or_without_traffic(planner: Planner) -> None:
-    """On a tree, on a ring of which it is not known what users want, and where nobody publishes."""
+def test_nothing_is_proposed_without_known_users_or_traffic(planner: Planner) -> None:
+    """On a ring of which it is not known what users want, and where nobody publishes."""
     state = fig_2_state()
-    line = line_of(8)
-    tree = OverlayState(Configuration.of(0, line.brokers, line.links), ring_inventory(), state.windows)
-    assert planned(planner, tree) == []
-    assert planned(planner, replace(state, ring=None)) == []
+    assert planned(planner, replace(state, traffic=None)) == []
     silent = replace(ring_of(state), window_rates_per_s=ring_of(state).window_rates_per_s * 0)
-    assert planned(planner, replace(state, ring=silent), PlannerSettings(ring_demand_share_min=0.0)) == []
+    assert planned(planner, replace(state, traffic=silent), PlannerSettings(ring_demand_share_min=0.0)) == []
 
 
 @planners

@@ -1,9 +1,9 @@
 """Homes are what windows have seen, with what plans have set in between."""
 
 from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import with_homes
 from overlay.configuration import Configuration
-from tests.overlay.small_overlays import line_of, sets_of
+from tests.controller.small_kinds import tree_kind
+from tests.overlay.small_overlays import inventory_of, line_of, sets_of
 
 TREE = line_of(4)
 NOTHING = sets_of(TREE.brokers, [])
@@ -14,7 +14,11 @@ def window(start_ms: int, epoch_min: int, epoch_max: int, **homes: str) -> Close
 
 
 def homes_after(*windows: ClosedWindow, moved: dict[str, str] | None = None) -> dict[str, str]:
-    return with_homes(Configuration.of(3, TREE.brokers, TREE.links, moved or {}), windows).home_of
+    return (
+        tree_kind(inventory_of(TREE, {}))
+        .with_homes(Configuration.of(3, TREE.brokers, TREE.links, moved or {}), windows)
+        .home_of
+    )
 
 
 def test_the_newest_window_tells_where_a_publisher_is() -> None:

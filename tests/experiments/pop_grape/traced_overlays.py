@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState
 from experiments.pop_grape.distributed_relocation import RelocatingOverlay, Settings
 from experiments.pop_grape.distributed_traces import Gathered, TraceMessage
 from overlay.configuration import Configuration
@@ -112,7 +112,7 @@ def random_traced(rng: random.Random, settings: Settings, *, same_at_a_broker: b
     return traced(inventory, rng.choice(names), wishes, settings, seed=rng.randrange(1 << 30))
 
 
-def state_of(traced: Traced, home: str) -> OverlayState:
+def state_of(traced: Traced, home: str) -> TreeState:
     """One window with all that was published, and the queues that brokers have reported, idle where none has."""
     delivered: dict[tuple[str, str, int], int] = {}
     local: dict[tuple[str, str], int] = {}
@@ -146,4 +146,4 @@ def state_of(traced: Traced, home: str) -> OverlayState:
     homes = {PUBLISHER: home}
     window = ClosedWindow(0, 60_000, sets, queues=queues, epoch_min=0, epoch_max=0, homes=homes, local_deliveries=local)
     tree = inventory.bootstrap
-    return OverlayState(Configuration.of(0, tree.brokers, tree.links, homes), inventory, (window,))
+    return TreeState(Configuration.of(0, tree.brokers, tree.links, homes), inventory, (window,))

@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from controller.state.planner_interface import OverlayState
+from controller.kinds.tree.tree_state import TreeState
 from experiments.psoop.adapt_overlay import CI, OURS, RANDOM_TREE, Round, adapt
 from experiments.psoop.broker_caches import CacheReader
 from experiments.psoop.message_costs import report_cost, transition_cost
@@ -17,7 +17,7 @@ SETTINGS = WorkloadSettings(broker_count=16, type_count=8, duration_ticks=1_000)
 
 
 @pytest.fixture(scope="module")
-def known() -> tuple[OverlayState, np.ndarray]:
+def known() -> tuple[TreeState, np.ndarray]:
     """Sixteen brokers on a random tree after 1,000 ticks of traffic, and who wants what now."""
     workload = draw_workload(SETTINGS, np.random.default_rng(1))
     rng = np.random.default_rng(2)
@@ -27,7 +27,7 @@ def known() -> tuple[OverlayState, np.ndarray]:
     return CacheKnowledge(caches, tree.brokers, 1_000.0).state(tree, inventory), workload.members_at(1_000)
 
 
-def test_an_exchange_of_ours_must_pay_for_itself_in_time(known: tuple[OverlayState, np.ndarray]) -> None:
+def test_an_exchange_of_ours_must_pay_for_itself_in_time(known: tuple[TreeState, np.ndarray]) -> None:
     """Without time to pay back nothing is exchanged and only the reports are paid; with a lifetime it is."""
     state, members = known
     refused = adapt(OURS, state, members, 0.0, random.Random(1))
@@ -38,7 +38,7 @@ def test_an_exchange_of_ours_must_pay_for_itself_in_time(known: tuple[OverlaySta
     assert accepted.configuration.degree_max <= max(8, state.configuration.degree_max)
 
 
-def test_requests_are_paid_also_when_nothing_comes_of_them(known: tuple[OverlayState, np.ndarray]) -> None:
+def test_requests_are_paid_also_when_nothing_comes_of_them(known: tuple[TreeState, np.ndarray]) -> None:
     """More brokers ask for a direct link than get one in a round."""
     state, members = known
     done = adapt(CI, state, members, 0.0, random.Random(1))
@@ -47,7 +47,7 @@ def test_requests_are_paid_also_when_nothing_comes_of_them(known: tuple[OverlayS
     assert done.configuration.epoch == state.configuration.epoch + done.exchanges
 
 
-def test_a_static_tree_stays(known: tuple[OverlayState, np.ndarray]) -> None:
+def test_a_static_tree_stays(known: tuple[TreeState, np.ndarray]) -> None:
     """It costs nothing to leave it as it is."""
     state, members = known
     assert adapt(RANDOM_TREE, state, members, 0.0, random.Random(1)) == Round(state.configuration)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from controller.decide.planner_table import LINK_PLANNERS
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState, PlannerSettings
+from controller.state.planner_interface import PlannerSettings
 from experiments.psoop import compare_optimum
 from experiments.psoop.compare_optimum import (
     PASSES_MAX,
@@ -28,10 +29,10 @@ YARDSTICKS = {"random_tree", "minimum_spanning_tree", "maximum_interest_tree"}
 FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
 
 
-def fig_2(wanted: list[set[str]]) -> OverlayState:
+def fig_2(wanted: list[set[str]]) -> TreeState:
     """Paper 000, Fig. 2, tree (a): B2 - B1 - B3."""
     tree = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B1", "B3")])
-    return OverlayState(tree, inventory_of(tree, FIG_2_COSTS), (ClosedWindow(0, 1000, sets_of(tree.brokers, wanted)),))
+    return TreeState(tree, inventory_of(tree, FIG_2_COSTS), (ClosedWindow(0, 1000, sets_of(tree.brokers, wanted)),))
 
 
 def exchange(removed: tuple[str, str], added: tuple[str, str]) -> Proposal:
@@ -56,7 +57,7 @@ def test_fig_2_ratios_when_b1_wants_nine() -> None:
 def test_proposals_of_a_call_are_carried_out_in_order() -> None:
     """The second proposal may remove the link that the first has added."""
     tree = line_of(4)
-    state = OverlayState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
+    state = TreeState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
     first, second = exchange(("b02", "b03"), ("b00", "b03")), exchange(("b00", "b03"), ("b01", "b03"))
     calls = iter([[first, second], []])
     settled = settled_tree(state, lambda *_: next(calls), PlannerSettings(), random.Random(0))
@@ -66,10 +67,10 @@ def test_proposals_of_a_call_are_carried_out_in_order() -> None:
 def test_a_planner_that_goes_round_is_stopped() -> None:
     """A planner that swaps to and fro for ever is measured where it is back for the first time."""
     tree = line_of(3)
-    state = OverlayState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
+    state = TreeState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
     calls = 0
 
-    def to_and_fro(state: OverlayState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def to_and_fro(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
         nonlocal calls
         calls += 1
         pairs = [("b01", "b02"), ("b00", "b02")]
@@ -147,7 +148,7 @@ def test_a_capped_planner_is_compared_with_the_capped_optimum() -> None:
     hub = {("b00", name): 1.0 for name in brokers_named(5)[1:]}
     tree = line_of(5)
     wanted = [set(tree.brokers)]
-    state = OverlayState(tree, inventory_of(tree, hub), (ClosedWindow(0, 1000, sets_of(tree.brokers, wanted)),))
+    state = TreeState(tree, inventory_of(tree, hub), (ClosedWindow(0, 1000, sets_of(tree.brokers, wanted)),))
     capped = ratios_to_optimum(state, PlannerSettings(degree_max=2), seed=0)
     assert all(capped[name] >= 1 for name in LINK_PLANNERS)
     # The star costs 4 + 5, the best line 1 + 1 + 10 + 10 + 5.

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from controller.windows.assemble_state import AssemblyLimits
+from controller.controller_settings import AssemblyLimits
 from regraft.run_records.collect_run import (
     StoredRun,
     assemble_windows,
@@ -15,6 +15,7 @@ from regraft.run_records.run_record import ShadowRun
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import ClientMove, PlanPhase
 from schemas.state import BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from tests.controller.small_kinds import tree_kind
 from tests.regraft.canned_run import BROKERS, GOOD_LINKS, START_MS, small_inventory, small_plan
 
 WINDOW_MS = 5_000
@@ -75,17 +76,17 @@ def test_what_is_compared_has_publishers_where_the_overlay_has_them() -> None:
     closed = assemble_windows(records, inventory, AssemblyLimits())
     stored = StoredRun(closed, (plan,), configurations=configurations_of((plan,), inventory))
     away, near = 4 * (50 + 1.5) / 5, 4 * 0.5 / 5
-    costs = window_costs(stored, inventory)
+    costs = window_costs(stored, tree_kind(inventory))
     assert [cost.cost_per_s for cost in costs] == pytest.approx([away, near])
     assert [cost.cost_bootstrap_per_s for cost in costs] == pytest.approx([away, away])
-    comparison = compare_overlays(stored, inventory, START_MS + 10_000)
+    comparison = compare_overlays(stored, tree_kind(inventory), START_MS + 10_000)
     assert comparison is not None
     assert (comparison.before.total_per_s, comparison.after.total_per_s) == pytest.approx((away, near))
     shadows = [
-        ShadowRun("stays", links=inventory.bootstrap.links),
-        ShadowRun("moves", links=inventory.bootstrap.links, homes={"ibm": "b00"}),
+        ShadowRun("stays", overlay={"links": inventory.bootstrap.links}),
+        ShadowRun("moves", overlay={"links": inventory.bootstrap.links}, homes={"ibm": "b00"}),
     ]
-    costed = cost_shadows(shadows, stored, inventory, START_MS + 10_000)
+    costed = cost_shadows(shadows, stored, tree_kind(inventory), START_MS + 10_000)
     assert [shadow.final_cost_per_s for shadow in costed] == pytest.approx([away, near])
 
 
@@ -106,9 +107,12 @@ def test_stored_records_give_the_same_windows_in_any_order_and_twice() -> None:
     assert [window.sets.notification_count for window in again] == [4, 4, 4]
 
 
+KIND = tree_kind(small_inventory())
+
+
 def test_windows_are_costed_on_the_overlay_of_their_epoch() -> None:
     """A window of epoch 1 is costed on the plan's tree, and both on the bootstrap overlay."""
-    costs = window_costs(_stored(_window(0), _window(1, epoch=1)), small_inventory())
+    costs = window_costs(_stored(_window(0), _window(1, epoch=1)), KIND)
     # Bootstrap: 4 notifications over b00-b03 (30) and b03-b01 (20), at three brokers of 0.5; epoch 1: b00-b01 (10).
     assert costs[0].cost_per_s == costs[0].cost_bootstrap_per_s == costs[1].cost_bootstrap_per_s
     assert costs[0].cost_per_s == pytest.approx(4 * (50 + 1.5) / 5)
@@ -118,16 +122,16 @@ def test_windows_are_costed_on_the_overlay_of_their_epoch() -> None:
 def test_overlays_are_compared_on_complete_windows_within_the_traffic() -> None:
     """A window that is incomplete, or reaches past the end of traffic, says nothing about an overlay."""
     stored = _stored(_window(0), _window(1, missing="b02"), _window(2))
-    comparison = compare_overlays(stored, small_inventory(), START_MS + 3 * WINDOW_MS - 1)
+    comparison = compare_overlays(stored, KIND, START_MS + 3 * WINDOW_MS - 1)
     assert comparison is not None
     assert comparison.window_count == 1
     assert comparison.cost_reduction_share == pytest.approx(1 - 11 / 51.5)
-    assert compare_overlays(stored, small_inventory(), START_MS) is None
+    assert compare_overlays(stored, KIND, START_MS) is None
 
 
 def test_the_final_overlay_is_the_last_one_that_was_in_force() -> None:
     """An aborted plan leaves the overlay as it was."""
-    comparison = compare_overlays(_stored(_window(0), phase=PlanPhase.ABORTED), small_inventory(), START_MS + 10_000)
+    comparison = compare_overlays(_stored(_window(0), phase=PlanPhase.ABORTED), KIND, START_MS + 10_000)
     assert comparison is not None
     assert comparison.final.epoch == 0
     assert comparison.cost_reduction_share == 0
@@ -144,16 +148,14 @@ def test_the_last_word_on_a_plan_is_what_was_observed() -> None:
 
 def test_the_tree_of_a_shadow_planner_is_costed_on_the_stored_windows() -> None:
     """Its last tree comes from the controller, what the traffic costs on it from Kafka alone."""
-    shadow = ShadowRun("swap_links_ci", links=GOOD_LINKS)
+    shadow = ShadowRun("swap_links_ci", overlay={"links": GOOD_LINKS})
     stored = _stored(_window(0), _window(1))
-    (costed,) = cost_shadows([shadow], stored, small_inventory(), START_MS + 10_000)
+    (costed,) = cost_shadows([shadow], stored, KIND, START_MS + 10_000)
     assert costed.final_cost_per_s == pytest.approx(4 * (10 + 1.0) / 5)
-    assert cost_shadows([shadow], stored, small_inventory(), START_MS) == (shadow,)
+    assert cost_shadows([shadow], stored, KIND, START_MS) == (shadow,)
 
 
 def test_windows_carry_what_the_controller_knew_of_shadows() -> None:
     """A window that no shadow saw has no cost for it."""
-    costs = window_costs(
-        _stored(_window(0), _window(1)), small_inventory(), {START_MS + 10_000: {"swap_links_ci": 7.0}}
-    )
+    costs = window_costs(_stored(_window(0), _window(1)), KIND, {START_MS + 10_000: {"swap_links_ci": 7.0}})
     assert [dict(cost.shadows_per_s) for cost in costs] == [{}, {"swap_links_ci": 7.0}]

@@ -8,9 +8,8 @@ import pytest
 from confluent_kafka import Producer
 
 import regraft.run_records.replay_register
+from controller.controller_settings import AssemblyLimits
 from controller.state.closed_window import ClosedWindow
-from controller.state.window_costs import cost_per_s
-from controller.windows.assemble_state import AssemblyLimits
 from infra.create_topics import create_topics
 from infra.kafka_server import RunningKafka, start_kafka
 from overlay.configuration import Configuration
@@ -42,8 +41,11 @@ from tests.controller.scripted_ring import (
     user,
 )
 from tests.controller.scripted_windows import WINDOW_MS, marker_of
+from tests.controller.small_kinds import ring_kind, tree_kind
+from tests.overlay.small_overlays import inventory_of
 
 INVENTORY = ring_inventory()
+KIND = ring_kind(INVENTORY)
 
 
 def change(client: Client) -> ClientChange:
@@ -74,7 +76,7 @@ def stored_run(changes: list[ClientChange], epochs: tuple[int, ...], plans: tupl
         records += [*rows, marker_of(BROKERS, turn * WINDOW_MS, rows, epoch)]
     windows = assemble_windows(records, INVENTORY, AssemblyLimits())  # type: ignore[arg-type]
     configurations = configurations_of(plans, INVENTORY)
-    return StoredRun(with_register(windows, changes, configurations, 0.05), plans, configurations=configurations)
+    return StoredRun(with_register(windows, KIND, changes, configurations, 0.05), plans, configurations=configurations)
 
 
 def users_of(window: ClosedWindow) -> dict[str, str]:
@@ -104,45 +106,44 @@ def test_each_window_knows_what_users_wanted_at_its_end() -> None:
 def test_windows_cost_what_their_users_cost_on_the_overlay_of_their_epoch() -> None:
     """Before the plan 150, after it without the way to ID 4; on the bootstrap with u4 where it was 150 both times."""
     stored = stored_run([*CLIENTS_AT_FIRST, change(user("u4", "b01", TOPIC, time_ms=1500))], (0, 0, 1))
-    costs = window_costs(stored, INVENTORY, {1000: {"shadow": 7.0}})
-    now = cost_per_s(RING, INVENTORY, stored.windows[2])
+    costs = window_costs(stored, KIND, {1000: {"shadow": 7.0}})
+    now = KIND.cost_per_s(RING, stored.windows[2])
     assert [cost.cost_per_s for cost in costs] == [150.0, now, now]
     assert [cost.cost_bootstrap_per_s for cost in costs] == [150.0, now, 150.0]  # Epoch 0 explains no move.
     assert [dict(cost.shadows_per_s) for cost in costs] == [{"shadow": 7.0}, {}, {}]
-    assert first_full_window_cost(stored, INVENTORY, -3000) == 150.0
+    assert first_full_window_cost(stored, KIND, -3000) == 150.0
 
 
 def test_overlays_are_compared_with_users_where_each_has_them() -> None:
     """The bootstrap with u4 at its first home, the final ring with it at its last, a shadow's wherever it put it."""
     stored = stored_run([*CLIENTS_AT_FIRST, change(user("u4", "b01", TOPIC, time_ms=900))], (1, 1))
-    comparison = compare_overlays(stored, INVENTORY, 2000)
+    comparison = compare_overlays(stored, KIND, 2000)
     assert comparison is not None
-    now = cost_per_s(RING, INVENTORY, stored.windows[0])
+    now = KIND.cost_per_s(RING, stored.windows[0])
     assert (comparison.before.total_per_s, comparison.after.total_per_s) == pytest.approx((150.0, now))
     assert comparison.final.home_of == {"u4": "b01"}
     assert comparison.after.link_notifications_per_s.keys() <= set(RING.links)
     turned = dict(zip(BROKERS, [7, *range(7)], strict=True))
     shadows = [
-        ShadowRun("stays", ring=tuple(RING.id_of.items())),
-        ShadowRun("places", ring=tuple(RING.id_of.items()), homes={"u4": "b01"}),
-        ShadowRun("turns", ring=tuple(turned.items())),
+        ShadowRun("stays", overlay=RING.shown_fields()),
+        ShadowRun("places", overlay=RING.shown_fields(), homes={"u4": "b01"}),
+        ShadowRun("turns", overlay={"ring": list(turned.items())}),
     ]
-    costed = [shadow.final_cost_per_s for shadow in cost_shadows(shadows, stored, INVENTORY, 2000)]
+    costed = [shadow.final_cost_per_s for shadow in cost_shadows(shadows, stored, KIND, 2000)]
     other = RING.of(0, BITS, turned, {"u4": "b04"})
-    assert costed == pytest.approx([150.0, now, cost_per_s(other, INVENTORY, stored.windows[0])])
+    assert costed == pytest.approx([150.0, now, KIND.cost_per_s(other, stored.windows[0])])
 
 
 def test_the_delay_weight_is_the_controllers() -> None:
     """Seven messages a notification without the hops."""
     stored = stored_run(CLIENTS_AT_FIRST, (0,), ())
-    messages = StoredRun(stored.windows, (), configurations=stored.configurations, ring_delay_weight=0.0)
-    assert window_costs(messages, INVENTORY)[0].cost_per_s == 70.0
+    assert window_costs(stored, ring_kind(INVENTORY, delay_weight=0.0))[0].cost_per_s == 70.0
 
 
 def test_a_user_that_has_gone_elsewhere_is_there_on_every_overlay() -> None:
     """u4 has left the home that the plan gave it: the final overlay saves nothing by it."""
     stored = stored_run([*CLIENTS_AT_FIRST, change(user("u4", "b05", TOPIC, time_ms=900))], (1, 1))
-    comparison = compare_overlays(stored, INVENTORY, 2000)
+    comparison = compare_overlays(stored, KIND, 2000)
     assert comparison is not None
     assert comparison.cost_reduction_share == 0.0
     assert stored.windows[0].strayed == {"u4"}
@@ -157,18 +158,18 @@ def test_memory_is_bounded_and_old_windows_are_then_not_costed(monkeypatch: pyte
     changes.append(gone("v", 3500))
     stored = stored_run(changes, (0, 0, 0, 0), ())
     assert [window.interests is None for window in stored.windows] == [True, True, False, False]
-    assert [cost.end_ms for cost in window_costs(stored, INVENTORY)] == [3000, 4000]
-    comparison = compare_overlays(stored, INVENTORY, 4000)
+    assert [cost.end_ms for cost in window_costs(stored, KIND)] == [3000, 4000]
+    comparison = compare_overlays(stored, KIND, 4000)
     assert comparison is not None
     assert comparison.window_count == 2
 
 
 def test_a_tree_has_no_use_for_the_register() -> None:
-    """Asked all the same, it says so."""
+    """Asked all the same, its windows stay as they are."""
     tree = Configuration.of(0, BROKERS, [(BROKERS[0], other) for other in BROKERS[1:]])
     windows = stored_run(CLIENTS_AT_FIRST, (0,), ()).windows
-    with pytest.raises(TypeError, match="the overlay of epoch 0 is a tree"):
-        with_register(windows, [], {0: tree}, 0.05)
+    kind = tree_kind(inventory_of(tree, {}))
+    assert with_register(windows, kind, CLIENTS_AT_FIRST, {0: tree}, 0.05) == windows
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration
+from overlay.chord_configuration import ChordConfiguration
+from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_core import BrokerCore
 from producers.brokers.broker_messages import AdvertiseRequest, Answer, Deliver, Notification, Send, SubscribeRequest
 from producers.brokers.chord_core import ChordCore
@@ -80,7 +81,7 @@ class OverlayModel:
 
     def __init__(
         self,
-        configuration: AnyConfiguration,
+        configuration: OverlayConfiguration,
         clients: tuple[ScriptedClient, ...],
         plans: tuple[PlannedChange, ...],
         rules: Rules,

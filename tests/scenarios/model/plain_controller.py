@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from overlay.chord_configuration import AnyConfiguration, ChordConfiguration, id_moves_between
+from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.configuration import Configuration, link
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import ClientMove
 from tests.scenarios.model.kept_account import Violation
@@ -33,7 +34,7 @@ class PlannedChange:
     moves: tuple[ClientMove, ...] = ()
     may_abort: bool = False
 
-    def target(self, before: AnyConfiguration, epoch: int) -> AnyConfiguration:
+    def target(self, before: OverlayConfiguration, epoch: int) -> OverlayConfiguration:
         """Return the configuration that the plan leads to."""
         if isinstance(before, ChordConfiguration):
             ids: Mapping[str, int] = before.id_of if self.ids is None else dict(self.ids)
@@ -59,7 +60,7 @@ class Control:
     """Where the controller is; ``ended`` says how plans ended. A step returns the commands that follow from it."""
 
     plans: tuple[PlannedChange, ...]
-    configuration: AnyConfiguration
+    configuration: OverlayConfiguration
     epoch_max: int
     phase: CommandPhase | None = None
     answered: frozenset[tuple[str, Outcome]] = frozenset()

@@ -1,7 +1,7 @@
 """The ring that a sequence of proposals leads to, with what it costs in each window and what each broker serves.
 
 In: a state of a ring and proposals, one after the other. Out: the state that the next planner sees, costs and loads.
-Whether a proposal is worth it is judged elsewhere. The tree's counterpart is :mod:`controller.state.reached_overlay`.
+Whether a proposal is worth it is judged elsewhere.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.state.planner_interface import OverlayState
-from controller.state.reached_overlay import HomeError, ReachedOverlay, RingIdError
-from controller.state.ring_state import RingState
+from controller.kinds.overlay_kind import Floats, HomeError, RingIdError
+from controller.kinds.ring.ring_state import RingState, RingTraffic
 from overlay.chord_configuration import ChordConfiguration
 from overlay.chord_ring import RingError
 from overlay.configuration import NotATreeError
 from overlay.ring_costs import topic_costs, topic_roots
 from schemas.plan import ClientMove, IdMove, Proposal
-
-Floats = NDArray[np.float64]
 
 
 class ReachedRing:
@@ -32,16 +29,16 @@ class ReachedRing:
     topics anew; a move only those that a broker is the first to want, or wants no more.
     """
 
-    def __init__(self, state: OverlayState, delay_weight: float) -> None:
-        if state.ring is None:
+    def __init__(self, state: RingState, delay_weight: float) -> None:
+        if state.traffic is None:
             raise ValueError("nothing is known of the users of the ring")
         self._start = state
-        self._ring: RingState = state.ring
+        self._ring: RingTraffic = state.traffic
         self._delay_weight = delay_weight
-        self._present: ChordConfiguration = state.ring.configuration  # With the homes of the start.
+        self._present: ChordConfiguration = self._ring.configuration  # With the homes of the start.
         self._homes: dict[str, str] = {}  # Of the users moved since.
-        self._counts: NDArray[np.int32] = state.ring.interests.user_counts
-        self._topic_costs: Floats = state.ring.topic_costs.total(delay_weight)
+        self._counts: NDArray[np.int32] = self._ring.interests.user_counts
+        self._topic_costs: Floats = self._ring.topic_costs.total(delay_weight)
 
     @property
     def costs_per_s(self) -> Floats:
@@ -65,7 +62,7 @@ class ReachedRing:
         return replace(self._present, homes=tuple(sorted(homes.items()))) if self._homes else self._present
 
     @cached_property
-    def state(self) -> OverlayState:
+    def state(self) -> RingState:
         """The state with this configuration."""
         if self.configuration == self._start.configuration:
             return self._start
@@ -147,15 +144,3 @@ class ReachedRing:
         wanted = self._counts[np.ix_(at_position, topics)] > 0
         roots = topic_roots(ring, tuple(names[topic] for topic in topics))
         return topic_costs(ring.ring, roots, wanted).total(self._delay_weight)
-
-
-Reached = ReachedOverlay | ReachedRing
-
-
-def reached_at(state: OverlayState, delay_weight: float) -> Reached:
-    """Return the overlay of the state itself, before any proposal; ``delay_weight`` counts only on a ring.
-
-    Raises ValueError for a ring of whose users nothing is known.
-    """
-    is_ring = isinstance(state.configuration, ChordConfiguration)
-    return ReachedRing(state, delay_weight) if is_ring else ReachedOverlay(state)

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.kinds.overlay_kind import HomeError
+from controller.kinds.tree.reached_tree import ReachedTree
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState
-from controller.state.reached_overlay import HomeError, ReachedOverlay
-from overlay.configuration import Configuration, Link, NotATreeError, link
+from overlay.configuration import Configuration, NotATreeError, link
 from overlay.cost import overlay_cost
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import Link
 from overlay.tree import cycle_links, random_tree
 from schemas.plan import ClientMove, Proposal
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
@@ -24,7 +26,7 @@ def proposal_of(
     return Proposal("p", removed, added, 0.0, 0.0, 0.0, "because", moves=moves)
 
 
-def random_state(rng: random.Random) -> OverlayState:
+def random_state(rng: random.Random) -> TreeState:
     brokers = brokers_named(rng.randint(3, 9))
     tree = random_tree(brokers, len(brokers), rng)
     costs = {link(a, b): float(rng.randint(1, 20)) for a in brokers for b in brokers if a < b}
@@ -40,10 +42,10 @@ def random_state(rng: random.Random) -> OverlayState:
         sets = publishers_of(brokers, published, span_s=rng.choice([1.0, 2.0]))
         seen = {name: home for name, (home, sent) in published.items() if sent}
         windows.append(ClosedWindow(1000 * at, 1000 * at + 1000, sets, epoch_min=0, epoch_max=0, homes=seen))
-    return OverlayState(Configuration.of(0, brokers, tree.links, homes), inventory, tuple(windows))
+    return TreeState(Configuration.of(0, brokers, tree.links, homes), inventory, tuple(windows))
 
 
-def random_change(reached: ReachedOverlay, rng: random.Random) -> Proposal:
+def random_change(reached: ReachedTree, rng: random.Random) -> Proposal:
     present = reached.configuration
     seen = set().union(*(window.homes for window in reached.state.windows))
     free = [link(a, b) for a in present.brokers for b in present.brokers if a < b and link(a, b) not in present.links]
@@ -65,7 +67,7 @@ def random_change(reached: ReachedOverlay, rng: random.Random) -> Proposal:
 def test_reached_costs_and_loads_are_those_of_the_overlay_itself(seed: int) -> None:
     """After any swaps and moves, cost in each window and load of each broker equal those computed from scratch."""
     rng = random.Random(seed)
-    reached = ReachedOverlay(random_state(rng))
+    reached = ReachedTree(random_state(rng))
     for _ in range(4):
         reached = reached.after(random_change(reached, rng))
         state, target = reached.state, reached.configuration
@@ -83,10 +85,10 @@ def test_a_proposal_that_does_not_fit_is_refused_by_name() -> None:
     tree = line_of(3)
     inventory = inventory_of(tree, {})
     sets = publishers_of(tree.brokers, {"p": ("b00", [{"b02"}])})
-    state = OverlayState(
+    state = TreeState(
         Configuration.of(0, tree.brokers, tree.links, {"p": "b00"}), inventory, (ClosedWindow(0, 1000, sets),)
     )
-    reached = ReachedOverlay(state)
+    reached = ReachedTree(state)
     with pytest.raises(HomeError, match="p is to leave b01, but its home is b00"):
         reached.after(proposal_of(moves=(ClientMove("p", "b01", "b02"),)))
     with pytest.raises(HomeError, match="q is to leave b01, but its home is not known"):
@@ -104,10 +106,8 @@ def test_what_a_move_is_about_is_its_own_publisher() -> None:
     inventory = inventory_of(tree, {})
     sets = publishers_of(tree.brokers, {"p": ("b00", [{"b02"}]), "q": ("b01", [{"b01"}] * 5)})
     homes = {"p": "b00", "q": "b01"}
-    state = OverlayState(
-        Configuration.of(0, tree.brokers, tree.links, homes), inventory, (ClosedWindow(0, 1000, sets),)
-    )
-    reached = ReachedOverlay(state)
+    state = TreeState(Configuration.of(0, tree.brokers, tree.links, homes), inventory, (ClosedWindow(0, 1000, sets),))
+    reached = ReachedTree(state)
     assert reached.cost_per_s == 23.0 + 5.0
     assert reached.concerned_cost_per_s(proposal_of(moves=(ClientMove("p", "b00", "b02"),))) == 23.0
     swap = proposal_of(removed=(link("b00", "b01"),), added=(link("b00", "b02"),))

@@ -2,8 +2,8 @@
 
 import pytest
 
+from controller.kinds.ring.attach_clients import topic_traffic, with_clients
 from controller.state.closed_window import ClosedWindow
-from controller.windows.attach_clients import topic_traffic, with_clients
 from overlay.chord_configuration import ChordConfiguration
 from overlay.user_interests import UserInterests
 from schemas.plan import ClientMove

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.state.planner_interface import OverlayState
-from controller.state.reached_overlay import HomeError, ReachedOverlay, RingIdError
-from controller.state.reached_ring import ReachedRing, reached_at
-from controller.state.window_costs import cost_per_s
+from controller.kinds.overlay_kind import HomeError, RingIdError
+from controller.kinds.ring.reached_ring import ReachedRing
+from controller.kinds.ring.ring_state import RingState
 from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import NotATreeError
 from overlay.ring_costs import overlay_ring_cost
@@ -29,10 +28,11 @@ from tests.controller.scripted_ring import (
     ring_window,
 )
 from tests.controller.scripted_windows import closed_window
+from tests.controller.small_kinds import ring_kind, tree_kind
 from tests.overlay.small_overlays import inventory_of, line_of
 
 
-def fig_2_state(count: int = 10) -> OverlayState:
+def fig_2_state(count: int = 10) -> RingState:
     return ring_state(RING, *(ring_window(FIG_2_USERS, {TOPIC: count}, 1000 * at) for at in range(3)))
 
 
@@ -49,11 +49,11 @@ def test_figure_2_before_and_after_the_reassignment() -> None:
     homes = [(name, FIG_2_USERS[name][0], "b07") for name in some]
     assert before.concerned_cost_per_s(placing(*homes)) == pytest.approx(150.0 * share)
     assert after.configuration.id_of["b04"] == 3
-    assert after.state.ring is not None
-    assert after.state.ring.cost.total_per_s() == 60.0
+    assert after.state.traffic is not None
+    assert after.state.traffic.cost.total_per_s() == 60.0
 
 
-def random_ring_state(rng: random.Random) -> OverlayState:
+def random_ring_state(rng: random.Random) -> RingState:
     ids = rng.sample(range(32), len(BROKERS))
     ring = ChordConfiguration.of(0, 5, dict(zip(BROKERS, ids, strict=True)))
     topics = [f"t{number}" for number in range(6)]
@@ -69,7 +69,7 @@ def random_ring_state(rng: random.Random) -> OverlayState:
 
 
 def random_change(reached: ReachedRing, rng: random.Random) -> Proposal:
-    ring, state = reached.configuration, reached.state.ring
+    ring, state = reached.configuration, reached.state.traffic
     assert state is not None
     some = rng.sample(ring.brokers, rng.randrange(2, 5))
     turned = [ring.id_of[broker] for broker in some[1:] + some[:1]]
@@ -96,7 +96,7 @@ def test_reached_costs_and_loads_are_those_of_the_ring_itself(seed: int, weight:
     reached = ReachedRing(start, weight)
     for _ in range(4):
         reached = reached.after(random_change(reached, rng))
-        ring, state = reached.configuration, start.ring
+        ring, state = reached.configuration, start.traffic
         assert state is not None
         interests = state.interests.at_homes(ring.home_of)
         expected = [overlay_ring_cost(ring, interests, rates) for rates in state.window_rates_per_s]
@@ -104,10 +104,10 @@ def test_reached_costs_and_loads_are_those_of_the_ring_itself(seed: int, weight:
         filtered = overlay_ring_cost(ring, interests, state.rates_per_s)
         assert reached.cost_per_s == pytest.approx(filtered.total_per_s(weight))
         assert reached.loads == pytest.approx(interests.loads)
-        assert reached.state.ring is not None
-        assert reached.state.ring.cost.total_per_s(weight) == pytest.approx(reached.cost_per_s)
+        assert reached.state.traffic is not None
+        assert reached.state.traffic.cost.total_per_s(weight) == pytest.approx(reached.cost_per_s)
         assert reached.costs_per_s == pytest.approx(
-            [cost_per_s(ring, ring_inventory(), window, weight) for window in start.windows]
+            [ring_kind(ring_inventory(), weight).cost_per_s(ring, window) for window in start.windows]
         )
         assert ring.epoch == 0
 
@@ -158,16 +158,12 @@ def test_each_kind_of_overlay_is_reached_in_its_own_way() -> None:
     """A tree knows no ring IDs, and a ring without interests cannot be looked at."""
     tree = line_of(3)
     window = closed_window(tree.brokers, [{"b00", "b02"}] * 5)
-    reached = reached_at(OverlayState(tree, inventory_of(tree, {}), (window,)), 1.0)
-    assert isinstance(reached, ReachedOverlay)
+    kind = tree_kind(inventory_of(tree, {}))
     with pytest.raises(RingIdError, match="the overlay is a tree"):
-        reached.after(reassigning(("b00", 0, 1)))
-    assert isinstance(reached_at(fig_2_state(), 1.0), ReachedRing)
-    blind = OverlayState(RING, ring_inventory(), (window,))
+        kind.reached(kind.state_of(tree, [window])).after(reassigning(("b00", 0, 1)))
+    blind = RingState.of(RING, ring_inventory(), [window])
     with pytest.raises(ValueError, match="nothing is known of the users"):
-        reached_at(blind, 1.0)
-    with pytest.raises(ValueError, match="only planners of a ring"):
-        _ = fig_2_state().tree_costs
+        ring_kind(ring_inventory()).reached(blind)
 
 
 def test_topics_that_nobody_wants_now_cost_nothing() -> None:
@@ -178,4 +174,4 @@ def test_topics_that_nobody_wants_now_cost_nothing() -> None:
     reached = ReachedRing(state, 1.0)
     assert reached.costs_per_s.tolist() == [150.0, 300.0]
     assert reached.cost_per_s == pytest.approx(0.7 * 150 + 0.3 * 300)
-    assert np.isclose(cost_per_s(RING, ring_inventory(), state.windows[0]), 150.0)
+    assert np.isclose(ring_kind(ring_inventory()).cost_per_s(RING, state.windows[0]), 150.0)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from controller.planners.steps.describe_moves import effect_text
+from controller.kinds.tree.describe_moves import effect_text
+from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import OverlayState
 from overlay.configuration import Configuration
 from schemas.plan import ClientMove
 from tests.overlay.small_overlays import inventory_of, line_of, publishers_of
@@ -13,12 +13,12 @@ TREE = line_of(3)
 MOVE = ClientMove("p", "b00", "b02")
 
 
-def state_of(deliveries: dict[tuple[str, str], int]) -> OverlayState:
+def state_of(deliveries: dict[tuple[str, str], int]) -> TreeState:
     """p at b00 publishes 4 notifications a second, all for b02 and one for b00; links cost 10, brokers 1."""
     sets = publishers_of(TREE.brokers, {"p": ("b00", [{"b00", "b02"}, {"b02"}, {"b02"}, {"b02"}])})
     window = ClosedWindow(0, 1000, sets, homes={"p": "b00"}, local_deliveries=deliveries)
     placed = Configuration.of(0, TREE.brokers, TREE.links, {"p": "b00"})
-    return OverlayState(placed, inventory_of(TREE, {}), (window, replace(window)))
+    return TreeState(placed, inventory_of(TREE, {}), (window, replace(window)))
 
 
 def test_messages_and_delay_before_and_after_are_told() -> None:

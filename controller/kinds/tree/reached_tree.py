@@ -1,7 +1,7 @@
 """The tree that a sequence of proposals leads to, with what it costs in each window and what each broker bears.
 
 In: a state and proposals, one after the other. Out: the state that the next planner sees, costs, degrees and loads.
-Whether a proposal is worth it is judged elsewhere. The ring's counterpart is :mod:`controller.state.reached_ring`.
+Whether a proposal is worth it is judged elsewhere.
 """
 
 from __future__ import annotations
@@ -9,23 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.state.planner_interface import OverlayState
+from controller.kinds.overlay_kind import Floats, HomeError, RingIdError
+from controller.kinds.tree.tree_state import TreeState
 from overlay.configuration import Configuration
 from overlay.tree_costs import TreeCosts, as_swaps
 from schemas.plan import Proposal
 
-Floats = NDArray[np.float64]
 
-
-class HomeError(ValueError):
-    """A proposal moves a client that is not where it says."""
-
-
-class RingIdError(ValueError):
-    """A proposal reassigns ring IDs that are not as it says, or not to be had."""
-
-
-class ReachedOverlay:
+class ReachedTree:
     """One overlay on the windows of a state; :meth:`after` leads to the next and leaves this one as it is.
 
     ``tree`` is what the state's tree costs in its windows, where that is known already.
@@ -33,7 +24,7 @@ class ReachedOverlay:
     Exact: links are priced by :class:`TreeCosts`, homes by :class:`PublisherCosts`, both window by window.
     """
 
-    def __init__(self, state: OverlayState, tree: TreeCosts | None = None) -> None:
+    def __init__(self, state: TreeState, tree: TreeCosts | None = None) -> None:
         self.state = state
         self._tree = tree or state.window_tree_costs
         self._spans_s = self._tree.sets.spans_s
@@ -65,9 +56,9 @@ class ReachedOverlay:
     @property
     def configuration(self) -> Configuration:
         """The links and homes reached; its epoch is still the present one."""
-        return self.state.tree
+        return self.state.configuration
 
-    def after(self, proposal: Proposal) -> ReachedOverlay:
+    def after(self, proposal: Proposal) -> ReachedTree:
         """Return the overlay after the proposal.
 
         Raises NotATreeError when its links leave no tree, KeyError for a broker that is not in the overlay, HomeError
@@ -89,18 +80,18 @@ class ReachedOverlay:
             if move.client in priced.publishers
         )
 
-    def _linked(self, proposal: Proposal) -> ReachedOverlay:
+    def _linked(self, proposal: Proposal) -> ReachedTree:
         base = self._tree if not self._has_moved else self.state.window_tree_costs
         tree = base.copy()
         for swap in as_swaps(base, proposal.links_removed, proposal.links_added):
             tree.apply(swap)
         present = self.configuration
-        return ReachedOverlay(
+        return ReachedTree(
             self.state.with_configuration(Configuration(present.epoch, present.brokers, tree.links, present.homes)),
             tree,
         )
 
-    def _moved(self, proposal: Proposal) -> ReachedOverlay:
+    def _moved(self, proposal: Proposal) -> ReachedTree:
         state, present, priced = self.state, self.configuration, self.state.publisher_costs
         saved, loads = self._saved_per_s.copy(), self._loads_moved_per_s.copy()
         homes = dict(present.home_of)
@@ -115,6 +106,6 @@ class ReachedOverlay:
                 loads += priced.loads_per_s(move.client, move.home_to) - priced.loads_per_s(move.client, move.home_from)
             homes[move.client] = move.home_to
         target = Configuration.of(present.epoch, present.brokers, present.links, homes)
-        reached = ReachedOverlay(state.with_configuration(target), self._tree)
+        reached = ReachedTree(state.with_configuration(target), self._tree)
         reached._saved_per_s, reached._loads_moved_per_s, reached._has_moved = saved, loads, True
         return reached

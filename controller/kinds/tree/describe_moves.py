@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.state.planner_interface import OverlayState
+from controller.kinds.tree.tree_state import TreeState
 from schemas.plan import ClientMove
 
 
-def effect_text(state: OverlayState, moves: Sequence[ClientMove]) -> str:
+def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:
     """Return how the messages of the moved publishers change, and the mean delay to their subscribers.
 
     Messages are those through all brokers (paper 001, Algorithm 2). The delay is what links and brokers cost by the
@@ -32,11 +32,11 @@ def effect_text(state: OverlayState, moves: Sequence[ClientMove]) -> str:
     return f"{text}, delay {delays[0] / count:.4g} -> {delays[1] / count:.4g}" if count else text
 
 
-def _ways_from(state: OverlayState, home: str) -> dict[str, float]:
+def _ways_from(state: TreeState, home: str) -> dict[str, float]:
     """Return what links and brokers cost from a home to every broker, both ends included."""
     inventory = state.inventory
     costs = {home: float(inventory.processing_cost[inventory.index[home]])}
-    for broker, parent in state.tree.parents_from(home).items():
+    for broker, parent in state.configuration.parents_from(home).items():
         own = float(inventory.processing_cost[inventory.index[broker]])
         costs[broker] = costs[parent] + inventory.cost_of_link(parent, broker) + own
     return costs

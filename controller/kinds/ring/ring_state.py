@@ -13,9 +13,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.kinds.ring.price_windows import rates_of
 from controller.state.closed_window import ClosedWindow
-from controller.state.window_costs import rates_of
+from controller.state.overlay_state import OverlayState
 from overlay.chord_configuration import ChordConfiguration
+from overlay.inventory import Inventory
 from overlay.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
 from overlay.user_interests import UserInterests
 
@@ -25,7 +27,7 @@ PAPER_RATE_FILTER = 0.3  # alpha_pub of paper 002, Eq. 8: the weight of what is 
 
 
 @dataclass(frozen=True, eq=False)
-class RingState:
+class RingTraffic:
     """A ring, its users and its topics over a horizon.
 
     ``interests`` are those at the end of the newest window, with every user at its home in ``configuration``.
@@ -77,7 +79,7 @@ class RingState:
         """Return what the topics cost at the rates of each window."""
         return tuple(self.topic_costs.at_rates(rates) for rates in self.window_rates_per_s)
 
-    def with_configuration(self, configuration: ChordConfiguration) -> RingState:
+    def with_configuration(self, configuration: ChordConfiguration) -> RingTraffic:
         """Return the same users and topics on another ring, with users at its homes."""
         interests = self.interests
         if configuration.homes != self.configuration.homes:
@@ -95,8 +97,8 @@ def filtered_rates(window_rates_per_s: Floats | Sequence[Floats], weight: float 
     return np.asarray(estimate, dtype=np.float64)
 
 
-def ring_state_of(configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingState | None:
-    """Return the state that the windows (oldest first, at least one) show; None when the newest knows no interests.
+def ring_traffic_of(configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingTraffic | None:
+    """Return what the windows (oldest first, at least one) show of a ring; None when the newest knows no interests.
 
     Users are at the homes that the configuration names, all others where the newest window has them. Rates are those
     of the topics that anybody wants now; what an older window has beside costs nothing.
@@ -106,4 +108,22 @@ def ring_state_of(configuration: ChordConfiguration, windows: Sequence[ClosedWin
     interests = windows[-1].interests_at(configuration.home_of)
     rates_per_s = np.array([rates_of(window, interests) for window in windows])
     window_s = np.array([(window.end_ms - window.start_ms) / 1000 for window in windows])
-    return RingState(configuration, interests, rates_per_s, window_s)
+    return RingTraffic(configuration, interests, rates_per_s, window_s)
+
+
+@dataclass(frozen=True, eq=False)
+class RingState(OverlayState):
+    """A ring over the windows of the horizon, oldest first; ``traffic`` is None where users are not known."""
+
+    configuration: ChordConfiguration
+    traffic: RingTraffic | None = None
+
+    @classmethod
+    def of(cls, configuration: ChordConfiguration, inventory: Inventory, windows: Sequence[ClosedWindow]) -> RingState:
+        """Return the state that the windows (oldest first, at least one) show."""
+        return cls(configuration, inventory, tuple(windows), ring_traffic_of(configuration, windows))
+
+    def with_configuration(self, configuration: ChordConfiguration) -> RingState:
+        """Return the same windows seen on another ring."""
+        known = None if self.traffic is None else self.traffic.with_configuration(configuration)
+        return RingState(configuration, self.inventory, self.windows, known)

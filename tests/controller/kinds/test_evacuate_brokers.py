@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from controller.decide.decide_plan import decide_plan
-from controller.decide.evacuate_brokers import PLANNER, evacuate_brokers
 from controller.decide.judge_proposals import Situation
+from controller.kinds.overlay_kind import EVACUATION
+from controller.kinds.tree.evacuate_publishers import publishers_leaving
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from schemas.order import Order, OrderKind
@@ -28,7 +29,7 @@ def evacuating(inventory: Inventory = INVENTORY) -> Situation:
 def test_publishers_go_to_their_cheapest_home_elsewhere() -> None:
     """p is wanted at b04 alone, q at both ends: its own end is set aside, and next to it is as good."""
     situation = evacuating()
-    found = evacuate_brokers(situation.state, WHY, {"b00"}, 24, 2.0)
+    found = publishers_leaving(situation.state, WHY, {"b00"}, 24)
     assert [proposal.moves for proposal in found] == [
         (ClientMove("p", "b00", "b04"),),
         (ClientMove("q", "b00", "b01"),),
@@ -53,12 +54,12 @@ def test_a_move_that_costs_is_chosen_because_a_person_asked() -> None:
 def test_caps_of_load_hold_for_evacuations_too() -> None:
     """Elsewhere r would add to what another broker bears, and all bear more than they may already: it stays."""
     tight = replace(INVENTORY, load_max_per_s=np.full(5, 1e-3))
-    assert evacuate_brokers(evacuating(tight).state, {"b02"}, {"b02"}, 24, 2.0) == []
+    assert publishers_leaving(evacuating(tight).state, {"b02"}, {"b02"}, 24) == []
 
 
 def test_no_more_clients_move_than_a_plan_may_hold() -> None:
     """The rest follows with the next plan."""
-    found = evacuate_brokers(evacuating().state, WHY, {"b00"}, 1, 2.0)
+    found = publishers_leaving(evacuating().state, WHY, {"b00"}, 1)
     assert [move.client for proposal in found for move in proposal.moves] == ["p"]
 
 
@@ -90,7 +91,7 @@ def test_homes_unknown_means_nobody_is_moved() -> None:
     bare = Configuration.of(0, TREE.brokers, TREE.links, {})
     state = situation_of().state.with_configuration(bare)
     assert HOMES
-    assert evacuate_brokers(state, WHY, {"b00"}, 24, 2.0) == []
+    assert publishers_leaving(state, WHY, {"b00"}, 24) == []
 
 
 def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
@@ -105,7 +106,7 @@ def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
     ring.ports.orders.records.append(Order("b01", OrderKind.MAINTAIN, "ada", "new disks", ring.now_ms, 0, True))
     ring.run_windows(10)
     assert set(ring.homes().values()) == {"b02", "b05"}
-    evacuation = next(plan for plan in ring.plans if plan.proposals[0].planner == PLANNER)
+    evacuation = next(plan for plan in ring.plans if plan.proposals[0].planner == EVACUATION)
     assert evacuation.phase is PlanPhase.COMPLETED
     assert not any(plan.undoes for plan in ring.plans)
 
@@ -113,4 +114,4 @@ def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
 @pytest.mark.parametrize("left", [(), ("b03",)])
 def test_nobody_leaves_a_broker_without_clients(left: tuple[str, ...]) -> None:
     """No broker to leave, or none of its clients known: nothing is proposed."""
-    assert evacuate_brokers(situation_of().state, left, left, 24, 2.0) == []
+    assert publishers_leaving(situation_of().state, left, left, 24) == []

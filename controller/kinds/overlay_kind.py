@@ -1,0 +1,217 @@
+"""What the controller asks a kind of overlay, as one abstract class. Weights and caps live inside the kind.
+
+A further kind answers this, and :class:`overlay.overlay_configuration.OverlayConfiguration`; nothing else in the
+controller asks which kind an overlay is. Which kinds there are stands in :mod:`controller.kinds.find_kind`. Pure.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.state.closed_window import ClosedWindow
+from controller.state.overlay_state import OverlayState
+from overlay.cost import CostBreakdown
+from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
+from overlay.user_interests import UserInterests
+from schemas.plan import Plan, Proposal, Verdict
+
+Floats = NDArray[np.float64]
+Against = tuple[Verdict, str]  # A verdict against a proposal, and why.
+HomesBefore = Callable[[int], Mapping[str, str]]  # Where clients were before the plans to epochs later than this one.
+
+EVACUATION = "evacuate_brokers"  # The planner's name of moves away from brokers in maintenance.
+
+
+def is_evacuation(plan: Plan) -> bool:
+    """Return True if a plan moves clients away from a broker in maintenance: then it was not made to save anything."""
+    return any(proposal.planner == EVACUATION for proposal in plan.proposals)
+
+
+class HomeError(ValueError):
+    """A proposal moves a client that is not where it says."""
+
+
+class RingIdError(ValueError):
+    """A proposal reassigns ring IDs that are not as it says, or not to be had."""
+
+
+class Reached(Protocol):
+    """The overlay that a sequence of proposals leads to, on the windows of a state."""
+
+    @property
+    def costs_per_s(self) -> Floats:
+        """What the overlay costs in each window, shape (windows,)."""
+        ...
+
+    @property
+    def cost_per_s(self) -> float:
+        """What the overlay costs over all windows."""
+        ...
+
+    @property
+    def configuration(self) -> OverlayConfiguration:
+        """The overlay reached; its epoch is still the present one."""
+        ...
+
+    @property
+    def state(self) -> OverlayState:
+        """The state that the next planner sees."""
+        ...
+
+    def concerned_cost_per_s(self, proposal: Proposal) -> float:
+        """Return the cost of what the proposal is about, against which its gain is held."""
+        ...
+
+    def after(self, proposal: Proposal) -> Self:
+        """Return the overlay after the proposal; this one stays as it is.
+
+        Raises NotATreeError, KeyError, HomeError or RingIdError when the proposal does not fit the overlay.
+        """
+        ...
+
+
+class FollowedHomes(ABC):
+    """Where the clients are on an overlay that exists only in the controller, a shadow planner's."""
+
+    @abstractmethod
+    def learn(self, known: Mapping[str, str], window: ClosedWindow, homes_before: HomesBefore) -> dict[str, str] | None:
+        """Return the homes after a window, None when they are as ``known``.
+
+        ``homes_before`` tells where the acting planner's plans found the clients that they have moved.
+        """
+
+    @abstractmethod
+    def note_moves(self, clients: Iterable[str], newest: ClosedWindow) -> None:
+        """Remember that the shadow planner has moved these clients."""
+
+    @abstractmethod
+    def forget_all_but(self, kept: Mapping[str, str]) -> None:
+        """Forget all clients that are not named."""
+
+    @abstractmethod
+    def shown(self, homes: Mapping[str, str]) -> dict[str, str]:
+        """Return which of these homes tell the shadow's overlay from the real one."""
+
+
+ConfigurationT = TypeVar("ConfigurationT", bound=OverlayConfiguration)
+StateT = TypeVar("StateT", bound=OverlayState)
+ReachedT = TypeVar("ReachedT", bound=Reached)
+
+
+class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
+    """The answers of one kind of overlay, over the brokers of one inventory.
+
+    ``NEEDS_REGISTER``: whether windows are complete only with what the register of clients knows.
+    """
+
+    NEEDS_REGISTER: ClassVar[bool]
+
+    inventory: Inventory
+
+    @classmethod
+    @abstractmethod
+    def of(cls, inventory: Inventory, settings: ControllerSettings) -> Self:
+        """Return the kind with the weights and caps of the settings; the inventory's hold where these name none."""
+
+    @abstractmethod
+    def attach_clients(
+        self,
+        window: ClosedWindow,
+        interests: UserInterests | None,
+        topic_of: Mapping[str, str],
+        in_force: Sequence[ConfigurationT],
+        unknown_share_max: float,
+        fault: str = "",
+    ) -> tuple[ClosedWindow, tuple[str, ...]]:
+        """Return the window with what the register of clients knows, and the publishers that it does not know.
+
+        ``in_force`` are the configurations of the window's first and last epoch. The window is incomplete when the
+        kind needs ``interests`` and there are none (``fault`` says why), or when more than ``unknown_share_max`` of its
+        notifications are of publishers that the register does not know.
+        """
+
+    @abstractmethod
+    def without_register(self, window: ClosedWindow) -> ClosedWindow:
+        """Return an old window without what of the register only verification needs, as it takes much memory."""
+
+    @abstractmethod
+    def with_homes(self, present: ConfigurationT, windows: Sequence[ClosedWindow]) -> ConfigurationT:
+        """Return the configuration with the homes that a decision on the windows (oldest first) rests on."""
+
+    @abstractmethod
+    def state_of(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> StateT:
+        """Return what planners look at: the configuration over the windows (oldest first, at least one)."""
+
+    @abstractmethod
+    def missing_in(self, state: StateT) -> str:
+        """Return what no decision can do without and the state does not know; empty when it knows all."""
+
+    @abstractmethod
+    def reached(self, state: StateT) -> ReachedT:
+        """Return the overlay of the state itself, before any proposal. Raises ValueError when something is missing."""
+
+    @abstractmethod
+    def judge_caps(self, before: ReachedT, after: ReachedT) -> Against | None:
+        """Return which broker would get more than its cap, None when none would.
+
+        A broker that is above a cap already may stay so, it may only not get more.
+        """
+
+    @abstractmethod
+    def choices_in(self, proposal: Proposal) -> int:
+        """Return k: the proposal is the best of about N^k, so luck alone promises the more the larger k is."""
+
+    @abstractmethod
+    def moves_max(self, settings: DecisionSettings) -> int:
+        """Return how many clients one plan may move."""
+
+    @abstractmethod
+    def evacuate(
+        self, state: StateT, avoided: Collection[str], left: Collection[str], moves_max: int
+    ) -> list[Proposal]:
+        """Return moves of at most ``moves_max`` clients from brokers ``left`` to any that are not ``avoided``."""
+
+    @abstractmethod
+    def cost_per_s(self, configuration: ConfigurationT, window: ClosedWindow) -> float:
+        """Return what the window's traffic costs with clients at the homes that the configuration names.
+
+        Clients that it does not name are where the window has them. Raises ValueError when the window cannot be costed.
+        """
+
+    @abstractmethod
+    def breakdown(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> CostBreakdown:
+        """Return the same by link and broker, over windows together."""
+
+    @abstractmethod
+    def can_be_costed(self, window: ClosedWindow) -> bool:
+        """Return True if the window knows what the cost rests on."""
+
+    @abstractmethod
+    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
+        """Return True if the windows tell what each client's home is worth."""
+
+    @abstractmethod
+    def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
+        """Return the window's cost by the brokers' own counters, None where these do not tell."""
+
+    @abstractmethod
+    def transition_messages_min(self, configuration: ConfigurationT) -> int:
+        """Return how many messages between brokers a transition takes at least."""
+
+    @abstractmethod
+    def message_cost(self, configuration: ConfigurationT) -> float:
+        """Return what one such message costs, in the unit of a notification's cost."""
+
+    @abstractmethod
+    def followed_homes(self, start_epoch: int) -> FollowedHomes:
+        """Return where clients are on a shadow overlay that begins as the one of this epoch."""
+
+
+AnyKind = OverlayKind[Any, Any, Any]

@@ -1,0 +1,1 @@
+"""A Chord ring: ring IDs are reassigned and users move."""

@@ -1,0 +1,64 @@
+"""Move users away from brokers that are drained, whatever it costs: to brokers that subscribe to their topics already.
+
+In: the traffic of a ring, the brokers in maintenance, and those of them that are to be left. Out: one proposal, which
+the judge holds to the caps but not to a gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from controller.kinds.overlay_kind import EVACUATION
+from controller.kinds.ring.ring_state import RingTraffic
+from controller.state.planner_interface import moving_proposal
+from overlay.ring_costs import overlay_ring_cost
+from schemas.plan import ClientMove, Proposal
+
+
+def users_leaving(
+    ring: RingTraffic,
+    avoided: Collection[str],
+    left: Collection[str],
+    moves_max: int,
+    user_load_max: float,
+    delay_weight: float,
+) -> list[Proposal]:
+    """Return moves of at most ``moves_max`` users from the brokers ``left`` to any that are not ``avoided``.
+
+    A user goes to the broker that already subscribes to most of its topics, of equal ones to the least loaded, and none
+    above ``user_load_max`` times the mean. Cost O(brokers) for each topic of a user. Guarantee: none but the caps;
+    deterministic.
+    """
+    if not left:
+        return []
+    interests = ring.interests
+    names, starts, wanted = interests.brokers, interests.starts, interests.wanted
+    counts, loads = interests.user_counts.copy(), interests.user_counts.sum(axis=1).astype(np.float64)
+    is_open = np.array([name not in avoided for name in names])
+    limit = user_load_max * float(loads.mean())
+    moves: list[ClientMove] = []
+    for user, home in enumerate(interests.homes.tolist()):
+        if names[home] not in left or len(moves) == moves_max:
+            continue
+        topics = wanted[starts[user] : starts[user + 1]]
+        room = np.flatnonzero(is_open & (loads + len(topics) <= limit))
+        if not len(room):
+            continue
+        alike = (counts[np.ix_(room, topics)] > 0).sum(axis=1)
+        best = int(room[np.lexsort((room, loads[room], -alike))[0]])
+        for broker, sign in ((home, -1), (best, 1)):
+            counts[broker, topics] += sign
+            loads[broker] += sign * len(topics)
+        moves.append(ClientMove(interests.users[user], names[home], names[best]))
+    if not moves:
+        return []
+    placed = interests.at_homes({move.client: move.home_to for move in moves})
+    before, after = (
+        overlay_ring_cost(ring.configuration, each, ring.rates_per_s).total_per_s(delay_weight)
+        for each in (interests, placed)
+    )
+    emptied = ", ".join(sorted({move.home_from for move in moves}))
+    reason = f"{emptied} in maintenance: {len(moves)} users go to brokers that subscribe to most of their topics"
+    return [moving_proposal(EVACUATION, tuple(moves), before, after, reason)]

@@ -1,0 +1,33 @@
+"""What a ring costs on a window: all messages plus the weighted delay in hops (paper 002, Eq. 5). Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.state.closed_window import ClosedWindow
+from overlay.chord_configuration import ChordConfiguration
+from overlay.cost import CostBreakdown
+from overlay.ring_breakdown import ring_breakdown
+from overlay.ring_costs import RingCost, overlay_ring_cost
+from overlay.user_interests import UserInterests
+
+Floats = NDArray[np.float64]
+
+
+def ring_cost_of(configuration: ChordConfiguration, window: ClosedWindow) -> RingCost:
+    """Return messages and hops of the window's traffic on a ring. Raises ValueError without interests."""
+    interests = window.interests_at(configuration.home_of)
+    return overlay_ring_cost(configuration, interests, rates_of(window, interests))
+
+
+def ring_breakdown_of(configuration: ChordConfiguration, window: ClosedWindow, delay_weight: float) -> CostBreakdown:
+    """Return the same by link. Raises ValueError without interests."""
+    interests = window.interests_at(configuration.home_of)
+    return ring_breakdown(configuration, interests, rates_of(window, interests), delay_weight)
+
+
+def rates_of(window: ClosedWindow, interests: UserInterests) -> Floats:
+    """Return how often each topic of the interests was published in the window; what nobody wants costs nothing."""
+    rates = window.topic_rates_per_s
+    return np.array([rates.get(topic, 0.0) for topic in interests.topics])

@@ -1,0 +1,146 @@
+"""RingKind: what the controller asks of a Chord ring, whose IDs are reassigned and whose users move."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from controller.kinds.ring.attach_clients import topic_traffic, with_clients
+from controller.kinds.ring.evacuate_users import users_leaving
+from controller.kinds.ring.follow_users import FollowedUsers
+from controller.kinds.ring.price_windows import ring_breakdown_of, ring_cost_of
+from controller.kinds.ring.reached_ring import ReachedRing
+from controller.kinds.ring.ring_state import RingState
+from controller.state.closed_window import ClosedWindow
+from controller.state.find_homes import homes_in
+from overlay.chord_configuration import ChordConfiguration
+from overlay.cost import CostBreakdown, mean_breakdown
+from overlay.inventory import Inventory
+from overlay.publisher_placement import ROUNDING_SHARE
+from overlay.user_interests import UserInterests
+from schemas.plan import Proposal, Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
+    """A Chord ring over the inventory's brokers.
+
+    ``delay_weight`` is what a hop of delay weighs against a message, ``user_load_max`` what a broker may serve as a
+    multiple of the mean.
+    """
+
+    NEEDS_REGISTER: ClassVar[bool] = True
+
+    inventory: Inventory
+    delay_weight: float
+    user_load_max: float
+
+    @classmethod
+    def of(cls, inventory: Inventory, settings: ControllerSettings) -> Self:
+        """Return the kind with the weights and caps of the settings."""
+        return cls(inventory, settings.ring_delay_weight, settings.user_load_max)
+
+    def attach_clients(
+        self,
+        window: ClosedWindow,
+        interests: UserInterests | None,
+        topic_of: Mapping[str, str],
+        in_force: Sequence[ChordConfiguration],
+        unknown_share_max: float,
+        fault: str = "",
+    ) -> tuple[ClosedWindow, tuple[str, ...]]:
+        """Return the window with what users want and how often topics are published."""
+        traffic = topic_traffic(window.sets, topic_of)
+        known = with_clients(window, interests, traffic, in_force, unknown_share_max, fault)
+        return known, traffic.unknown_publishers
+
+    def without_register(self, window: ClosedWindow) -> ClosedWindow:
+        """Return the window without what users wanted; its rates stay."""
+        return window.without_interests()
+
+    def with_homes(self, present: ChordConfiguration, windows: Sequence[ClosedWindow]) -> ChordConfiguration:
+        """Return the ring with the users that plans have moved, each where the register of the newest window says.
+
+        Those that have left are not named. All other users are where the register says, too, and need no naming.
+        """
+        newest = windows[-1].interests
+        return present.with_homes({} if newest is None else homes_in(newest, present.home_of))
+
+    def state_of(self, configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingState:
+        """Return what planners of a ring look at."""
+        return RingState.of(configuration, self.inventory, windows)
+
+    def missing_in(self, state: RingState) -> str:
+        """Return that nothing is known of what users want, where that is so."""
+        return "" if state.traffic is not None else "does not know what users want"
+
+    def reached(self, state: RingState) -> ReachedRing:
+        """Return the ring of the state. Raises ValueError where nothing is known of its users."""
+        return ReachedRing(state, self.delay_weight)
+
+    def judge_caps(self, before: ReachedRing, after: ReachedRing) -> Against | None:
+        """Return which broker would serve more subscriptions than its cap."""
+        names, now, then = before.configuration.brokers, before.loads, after.loads
+        limit = self.user_load_max * float(now.mean())
+        for position in (then > limit * (1 + ROUNDING_SHARE)).nonzero()[0]:
+            if then[position] > now[position] * (1 + ROUNDING_SHARE):
+                return Verdict.CAPACITY, (
+                    f"{names[position]} would serve {then[position]:.2%} of all subscriptions, "
+                    f"the limit is {limit:.2%}, {self.user_load_max:g} times the mean"
+                )
+        return None
+
+    def choices_in(self, proposal: Proposal) -> int:
+        """Return how many IDs change; all users together count as one.
+
+        Users were not picked by what windows happened to cost, but follow whose interests are alike.
+        """
+        return len(proposal.id_moves) + min(len(proposal.moves), 1)
+
+    def moves_max(self, settings: DecisionSettings) -> int:
+        """Return how many users one plan may move."""
+        return settings.users_per_plan_max
+
+    def evacuate(
+        self, state: RingState, avoided: Collection[str], left: Collection[str], moves_max: int
+    ) -> list[Proposal]:
+        """Return moves of users to brokers that subscribe to most of their topics."""
+        if state.traffic is None:
+            return []
+        return users_leaving(state.traffic, avoided, left, moves_max, self.user_load_max, self.delay_weight)
+
+    def cost_per_s(self, configuration: ChordConfiguration, window: ClosedWindow) -> float:
+        """Return all messages plus the weighted delay in hops (paper 002, Eq. 5, with those to subscribers)."""
+        return ring_cost_of(configuration, window).total_per_s(self.delay_weight)
+
+    def breakdown(self, configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
+        """Return the same by link, the mean over the windows, each by its length."""
+        parts = [ring_breakdown_of(configuration, window, self.delay_weight) for window in windows]
+        return mean_breakdown(parts, [window.sets.span_s for window in windows])
+
+    def can_be_costed(self, window: ClosedWindow) -> bool:
+        """Return True if the window knows what users want."""
+        return window.interests is not None
+
+    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
+        """Return True: who wants what is all that a user's home rests on."""
+        return True
+
+    def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
+        """Return None: counters know no delay."""
+        return None
+
+    def transition_messages_min(self, configuration: ChordConfiguration) -> int:
+        """Return a message each way over every link, to tell neighbours of an epoch and of its end."""
+        return 2 * len(configuration.links)
+
+    def message_cost(self, configuration: ChordConfiguration) -> float:
+        """Return 1: messages are what the cost counts."""
+        return 1.0
+
+    def followed_homes(self, start_epoch: int) -> FollowedHomes:
+        """Return where users are on a shadow ring."""
+        return FollowedUsers(start_epoch)

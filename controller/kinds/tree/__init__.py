@@ -1,0 +1,1 @@
+"""A tree: links are exchanged and publishers move."""

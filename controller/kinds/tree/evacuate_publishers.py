@@ -1,0 +1,55 @@
+"""Move publishers away from brokers that are drained, whatever it costs: the cheapest homes for them elsewhere.
+
+In: the state of a tree, the brokers in maintenance, and those of them that are to be left. Out: proposals, which the
+judge holds to the shape and the caps but not to a gain. Subscribers of a tree stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from controller.kinds.overlay_kind import EVACUATION
+from controller.kinds.tree.describe_moves import effect_text
+from controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
+from controller.kinds.tree.tree_state import TreeState
+from controller.state.planner_interface import moving_proposal
+from overlay.publisher_placement import PublisherPlacement
+from schemas.plan import ClientMove, Proposal
+
+
+def publishers_leaving(
+    state: TreeState, avoided: Collection[str], left: Collection[str], moves_max: int
+) -> list[Proposal]:
+    """Return moves of at most ``moves_max`` publishers from the brokers ``left`` to any that are not ``avoided``.
+
+    A publisher goes to its cheapest home that the caps of load leave. Cost O(brokers) for each publisher. Guarantee:
+    none but the caps; deterministic. A publisher that has been silent over the whole horizon is not known and stays.
+    """
+    if not left or not state.can_move_publishers:
+        return []
+    costs, homes, index = state.publisher_costs, state.configuration.home_of, state.inventory.index
+    rows = [place for place, publisher in enumerate(costs.publishers) if publisher in homes]
+    names = [costs.publishers[place] for place in rows]
+    at = [index[homes[name]] for name in names]
+    placement = PublisherPlacement(costs, rows, at, state.inventory.load_max_per_s)
+    proposals: list[Proposal] = []
+    cost_per_s = present_cost_per_s(state)
+    for place, name in enumerate(names):
+        if homes[name] not in left or len(proposals) == moves_max:
+            continue
+        by_cost = np.argsort(costs.costs_per_s[rows[place]], kind="stable").tolist()
+        open_homes = [home for home in by_cost if state.inventory.brokers[home] not in avoided]
+        limits = placement.limits_now()
+        home = next((home for home in open_homes if placement.keeps(limits, [(place, home)])), None)
+        if home is None:
+            continue  # No broker has room; the next window may know one.
+        move = ClientMove(name, homes[name], state.inventory.brokers[home])
+        placement.move(place, home)
+        after_per_s = cost_per_s - move_gain_per_s(state, move)
+        reason = f"{move.home_from} is in maintenance; {move.home_to} is the cheapest home that the caps of load leave"
+        text = f"{reason}; {effect_text(state, [move])}"
+        proposals.append(moving_proposal(EVACUATION, (move,), cost_per_s, after_per_s, text))
+        cost_per_s = after_per_s
+    return proposals

@@ -1,0 +1,32 @@
+"""Where publishers are on a shadow planner's tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from controller.kinds.overlay_kind import FollowedHomes, HomesBefore
+from controller.state.closed_window import ClosedWindow
+
+
+class FollowedPublishers(FollowedHomes):
+    """A publisher is where the shadow has moved it, else where it first was, wherever the acting planner moves it."""
+
+    def __init__(self) -> None:
+        self._moved: set[str] = set()
+
+    def learn(self, known: Mapping[str, str], window: ClosedWindow, homes_before: HomesBefore) -> dict[str, str] | None:
+        """Take publishers that are new here as they are."""
+        new = {publisher: home for publisher, home in window.homes.items() if publisher not in known}
+        return {**known, **new} if new else None
+
+    def note_moves(self, clients: Iterable[str], newest: ClosedWindow) -> None:
+        """Remember who was moved."""
+        self._moved.update(clients)
+
+    def forget_all_but(self, kept: Mapping[str, str]) -> None:
+        """Forget all publishers that are not named."""
+        self._moved.intersection_update(kept)
+
+    def shown(self, homes: Mapping[str, str]) -> dict[str, str]:
+        """Return the homes of those that were moved."""
+        return {publisher: home for publisher, home in homes.items() if publisher in self._moved}

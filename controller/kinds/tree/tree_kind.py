@@ -1,0 +1,160 @@
+"""TreeKind: what the controller asks of a tree, whose links are exchanged and whose publishers move."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from controller.kinds.tree.evacuate_publishers import publishers_leaving
+from controller.kinds.tree.follow_publishers import FollowedPublishers
+from controller.kinds.tree.reached_tree import ReachedTree
+from controller.kinds.tree.tree_state import TreeState
+from controller.state.closed_window import ClosedWindow
+from overlay.configuration import Configuration
+from overlay.cost import CostBreakdown, overlay_cost
+from overlay.delivery_sets import DeliverySets
+from overlay.inventory import Inventory
+from overlay.publisher_placement import ROUNDING_SHARE
+from overlay.user_interests import UserInterests
+from schemas.plan import Proposal, Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
+    """A tree over the inventory's brokers.
+
+    ``degree_max`` caps the links of a broker; the caps of load are the inventory's.
+    """
+
+    NEEDS_REGISTER: ClassVar[bool] = False
+
+    inventory: Inventory
+    degree_max: int
+
+    @classmethod
+    def of(cls, inventory: Inventory, settings: ControllerSettings) -> Self:
+        """Return the kind with the caps of the settings; those of the inventory hold where the settings name none."""
+        return cls(inventory, settings.degree_max or inventory.degree_max)
+
+    def attach_clients(
+        self,
+        window: ClosedWindow,
+        interests: UserInterests | None,
+        topic_of: Mapping[str, str],
+        in_force: Sequence[Configuration],
+        unknown_share_max: float,
+        fault: str = "",
+    ) -> tuple[ClosedWindow, tuple[str, ...]]:
+        """Return the window as it is: telemetry says all that there is to know."""
+        return window, ()
+
+    def without_register(self, window: ClosedWindow) -> ClosedWindow:
+        """Return the window as it is."""
+        return window
+
+    def with_homes(self, present: Configuration, windows: Sequence[ClosedWindow]) -> Configuration:
+        """Return the tree with the homes of all publishers of the windows.
+
+        What a window of the present epoch saw is newest; then what the plans set (``present.homes``), for a publisher
+        that has been silent since it was moved; then what was seen before the last transition.
+        """
+        earlier: dict[str, str] = {}
+        since: dict[str, str] = {}
+        for window in windows:
+            (since if window.epoch == present.epoch else earlier).update(window.homes)
+        placed = {name: home for name, home in present.homes if name in earlier or name in since}
+        return present.with_homes(earlier | placed | since)
+
+    def state_of(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> TreeState:
+        """Return what planners of a tree look at."""
+        return TreeState(configuration, self.inventory, tuple(windows))
+
+    def missing_in(self, state: TreeState) -> str:
+        """Return nothing: a complete window is all that it takes."""
+        return ""
+
+    def reached(self, state: TreeState) -> ReachedTree:
+        """Return the tree of the state."""
+        return ReachedTree(state)
+
+    def judge_caps(self, before: ReachedTree, after: ReachedTree) -> Against | None:
+        """Return which broker would get more links or pass more notifications than its cap."""
+        names, loads = self.inventory.brokers, self.inventory.load_max_per_s
+        degrees_before, degrees = before.degrees, after.degrees
+        for position in (degrees > max(self.degree_max, 0)).nonzero()[0]:
+            if degrees[position] > degrees_before[position]:
+                reason = f"{names[position]} would have {degrees[position]} links, the limit is {self.degree_max}"
+                return Verdict.DEGREE, reason
+        if loads is None:
+            return None
+        now, then = before.loads_per_s, after.loads_per_s
+        for position in (then > loads * (1 + ROUNDING_SHARE)).nonzero()[0]:
+            if then[position] > now[position] * (1 + ROUNDING_SHARE):
+                return Verdict.CAPACITY, (
+                    f"{names[position]} would pass {then[position]:.4g} notifications/s, "
+                    f"the limit is {loads[position]:.4g}"
+                )
+        return None
+
+    def choices_in(self, proposal: Proposal) -> int:
+        """Return how many links and homes change: each was picked by what the windows cost."""
+        return len(proposal.links_added) + len(proposal.moves)
+
+    def moves_max(self, settings: DecisionSettings) -> int:
+        """Return how many publishers one plan may move."""
+        return settings.moves_per_plan_max
+
+    def evacuate(
+        self, state: TreeState, avoided: Collection[str], left: Collection[str], moves_max: int
+    ) -> list[Proposal]:
+        """Return moves of publishers to their cheapest homes elsewhere."""
+        return publishers_leaving(state, avoided, left, moves_max)
+
+    def cost_per_s(self, configuration: Configuration, window: ClosedWindow) -> float:
+        """Return the one cost of the window's notifications (paper 000, Eq. 1-2)."""
+        return overlay_cost(configuration, self.inventory, window.sets_at(configuration.home_of)).total_per_s
+
+    def breakdown(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
+        """Return the same by link and broker."""
+        sets = DeliverySets.joined(window.sets_at(configuration.home_of) for window in windows)
+        return overlay_cost(configuration, self.inventory, sets)
+
+    def can_be_costed(self, window: ClosedWindow) -> bool:
+        """Return True: every window knows what was delivered where."""
+        return True
+
+    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
+        """Return True if all windows tell what was delivered apart from what was published."""
+        return all(window.sets.delivered is not None for window in windows)
+
+    def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
+        """Return the cost by counters: notifications on each link end and broker; None when no broker sent any.
+
+        It also holds what crossed links that a transition was retiring.
+        """
+        inventory = self.inventory
+        known = [queue for queue in window.queues if queue.broker in inventory.index]
+        if not known:
+            return None
+        return sum(
+            queue.notifications_out_per_s * inventory.cost_of_link(queue.broker, queue.peer)
+            if queue.peer in inventory.index
+            else queue.notifications_out_per_s * float(inventory.processing_cost[inventory.index[queue.broker]])
+            for queue in known
+        )
+
+    def transition_messages_min(self, configuration: Configuration) -> int:
+        """Return the markers of a drain: one each way over every link."""
+        return 2 * (len(configuration.brokers) - 1)
+
+    def message_cost(self, configuration: Configuration) -> float:
+        """Return the cost of a mean link."""
+        return statistics.fmean(self.inventory.cost_of_link(*pair) for pair in configuration.links)
+
+    def followed_homes(self, start_epoch: int) -> FollowedHomes:
+        """Return where publishers are on a shadow tree."""
+        return FollowedPublishers()

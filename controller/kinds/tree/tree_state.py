@@ -1,0 +1,114 @@
+"""TreeState: what planners of a tree look at, found on first use and shared between them.
+
+In: a tree and the windows of the horizon. Out: delivery sets, interests and costs of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.state.overlay_state import OverlayState
+from overlay.bloom_filters import FilterShape
+from overlay.configuration import Configuration
+from overlay.delivery_sets import DeliverySets
+from overlay.interest_caches import InterestCaches, newest_ids
+from overlay.publisher_costs import PublisherCosts
+from overlay.tree_costs import TreeCosts
+from overlay.weighted_sets import WeightedSets
+
+
+@dataclass(frozen=True, eq=False)
+class TreeState(OverlayState):
+    """A tree with the homes of its publishers, and the windows of the horizon, oldest first."""
+
+    configuration: Configuration
+
+    @cached_property
+    def window_sets(self) -> tuple[DeliverySets, ...]:
+        """The delivery sets of each window, with every publisher at its home of the configuration."""
+        homes = self.configuration.home_of
+        return tuple(window.sets_at(homes) for window in self.windows)
+
+    @cached_property
+    def sets(self) -> DeliverySets:
+        """The delivery sets of the whole horizon, each notification once."""
+        return DeliverySets.joined(self.window_sets)
+
+    @cached_property
+    def weighted(self) -> WeightedSets:
+        """The delivery sets of the whole horizon as one span, equal ones merged."""
+        return WeightedSets.over_all(self.window_sets)
+
+    @cached_property
+    def interest(self) -> NDArray[np.int64]:
+        """I_ij over the horizon, counted from the delivery sets on first use."""
+        return self.weighted.interest()
+
+    @cached_property
+    def tree_costs(self) -> TreeCosts:
+        """The true cost of the tree and of every swap, over the horizon. Shared: copy it before a swap is made."""
+        return TreeCosts(self.configuration, self.inventory, self.weighted)
+
+    @cached_property
+    def window_tree_costs(self) -> TreeCosts:
+        """The same with each window a span of its own; the spread over windows is the noise of a gain."""
+        return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(self.window_sets))
+
+    @property
+    def can_move_publishers(self) -> bool:
+        """Tell whether homes are known, and in every window what was delivered apart from what was published.
+
+        Windows from telemetry of version 1 do not tell; until they have left the horizon, publishers stay.
+        """
+        return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
+
+    @cached_property
+    def publisher_costs(self) -> PublisherCosts:
+        """What each publisher costs at each home, over the horizon and in each window, on the configuration's tree.
+
+        Raises ValueError when what was delivered is not known apart in every window.
+        """
+        return PublisherCosts(self.configuration, self.inventory, [window.sets for window in self.windows])
+
+    @cached_property
+    def local_deliveries(self) -> dict[str, dict[str, int]]:
+        """How often something of a publisher was handed to a subscriber at a broker, by publisher and broker."""
+        found: dict[str, dict[str, int]] = {}
+        for window in self.windows:
+            for (publisher, broker), count in window.local_deliveries.items():
+                at_broker = found.setdefault(publisher, {})
+                at_broker[broker] = at_broker.get(broker, 0) + count
+        return found
+
+    def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
+        """Return what the brokers remember of the horizon and tell each other; found once for each pair of arguments.
+
+        ``ids_max`` None remembers all of it; ``shape`` None tells it exactly instead of as Bloom filters.
+        """
+        if (ids_max, shape) not in self._caches:
+            sets = self.sets if ids_max is None else newest_ids(self.window_sets, ids_max)
+            self._caches[ids_max, shape] = (
+                InterestCaches.of_masks(sets) if shape is None else InterestCaches.of_filters(sets, shape)
+            )
+        return self._caches[ids_max, shape]
+
+    @cached_property
+    def _caches(self) -> dict[tuple[int | None, FilterShape | None], InterestCaches]:
+        return {}
+
+    def with_configuration(self, configuration: Configuration) -> TreeState:
+        """Return the same windows seen on another tree; what does not depend on it is not counted again."""
+        seen = TreeState(configuration, self.inventory, self.windows)
+        if configuration.homes == self.configuration.homes:
+            for name in ("window_sets", "sets", "weighted", "interest", "_caches"):
+                if name in self.__dict__:
+                    seen.__dict__[name] = self.__dict__[name]
+        if "local_deliveries" in self.__dict__:
+            seen.__dict__["local_deliveries"] = self.local_deliveries
+        if configuration.links == self.configuration.links and "publisher_costs" in self.__dict__:
+            seen.__dict__["publisher_costs"] = self.publisher_costs
+        return seen

@@ -1,0 +1,35 @@
+"""OverlayState: the present configuration and the windows of the horizon, whatever the kind of overlay.
+
+What planners of one kind look at stands in the state of that kind, in :mod:`controller.kinds`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.state.closed_window import ClosedWindow
+from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
+
+
+@dataclass(frozen=True, eq=False)
+class OverlayState:
+    """The present configuration and the windows of the horizon, oldest first.
+
+    The newest window must lie in the configuration's epoch (the judge checks it). The older ones may be of earlier
+    epochs: what a broker delivered depends neither on the links it came over nor on the publisher's home. Raises
+    ValueError without a window.
+    """
+
+    configuration: OverlayConfiguration
+    inventory: Inventory
+    windows: tuple[ClosedWindow, ...]
+
+    def __post_init__(self) -> None:
+        if not self.windows:
+            raise ValueError("a state needs at least one closed window, got none")
+
+    @property
+    def newest(self) -> ClosedWindow:
+        """The window that closed last."""
+        return self.windows[-1]

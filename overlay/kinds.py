@@ -1,0 +1,28 @@
+"""The kinds of overlay there are. A further kind is a configuration class with :class:`OverlayConfiguration`'s answers.
+
+The controller, the emulator and the report hold their own answers by the kind's name; ARCHITECTURE.md lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
+from overlay.overlay_configuration import OverlayConfiguration
+
+CONFIGURATIONS = (ChordConfiguration, Configuration)
+KINDS = tuple(sorted(each.KIND for each in CONFIGURATIONS))
+
+
+def read_configuration(brokers: Sequence[str], fields: Mapping[str, Any]) -> OverlayConfiguration:
+    """Return the overlay of epoch 0 that an inventory's JSON holds.
+
+    Raises KeyError, TypeError or ValueError (NotATreeError, RingError) when that is no overlay of a known kind.
+    """
+    for kind in CONFIGURATIONS:
+        found = kind.of_fields(brokers, fields)
+        if found is not None:
+            return found
+    raise ValueError(f"it holds no overlay of a kind that is known: {', '.join(KINDS)}")

@@ -1,0 +1,89 @@
+"""What the emulator does otherwise for each kind of overlay: where brokers are placed, which clients there are.
+
+The core of a broker is in :mod:`producers.emulator.emulate_overlay`, by the same names.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
+from overlay.inventory import Inventory
+from producers.emulator.emulate_overlay import EmulatedOverlay
+from producers.emulator.emulator_settings import EmulatorSettings, WorkloadSettings
+from producers.emulator.place_overlay import place_overlay, place_ring
+from producers.workloads.checkin_settings import CheckinSettings
+from producers.workloads.checkin_workload import CheckinWorkload
+from producers.workloads.stock_workload import StockWorkload
+
+
+class Workload(Protocol):
+    """Who publishes and wants what. ``regime_changed_ms``: when interests shifted, None when they have not."""
+
+    regime_changed_ms: float | None
+
+    def start(self) -> None:
+        """Connect clients and let them publish."""
+
+    def stop(self) -> None:
+        """Publish and change nothing any more."""
+
+    def publisher_rate_per_s(self, publisher: str) -> float:
+        """Return what a publisher publishes on average."""
+
+
+@dataclass(frozen=True)
+class EmulatedKind:
+    """One kind of overlay as the emulator runs it.
+
+    ``place`` puts brokers on measured hosts, told their number, the cap of links and what draws. ``told`` takes the
+    workload's settings out of the emulator's. ``workload`` makes the clients of these; ``counts`` is what the status
+    file says of them.
+    """
+
+    place: Callable[[int, int, random.Random], Inventory]
+    told: Callable[[EmulatorSettings], WorkloadSettings | CheckinSettings]
+    workload: Callable[[EmulatedOverlay, Any, random.Random], Workload]
+    counts: Callable[[EmulatedOverlay], dict[str, Any]]
+
+
+def workload_of(overlay: EmulatedOverlay, settings: EmulatorSettings, rng: random.Random) -> Workload:
+    """Return the workload that the kind of overlay asks for: content on a tree, topics on a ring."""
+    kind = EMULATED_KINDS[overlay.inventory.bootstrap.KIND]
+    return kind.workload(overlay, kind.told(settings), rng)
+
+
+def _user_counts(overlay: EmulatedOverlay) -> dict[str, Any]:
+    users = overlay.users
+    return {
+        "users": users.user_count,
+        "users_moved": users.counts.moved,
+        "user_wait_ms_max": round(users.counts.wait_ms_max, 1),
+        "subscriptions": users.subscription_count,
+        "ended_subscriptions_waiting": sum(
+            getattr(broker.core, "ended_count", 0) for broker in overlay.brokers.values()
+        ),
+        "broker_subscriptions": users.topics.subscription_count,
+        "broker_subscription_changes": users.topics.changes,
+        "broker_subscription_changes_at_first_homes": users.topics_at_first_homes.changes,
+    }
+
+
+EMULATED_KINDS = {
+    Configuration.KIND: EmulatedKind(
+        place=place_overlay,
+        told=lambda settings: settings.workload,
+        workload=StockWorkload,
+        counts=lambda overlay: {},
+    ),
+    ChordConfiguration.KIND: EmulatedKind(
+        place=lambda brokers, _, rng: place_ring(brokers, rng),
+        told=lambda settings: settings.checkins,
+        workload=CheckinWorkload,
+        counts=_user_counts,
+    ),
+}

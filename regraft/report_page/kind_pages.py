@@ -1,0 +1,149 @@
+"""What the report says otherwise for each kind of overlay: what its cost is, who moved, which changes are counted.
+
+In: a RunRecord. Out: texts and HTML. What is the same for all kinds belongs to ``report``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
+from regraft.report_page.html_parts import html_table, number_text
+from regraft.run_records.run_record import RunRecord, ShadowRun
+from schemas.plan import Plan
+
+
+@dataclass(frozen=True)
+class CountedChange:
+    """A column of the planners' table: its head, and the count of some plans and of a shadow planner."""
+
+    head: str
+    of_plans: Callable[[Sequence[Plan]], int]
+    of_shadow: Callable[[ShadowRun], int]
+
+
+@dataclass(frozen=True)
+class KindPage:
+    """The texts and sections of one kind of overlay.
+
+    ``cost_text`` says what its cost is, ``exact_text`` why a shadow planner's is exact. ``move_lines`` are the lines
+    that a plan's moves add to the table of plans.
+    """
+
+    cost_text: str
+    exact_text: str
+    changes: tuple[CountedChange, ...]
+    move_lines: Callable[[Plan], list[str]]
+    moved_title: str
+    moved_part: Callable[[RunRecord], str]
+
+
+def page_of(record: RunRecord) -> KindPage:
+    """Return what the report says of the kind of the run's overlay."""
+    return KIND_PAGES[record.inventory.bootstrap.KIND]
+
+
+def _ring_part(record: RunRecord) -> str:
+    """Return the table of what each proposal of a ring changed, with what it was to save and what it saves."""
+    if not record.plans:
+        return "<p>Nobody was moved: the refusals below say why.</p>"
+    heads = ("plan", "planner", "users moved", "IDs reassigned", "gain/s predicted", "observed", "phase")
+    rows = [
+        (
+            plan.plan,
+            one.planner,
+            number_text(len(one.moves)),
+            number_text(len(one.id_moves)),
+            number_text(one.gain_per_s, 1),
+            "not verified" if one.gain_observed_per_s is None else number_text(one.gain_observed_per_s, 1),
+            str(plan.phase),
+        )
+        for plan in record.plans
+        for one in plan.proposals
+    ]
+    return (
+        "<p>A user that moves is attached at both homes: the old one serves it to the end of the old epoch, the new "
+        "one holds back until then. A broker that takes another ring ID is in both rings meanwhile.</p>"
+        + _user_text(record)
+        + html_table(heads, rows, text=2)
+    )
+
+
+def _user_text(record: RunRecord) -> str:
+    users = record.users
+    if users is None:
+        return ""
+    cut = users.subscription_changes_cut
+    saved = "" if cut is None else f", {cut:.1%} less than had nobody moved"
+    return (
+        f"<p>{number_text(users.users)} users with {number_text(users.subscriptions)} subscriptions at the end. "
+        f"Brokers began or ceased to subscribe to a topic {number_text(users.subscription_changes)} times{saved}. "
+        f"A user that moved could ask for nothing new for at most {number_text(users.wait_ms_max)} ms.</p>"
+    )
+
+
+def _move_part(record: RunRecord) -> str:
+    """Return the table of publishers that were moved: from where to where, why, predicted and observed gain."""
+    moving = [(plan, one) for plan in record.plans for one in plan.proposals if one.moves]
+    if not moving:
+        return "<p>No publisher was moved: the refusals below say why.</p>"
+    heads = ("plan", "publisher", "from", "to", "why", "phase", "gain/s predicted", "observed")
+    rows = [
+        (
+            plan.plan,
+            ", ".join(move.client for move in one.moves),
+            ", ".join(move.home_from for move in one.moves),
+            ", ".join(move.home_to for move in one.moves),
+            one.reason,
+            str(plan.phase),
+            number_text(one.gain_per_s, 1),
+            "not verified" if one.gain_observed_per_s is None else number_text(one.gain_observed_per_s, 1),
+        )
+        for plan, one in moving
+    ]
+    return (
+        "<p>A publisher that moves leaves its home when that activates the new epoch and goes on at the next one; its "
+        'notifications stay in order. "Predicted" is what the move was to save on the traffic before it, "observed" '
+        "what it saves on the windows after the plan.</p>" + html_table(heads, rows, text=6)
+    )
+
+
+def _publisher_lines(plan: Plan) -> list[str]:
+    return [f"{len(plan.moves)} publishers moved: see below"] if plan.moves else []
+
+
+def _moves_in(plans: Sequence[Plan]) -> int:
+    return sum(len(plan.moves) for plan in plans)
+
+
+KIND_PAGES = {
+    Configuration.KIND: KindPage(
+        cost_text="link costs (ms of one-way delay) and processing costs, per second, summed over all links and "
+        "brokers that each notification crosses.",
+        exact_text="What a broker delivers depends neither on the links nor on where publishers are, so its "
+        "cost on the real traffic is exact.",
+        changes=(CountedChange("publishers moved", _moves_in, lambda shadow: shadow.publishers_moved),),
+        move_lines=_publisher_lines,
+        moved_title="Publishers that moved",
+        moved_part=_move_part,
+    ),
+    ChordConfiguration.KIND: KindPage(
+        cost_text="messages from each topic's rendezvous to the brokers that subscribe to it, those through relays "
+        "included, and the hops to each of these brokers, per second (paper 002, Eq. 5, with all messages).",
+        exact_text="What users want does not depend on where they are, so its cost on the real rates of "
+        "topics is exact.",
+        changes=(
+            CountedChange("users moved", _moves_in, lambda shadow: shadow.users_moved),
+            CountedChange(
+                "IDs reassigned",
+                lambda plans: sum(len(plan.id_moves) for plan in plans),
+                lambda shadow: shadow.id_moves,
+            ),
+        ),
+        move_lines=lambda plan: [one.reason for one in plan.proposals],
+        moved_title="Users that moved and IDs that were reassigned",
+        moved_part=_ring_part,
+    ),
+}

@@ -1,0 +1,74 @@
+"""Every kind of overlay has its answers everywhere, and the tables agree on which kinds there are."""
+
+from pathlib import Path
+
+import pytest
+
+from controller.controller_settings import ControllerSettings
+from controller.decide.planner_table import PLANNERS_OF_KIND
+from controller.kinds import find_kind
+from controller.kinds.find_kind import kind_of
+from controller.kinds.ring.ring_kind import RingKind
+from controller.kinds.tree.tree_kind import TreeKind
+from overlay.inventory import Inventory
+from overlay.kinds import KINDS, read_configuration
+from producers.emulated_kinds import EMULATED_KINDS
+from producers.emulator.emulate_overlay import CORES
+from regraft.report_page.kind_pages import KIND_PAGES
+from regraft.run_records.summary import MOVED_FIGURES
+from regraft.settings.scenarios import SCENARIOS
+from tests.controller.scripted_ring import ring_inventory
+from tests.overlay.small_overlays import inventory_of, line_of
+
+TABLES = {
+    "controller": find_kind.KINDS,
+    "planners": PLANNERS_OF_KIND,
+    "broker cores": CORES,
+    "emulator": EMULATED_KINDS,
+    "report": KIND_PAGES,
+    "summary": MOVED_FIGURES,
+}
+INVENTORIES = [inventory_of(line_of(5), {}), ring_inventory()]
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_each_table_has_all_kinds(table: str) -> None:
+    """A kind that is missing somewhere would fail at run time only."""
+    assert sorted(TABLES[table]) == sorted(KINDS)
+
+
+def test_each_kind_can_be_seen_in_a_demo() -> None:
+    """Some scenario runs it."""
+    assert {scenario.kind for scenario in SCENARIOS.values()} == set(KINDS)
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda one: one.bootstrap.KIND)
+def test_an_inventory_comes_back_as_the_same_kind(inventory: Inventory) -> None:
+    """What is stored of an overlay tells its kind."""
+    back = Inventory.from_json(inventory.to_json(), "test").bootstrap
+    assert back == inventory.bootstrap
+    shown = {"links": back.links, **back.shown_fields()}
+    assert back.with_homes({"c": back.brokers[0]}).reshaped(shown) == back
+
+
+def test_an_overlay_of_no_known_kind_is_refused() -> None:
+    """The message names the kinds that there are."""
+    with pytest.raises(ValueError, match="no overlay of a kind that is known: ring, tree"):
+        read_configuration(["b00", "b01"], {"mesh": []})
+
+
+def test_weights_and_caps_come_from_the_settings() -> None:
+    """Else from the inventory: nobody passes them on."""
+    tree, ring = INVENTORIES
+    settings = ControllerSettings(
+        bootstrap="x:1", inventory_path=Path("i"), degree_max=5, ring_delay_weight=0.25, user_load_max=3.0
+    )
+    capped = kind_of(tree, settings)
+    assert isinstance(capped, TreeKind)
+    assert capped.degree_max == 5
+    found = kind_of(ring, settings)
+    assert isinstance(found, RingKind)
+    assert (found.delay_weight, found.user_load_max) == (0.25, 3.0)
+    plain = kind_of(tree, ControllerSettings(bootstrap="x:1", inventory_path=Path("i")))
+    assert isinstance(plain, TreeKind)
+    assert plain.degree_max == tree.degree_max

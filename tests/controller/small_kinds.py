@@ -1,0 +1,18 @@
+"""Kinds of overlay with the caps that a test names, and none where it names none."""
+
+import math
+
+from controller.kinds.ring.ring_kind import RingKind
+from controller.kinds.tree.tree_kind import TreeKind
+from overlay.inventory import Inventory
+from tests.overlay.small_overlays import NO_CAP
+
+
+def tree_kind(inventory: Inventory, degree_max: int = NO_CAP) -> TreeKind:
+    """A tree over the inventory's brokers."""
+    return TreeKind(inventory, degree_max)
+
+
+def ring_kind(inventory: Inventory, delay_weight: float = 1.0, user_load_max: float = math.inf) -> RingKind:
+    """A ring over the inventory's brokers."""
+    return RingKind(inventory, delay_weight, user_load_max)
