@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import structlog
 
+from controller.control_ports import ControlPorts
 from controller.controller_settings import ControllerSettings
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import Situation, transition_price_per_s
@@ -21,7 +22,6 @@ from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.review_plans import PlanReviewer
 from controller.execute.verify_plans import PlanVerifier
 from controller.kinds.find_kind import kind_of
-from controller.ports.control_ports import ControlPorts
 from controller.report.loop_metrics import LoopMetrics
 from controller.report.show_status import CostPoint, LoopStatus
 from controller.report.tell_refusals import RefusalTeller

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from controller.control_ports import ControlPorts
 from controller.controller_settings import TransitionLimits
 from controller.execute.transition import PersistPlan, SendCommand, Transition, TransitionEffect
-from controller.ports.control_ports import ControlPorts
 from controller.state.plan_log import PlanLog
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from controller.control_ports import OrderSource
 from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import recheck_plan
 from controller.decide.judge_proposals import Situation, judge_state
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.transition import EmitEvent, PersistPlan
-from controller.ports.control_ports import OrderSource
 from controller.state.plan_log import PlanLog
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.order import Order, OrderKind

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from controller.ports.control_ports import Document
+from controller.control_ports import Document
 from infra.live_keys import KeyClient, LiveKeys
 
 VIEW_PARTS = (

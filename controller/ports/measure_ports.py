@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
-from controller.ports.control_ports import CommandSink, ControlPorts, Document, EventSink, PlanStore
+from controller.control_ports import CommandSink, ControlPorts, Document, EventSink, PlanStore
 from controller.report.bind_plan import UNDER_WAY_PHASES, PlanBinder
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
 from schemas.command import Command, CommandResult

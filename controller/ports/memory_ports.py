@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.ports.control_ports import ControlPorts, Document
+from controller.control_ports import ControlPorts, Document
 from controller.windows.registered_clients import RegisteredClients
 from overlay.user_interests import UserInterests
 from schemas.client import Client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller.ports.control_ports import Document
+from controller.control_ports import Document
 from schemas.status_file import StatusFile
 
 

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 
 import msgspec
 
+from controller.control_ports import Document
 from controller.decide.decide_plan import Decision
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.kinds.overlay_kind import AnyKind
-from controller.ports.control_ports import Document
 from controller.report.status_parts import (
     configuration_summary,
     decision_summary,

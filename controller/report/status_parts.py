@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from controller.control_ports import Document
 from controller.decide.decide_plan import Decision
 from controller.decide.shadow_planners import ShadowPlanner
-from controller.ports.control_ports import Document
 from controller.state.closed_window import ClosedWindow
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Plan, Proposal

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass
 
+from controller.control_ports import ControlPorts
 from controller.controller_settings import ControllerSettings
 from controller.kinds.overlay_kind import AnyKind
-from controller.ports.control_ports import ControlPorts
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
 from controller.windows.assemble_state import WindowAssembler

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import controller.run_controller
+from controller.control_ports import ControlPorts, DocumentSink
 from controller.controller_settings import ControllerSettings
-from controller.ports.control_ports import ControlPorts, DocumentSink
 from controller.ports.memory_ports import MemoryPlans, MemoryPorts
 from controller.report.loop_metrics import LoopMetrics
 from controller.run_controller import run_controller
