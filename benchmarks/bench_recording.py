@@ -24,12 +24,12 @@ import fastavro
 from fastavro import schemaless_reader
 
 from infra.measured_figures import Figure, run_facts, write_figures
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
 from producers.recordings.read_recording import open_recording
 from producers.recordings.recording_format import COMPRESS_LEVEL, container_schema
 from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from schemas.codec import CONFLUENT_HEADER_BYTES, encode
 from schemas.registry import latest_schema
 from schemas.telemetry import TelemetryBatch

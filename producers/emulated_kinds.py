@@ -14,10 +14,11 @@ from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from producers.emulator.emulate_overlay import EmulatedOverlay
-from producers.emulator.emulator_settings import EmulatorSettings, WorkloadSettings
 from producers.emulator.place_overlay import place_overlay, place_ring
+from producers.emulator_settings import EmulatorSettings
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.checkin_workload import CheckinWorkload
+from producers.workloads.stock_settings import WorkloadSettings
 from producers.workloads.stock_workload import StockWorkload
 
 

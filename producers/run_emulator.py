@@ -26,10 +26,10 @@ from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, inventory_timing
 from producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
 from producers.emulator.emulator_ports import ClientSink, CommandSource, ResultSink, TelemetrySink
-from producers.emulator.emulator_settings import EmulatorSettings
 from producers.emulator.kafka_ports import KafkaPorts
 from producers.emulator.ledger import Ledger, LedgerSnapshot
 from producers.emulator.log_transitions import TransitionLog
+from producers.emulator_settings import EmulatorSettings
 from schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)

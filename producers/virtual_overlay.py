@@ -18,10 +18,10 @@ from producers.brokers.chord_core import ChordCore
 from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.ledger import Ledger, LedgerSnapshot
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.checkin_workload import CheckinWorkload
+from producers.workloads.stock_settings import WorkloadSettings
 from producers.workloads.stock_workload import StockWorkload
 from schemas.command import Command
 

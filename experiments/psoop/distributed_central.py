@@ -18,8 +18,8 @@ from experiments.psoop.distributed_overlay import FINISH_MS_MAX, FINISH_STEP_MS,
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from producers.emulator.emulate_overlay import OverlayTiming
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.ledger import LedgerSnapshot
+from producers.workloads.stock_settings import WorkloadSettings
 from schemas.plan import Proposal
 from schemas.telemetry import BLOCK_SIZE
 

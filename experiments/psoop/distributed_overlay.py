@@ -36,9 +36,9 @@ from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from producers.brokers.two_epochs import BrokerPhase
 from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.ledger import LedgerSnapshot
 from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
 
 FINISH_STEP_MS = 100.0
 FINISH_MS_MAX = 300_000.0

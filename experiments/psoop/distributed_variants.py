@@ -29,8 +29,8 @@ from overlay.inventory import Inventory
 from overlay.tree import random_tree
 from producers.brokers.broker_messages import Notification
 from producers.emulator.emulate_overlay import OverlayTiming, Served
-from producers.emulator.emulator_settings import SYMBOLS_SHIPPED, WorkloadSettings
 from producers.emulator.ledger import LedgerSnapshot
+from producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
 
 PROCESSING_COST_MAX = 10.0  # p_max of the paper, section 5.
 LINK_MS_PER_COST = 5.0  # So the dearest link takes 50 ms.

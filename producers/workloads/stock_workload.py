@@ -21,7 +21,7 @@ import simpy
 
 from producers.brokers.match_content import Content, Filter, Operator, Predicate
 from producers.emulator.emulate_overlay import EmulatedOverlay
-from producers.emulator.emulator_settings import WorkloadSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from schemas.client import Role
 from schemas.command import CommandResult
 

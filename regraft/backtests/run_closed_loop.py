@@ -13,8 +13,8 @@ from controller.report.show_status import COST_POINTS_MAX
 from controller.state.plan_log import PASSED_PHASES
 from experiments.run_tasks import TellWork
 from producers.emulated_kinds import EMULATED_KINDS
-from producers.emulator.emulator_settings import EmulatorSettings
 from producers.emulator.ledger import LedgerSnapshot
+from producers.emulator_settings import EmulatorSettings
 from regraft.backtests.backtest_outcome import CostPoint, DecisionTime, Deliveries, Mode, Outcome
 from regraft.backtests.run_open_loop import mark_of
 from regraft.recordings.aggregate_span import opened_recording

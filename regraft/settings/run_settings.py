@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from alerts.alert_settings import AlertSettings
     from controller.controller_settings import ControllerSettings
     from dashboard.dashboard_settings import DashboardSettings
-    from producers.emulator.emulator_settings import EmulatorSettings
+    from producers.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
 ENVIRONMENT_PREFIX = "REGRAFT_"
@@ -232,7 +232,7 @@ def sections() -> dict[str, Section]:
     from alerts.alert_settings import AlertSettings
     from controller.controller_settings import ControllerSettings
     from dashboard.dashboard_settings import DashboardSettings
-    from producers.emulator.emulator_settings import EmulatorSettings
+    from producers.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
     shared = {"bootstrap", "namespace", "seed", "status_file", "inventory_path", "redis_url", "clock"}

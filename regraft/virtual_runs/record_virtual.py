@@ -17,7 +17,7 @@ import regraft
 from overlay.inventory import Inventory
 from producers.emulated_kinds import EMULATED_KINDS
 from producers.emulator.emulate_overlay import inventory_timing
-from producers.emulator.emulator_settings import EmulatorSettings
+from producers.emulator_settings import EmulatorSettings
 from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from producers.virtual_overlay import VirtualSettings
 from regraft.settings.run_settings import Settings

@@ -14,9 +14,9 @@ from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings
 from controller.ports.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from producers.workloads.checkin_settings import CheckinSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from producers.workloads.stock_workload import StockWorkload
 from schemas.client import Client
 from schemas.plan import Plan, PlanPhase

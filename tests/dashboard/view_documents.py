@@ -14,8 +14,8 @@ import redis
 
 from controller.ports.live_view import LiveView
 from overlay.inventory import Inventory
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
+from producers.workloads.stock_settings import WorkloadSettings
 from tests.scenarios.closed_loop import ClosedLoop
 
 BROKERS = 12

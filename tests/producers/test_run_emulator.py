@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from producers.emulator.emulator_ports import MemoryClients, MemoryCommands, MemoryResults, MemoryTelemetry
-from producers.emulator.emulator_settings import EmulatorSettings, WorkloadSettings
 from producers.emulator.place_overlay import place_overlay, place_ring
+from producers.emulator_settings import EmulatorSettings
 from producers.run_emulator import WallClockEmulator, run_emulator
 from producers.workloads.checkin_settings import CheckinSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from schemas.client import Role
 from schemas.command import Command, CommandPhase, Outcome
 

@@ -7,9 +7,9 @@ import pytest
 from overlay.inventory import Inventory
 from producers.brokers.broker_core import BrokerCore
 from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from schemas.command import Command, CommandPhase
 from tests.producers.drive_plan import drive_plan, random_swaps
 

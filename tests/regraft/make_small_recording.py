@@ -20,12 +20,12 @@ import msgspec
 from controller.control_loop import ControlLoop
 from controller.ports.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
 from producers.recordings.read_recording import Recording, open_recording
 from producers.recordings.record_topics import RECORD_TYPES
 from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from regraft.replays.read_inputs import read_inputs, recorded_settings
 from regraft.replays.replay_decisions import Decided, decide_again, plans_json
 from regraft.settings.run_settings import Settings, load_settings

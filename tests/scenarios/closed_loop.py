@@ -8,9 +8,9 @@ from pathlib import Path
 
 from controller.controller_settings import ControllerSettings
 from overlay.inventory import Inventory
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.virtual_overlay import VirtualSettings
 from producers.workloads.checkin_settings import CheckinSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from regraft.virtual_runs.virtual_loop import GRACE_MS, WINDOW_MS, VirtualLoop
 from schemas.command import Command
 

@@ -6,8 +6,8 @@ import pytest
 
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
+from producers.workloads.stock_settings import WorkloadSettings
 from schemas.plan import Plan, PlanPhase
 from tests.scenarios.closed_loop import ClosedLoop
 

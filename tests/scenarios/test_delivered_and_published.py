@@ -15,9 +15,9 @@ from controller.windows.assemble_state import WindowAssembler
 from overlay.delivery_sets import DeliverySets
 from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from schemas.client import Role
 from schemas.command import CommandResult
 from schemas.state import StateRow, WindowClosed

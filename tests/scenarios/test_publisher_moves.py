@@ -10,10 +10,10 @@ from overlay.inventory import Inventory
 from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter, Operator, Predicate
 from producers.emulator.emulate_overlay import BROKER_DIED, OverlayTiming
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.ledger import LedgerSnapshot
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from schemas.command import CommandPhase, Outcome
 from schemas.plan import ClientMove
 from tests.overlay.small_overlays import line_of

@@ -16,9 +16,9 @@ from controller.state.closed_window import ClosedWindow
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
 from overlay.inventory import Inventory
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from regraft.run_records.collect_run import assemble_windows, configurations_of
 from schemas.plan import Verdict
 from streaming.reference_aggregator import ReferenceAggregator

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from controller.controller_settings import ControllerSettings
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
+from producers.workloads.stock_settings import WorkloadSettings
 from tests.scenarios.closed_loop import WINDOW_MS, ClosedLoop
 
 

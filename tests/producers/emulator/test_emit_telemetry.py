@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from producers.emulator.emulator_settings import WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
 from schemas.client import Role
 from schemas.codec import decode, encode
 from schemas.telemetry import TelemetryBatch

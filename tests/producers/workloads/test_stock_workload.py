@@ -9,9 +9,9 @@ import pytest
 from overlay.inventory import Inventory
 from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter, matches
-from producers.emulator.emulator_settings import SYMBOLS_SHIPPED, WorkloadSettings
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
 from producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data, subscription
 
 DATA = load_stock_data()

@@ -1,0 +1,79 @@
+"""Settings of the emulator: one frozen value, checked as a whole before anything starts.
+
+Neither reads files nor the environment; ``regraft`` fills it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.run_clock import RunClock
+from infra.serve_metrics import port_faults
+from producers.workloads.checkin_settings import CheckinSettings
+from producers.workloads.stock_settings import WorkloadSettings, too_small
+from schemas.topics import DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatorSettings:
+    """All that the emulator can be told; brokers, links and service times are in the inventory.
+
+    ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs to emulate, as JSON.
+    ``status_file``: where the state of the run is written each second. ``namespace``: prefix of the topic names.
+    ``seed``: of every random choice.
+    ``workload``: who publishes and subscribes what on a tree. ``checkins``: who wants what where on a ring.
+    ``control_service_ms``: how long a broker serves anything but a notification. ``queue_length_max``: messages in
+    front of a broker beyond which notifications are dropped. ``link_bytes_per_ms``: bandwidth of a link in each
+    direction, none for no limit. ``flush_ms``: pause between two telemetry batches of a broker.
+    ``command_poll_ms``: pause between two looks for commands. ``settle_s``: age from which a missing notification
+    counts as lost; longer than any outage, since a transition that waits for its controller holds deliveries back.
+    ``drain_s_max``: how long the end may wait until the model is quiet. ``kafka_outage_s_max``: how long telemetry and
+    results wait for a Kafka that is away. ``kafka_buffer_records_max``: how many of them may wait.
+    ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
+    the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
+    """
+
+    bootstrap: str
+    inventory_path: Path
+    status_file: Path | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    seed: int = 1
+    workload: WorkloadSettings = field(default_factory=WorkloadSettings)
+    checkins: CheckinSettings = field(default_factory=CheckinSettings)
+    control_service_ms: float = 0.05
+    queue_length_max: int = 10_000
+    link_bytes_per_ms: float | None = None
+    flush_ms: float = 250.0
+    command_poll_ms: float = 20.0
+    settle_s: float = 300.0
+    drain_s_max: float = 60.0
+    kafka_outage_s_max: float = 600.0
+    kafka_buffer_records_max: int = 500_000
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    clock: RunClock = field(default_factory=RunClock)
+
+    def faults(self) -> list[str]:
+        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        found = too_small(
+            [
+                ("control_service_ms", self.control_service_ms, 0.0, "it is a time"),
+                ("queue_length_max", self.queue_length_max, 1, "a broker needs room for one message"),
+                ("flush_ms", self.flush_ms, 10.0, "each flush of each broker is a Kafka record"),
+                ("command_poll_ms", self.command_poll_ms, 1.0, "each look takes time from the model"),
+                ("settle_s", self.settle_s, 10.0, "notifications cross many links"),
+                ("drain_s_max", self.drain_s_max, 1.0, "the last notifications need time to arrive"),
+                ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to come back"),
+                ("kafka_buffer_records_max", self.kafka_buffer_records_max, 1_000, "an outage fills it quickly"),
+            ]
+        )
+        for name, value in (("bootstrap", self.bootstrap), ("namespace", self.namespace)):
+            if not value.strip():
+                found.append(f"{name} is empty: name the Kafka servers as host:port and a prefix for the topics")
+        if self.link_bytes_per_ms is not None and self.link_bytes_per_ms <= 0:
+            found.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
+        if self.flush_ms > 1_000:
+            found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+        found += port_faults(self.metrics_port) + [f"workload.{fault}" for fault in self.workload.faults()]
+        return found + [f"checkins.{fault}" for fault in self.checkins.faults()]

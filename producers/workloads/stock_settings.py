@@ -1,0 +1,88 @@
+"""Settings of the stock workload: who publishes and subscribes what, and when interests shift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SYMBOLS_SHIPPED = 49  # Symbols that the shipped subscriptions name (data/SOURCES.md).
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSettings:
+    """Who publishes and subscribes what, and when interests shift.
+
+    ``publisher_count``: publishers, each with the quotes of one symbol. ``notifications_per_s``: what each publishes
+    on average, at random times. ``interested_broker_count``: subscriptions to a symbol at a time on average, each at
+    another broker while there are enough. ``lifetime_s_mean``: mean life of a subscription, which is then replaced by
+    another one elsewhere. ``broker_load_exponent``: how uneven brokers are in drawing subscriptions, 0 for all alike,
+    1 as in paper 000; the default lets interests weigh beside PlanetLab's delays, so that their shift asks for another
+    overlay. ``popularity_sigma``: how uneven symbols are in being wanted, 0 for all alike.
+    ``regime_change_s``: when, after the start of traffic, brokers and symbols change their shares; none for never.
+    ``regime_change_spread_s``: in how long all subscriptions are then replaced. ``regime_change_every_s``: how long
+    after one shift the next one follows, for long runs; none for one shift at most. ``burst_every_s``: pause from the
+    start of one burst to that of the next; none for no bursts. ``burst_s``: how long a burst lasts. ``burst_factor``:
+    what multiple of its rate each publisher publishes meanwhile.
+    """
+
+    publisher_count: int = SYMBOLS_SHIPPED
+    notifications_per_s: float = 4.0
+    interested_broker_count: int = 9
+    lifetime_s_mean: float = 20.0
+    broker_load_exponent: float = 4.0
+    popularity_sigma: float = 0.5
+    regime_change_s: float | None = None
+    regime_change_spread_s: float = 3.0
+    regime_change_every_s: float | None = None
+    burst_every_s: float | None = None
+    burst_s: float = 10.0
+    burst_factor: float = 3.0
+
+    def faults(self) -> list[str]:
+        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        found = too_small(
+            [
+                ("interested_broker_count", self.interested_broker_count, 1, "nobody would want anything"),
+                (
+                    "lifetime_s_mean",
+                    self.lifetime_s_mean,
+                    1.0,
+                    "subscriptions must outlive their set-up",
+                ),
+                ("broker_load_exponent", self.broker_load_exponent, 0.0, "0 makes all brokers alike"),
+                ("popularity_sigma", self.popularity_sigma, 0.0, "0 makes all symbols alike"),
+                ("regime_change_spread_s", self.regime_change_spread_s, 0.0, "0 replaces all at once"),
+                ("burst_factor", self.burst_factor, 1.0, "1 is no burst at all"),
+                ("burst_s", self.burst_s, 0.1, "it is a time"),
+            ]
+        )
+        if not 1 <= self.publisher_count <= SYMBOLS_SHIPPED:
+            found.append(
+                f"publisher_count is {self.publisher_count}: from 1 to {SYMBOLS_SHIPPED}, the symbols that are shipped"
+            )
+        if not 0 < self.notifications_per_s <= 1_000:
+            found.append(
+                f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 1000 for each publisher"
+            )
+        if self.regime_change_s is not None and self.regime_change_s <= 0:
+            found.append(f"regime_change_s is {self.regime_change_s:g}: above 0, or none for no regime change")
+        every_s = self.regime_change_every_s
+        if every_s is not None and every_s <= self.regime_change_spread_s:
+            found.append(
+                f"regime_change_every_s is {every_s:g}: above regime_change_spread_s, {self.regime_change_spread_s:g}, "
+                "so that one shift is over before the next, or none for one shift at most"
+            )
+        if self.burst_every_s is not None and self.burst_every_s <= self.burst_s:
+            found.append(
+                f"burst_every_s is {self.burst_every_s:g}: above burst_s, {self.burst_s:g}, or none for no bursts"
+            )
+        return found
+
+
+def too_small(checks: Iterable[tuple[str, float, float, str]]) -> list[str]:
+    """Return a sentence for each (name, value, least value, reason) whose value is below the least."""
+    return [
+        f"{name} is {value:g}, at least {least:g} is needed: {reason}"
+        for name, value, least, reason in checks
+        if not value >= least
+    ]
