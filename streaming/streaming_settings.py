@@ -1,6 +1,6 @@
 """Settings of the streaming stage: one frozen value, checked as a whole before anything starts.
 
-Neither reads files nor the environment; ``regraft`` and ``window_job.main`` fill it.
+Neither reads files nor the environment; ``regraft`` and ``submit_job.main`` fill it.
 """
 
 from dataclasses import dataclass

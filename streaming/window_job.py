@@ -1,28 +1,21 @@
 """The one query: telemetry in Kafka -> whole windows -> state rows and markers in Kafka.
 
-``start_query`` starts it on a session that is passed in. The module is also the program for ``spark-submit``:
-``spark-submit --jars ... streaming/window_job.py --bootstrap HOST:PORT --checkpoint DIRECTORY`` (with the project on
-PYTHONPATH and the session settings of ``streaming_settings.SPARK_SETTINGS``), on any master.
+``start_query`` starts it on a session that is passed in; running it until told to stop belongs to
+:mod:`streaming.run_job`.
 """
 
-import argparse
-import signal
-import sys
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from schemas.remote_registry import RegistryError, use_registry
 from streaming.aggregate_windows import aggregate_windows
 from streaming.close_windows import WindowRows, close_windows
 from streaming.merge_parts import merge_parts
 from streaming.read_telemetry import read_kafka, telemetry_rows
-from streaming.streaming_settings import AVRO_LIMITS, CATCH_UP_GRACE_MS, StreamingSettings
+from streaming.streaming_settings import AVRO_LIMITS, StreamingSettings
 
 OBSERVATION = "telemetry"
 
@@ -80,60 +73,3 @@ def limit_avro(spark: SparkSession) -> None:
     for name, limit in AVRO_LIMITS.items():
         if system.getProperty(name) is None:
             system.setProperty(name, str(limit))
-
-
-def parse_settings(arguments: list[str]) -> StreamingSettings:
-    """Return the settings of a command line; argparse ends the program with 2 and one line for each fault."""
-    parser = argparse.ArgumentParser(
-        prog="window_job.py",
-        description="Telemetry in Kafka to windowed state in Kafka.",
-        argument_default=argparse.SUPPRESS,  # What is not given has the default of StreamingSettings.
-    )
-    parser.add_argument("--bootstrap", required=True, help="Kafka servers, host:port[,host:port]")
-    parser.add_argument(
-        "--checkpoint", required=True, type=Path, dest="checkpoint_directory", help="directory of the checkpoint"
-    )
-    parser.add_argument("--namespace", help="prefix of the topics")
-    parser.add_argument("--window-ms", type=int, help="length of a window, a multiple of 1000")
-    parser.add_argument("--grace-ms", type=int, help="how long a window waits for rows")
-    parser.add_argument("--trigger-ms", type=int, help="time from one micro-batch to the next")
-    parser.add_argument("--records-per-trigger-max", type=int, help="bound of one micro-batch")
-    parser.add_argument("--any-time", action="store_true", help="take event times far from Kafka's (replays)")
-    parser.add_argument("--status-file", type=Path, help="JSON file that says how far the job is")
-    given: dict[str, Any] = vars(parser.parse_args(arguments))
-    if given.pop("any_time", False):
-        given |= {"future_ms_max": None, "past_ms_max": None}
-    given["catch_up_grace_ms"] = max(given.get("grace_ms", 0), CATCH_UP_GRACE_MS)
-    settings = StreamingSettings(**given)
-    faults = settings.faults()
-    if faults:
-        parser.error("; ".join(faults))
-    return settings
-
-
-def main() -> int:
-    """Run the job until SIGTERM or SIGINT; return the exit code of ``run_job.StreamingJobError``, 0 when stopped."""
-    from streaming.run_job import EXIT_REFUSED, StreamingJobError, run_job  # run_job starts the query of this module.
-
-    settings = parse_settings(sys.argv[1:])
-    try:
-        use_registry(namespace=settings.namespace)
-    except RegistryError as error:
-        sys.stderr.write(f"{error}\n")
-        return EXIT_REFUSED
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    spark = SparkSession.builder.appName(f"{settings.namespace}-streaming").getOrCreate()
-    try:
-        run_job(spark, settings, stop)
-    except StreamingJobError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    finally:
-        spark.stop()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -283,7 +283,7 @@ def submitted(job: StreamingSettings, tmp_path: Path) -> Iterator[tuple[subproce
         ),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=1"),
         *("--jars", ",".join(str(jar) for jar in spark_jars())),
-        str(root / "streaming" / "window_job.py"),
+        str(root / "streaming" / "submit_job.py"),
         *("--bootstrap", job.bootstrap, "--namespace", job.namespace, "--checkpoint", str(job.checkpoint_directory)),
         *("--window-ms", "1000", "--grace-ms", "500", "--trigger-ms", "100", "--status-file", str(job.status_file)),
     ]
@@ -313,6 +313,6 @@ def test_spark_submit_runs_the_same_job(
     # The program itself is told to stop; the JVM around it ends with the program's exit code.
     for child in psutil.Process(process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # Spark starts short-lived ones all the time.
-            if "window_job.py" in " ".join(child.cmdline()):
+            if "submit_job.py" in " ".join(child.cmdline()):
                 child.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0, log.read_text()

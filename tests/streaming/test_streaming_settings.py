@@ -8,7 +8,7 @@ import pytest
 
 from streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint
 from streaming.streaming_settings import StreamingSettings
-from streaming.window_job import parse_settings
+from streaming.submit_job import parse_settings
 from tests.full_disk import small_disk
 
 
