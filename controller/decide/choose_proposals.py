@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.controller_settings import DecisionSettings
 from controller.decide.judge_proposals import (
     Situation,
     judge_calm,
@@ -15,6 +14,7 @@ from controller.decide.judge_proposals import (
     judge_maintenance,
     judge_state,
 )
+from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import EVACUATION, HomeError, Reached, RingIdError
 from controller.state.overlay_state import OverlayState
 from overlay.configuration import NotATreeError

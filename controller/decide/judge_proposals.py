@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.controller_settings import DecisionSettings
+from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import AnyKind
 from controller.state.overlay_state import OverlayState
 from overlay.overlay_configuration import OverlayConfiguration

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.controller_settings import DecisionSettings
 from controller.decide.judge_proposals import gain_noise_per_s
+from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import AnyKind, Reached
 from controller.state.closed_window import ClosedWindow
 from controller.state.find_homes import homes_in

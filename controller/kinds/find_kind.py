@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from controller.controller_settings import ControllerSettings
 from controller.kinds.overlay_kind import AnyKind
 from controller.kinds.ring.ring_kind import RingKind
@@ -10,9 +12,23 @@ from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 
-KINDS: dict[str, type[AnyKind]] = {Configuration.KIND: TreeKind, ChordConfiguration.KIND: RingKind}
+
+def tree_kind(inventory: Inventory, settings: ControllerSettings) -> TreeKind:
+    """Return the kind with the cap of links of the settings, or the inventory's where these name none."""
+    return TreeKind(inventory, settings.degree_max or inventory.degree_max)
+
+
+def ring_kind(inventory: Inventory, settings: ControllerSettings) -> RingKind:
+    """Return the kind with the weight of delay and the cap of load of the settings."""
+    return RingKind(inventory, settings.ring_delay_weight, settings.user_load_max)
+
+
+KINDS: dict[str, Callable[[Inventory, ControllerSettings], AnyKind]] = {
+    Configuration.KIND: tree_kind,
+    ChordConfiguration.KIND: ring_kind,
+}
 
 
 def kind_of(inventory: Inventory, settings: ControllerSettings) -> AnyKind:
     """Return the kind of the inventory's overlay, told what the settings say."""
-    return KINDS[inventory.bootstrap.KIND].of(inventory, settings)
+    return KINDS[inventory.bootstrap.KIND](inventory, settings)

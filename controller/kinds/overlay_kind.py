@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.decision_settings import DecisionSettings
 from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
 from overlay.cost import CostBreakdown
@@ -114,11 +114,6 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     NEEDS_REGISTER: ClassVar[bool]
 
     inventory: Inventory
-
-    @classmethod
-    @abstractmethod
-    def of(cls, inventory: Inventory, settings: ControllerSettings) -> Self:
-        """Return the kind with the weights and caps of the settings; the inventory's hold where these name none."""
 
     @abstractmethod
     def attach_clients(

@@ -23,7 +23,7 @@ from controller.controller_settings import ControllerSettings
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import Situation
 from controller.decide.planner_table import PLANNERS
-from controller.kinds.tree.tree_kind import TreeKind
+from controller.kinds.find_kind import tree_kind
 from controller.kinds.tree.tree_state import TreeState
 from controller.planners.swap_links_cost import Search, descend
 from controller.state.closed_window import ClosedWindow
@@ -95,7 +95,7 @@ class _Overlay:
         tree = random_tree(names, DEGREE_MAX, self.rng)
         self.inventory = Inventory(names, generator.uniform(0, 10, brokers), costs + costs.T, DEGREE_MAX, tree)
         self.settings = ControllerSettings(bootstrap="none", inventory_path=Path("none"))
-        self.kind = TreeKind.of(self.inventory, self.settings)
+        self.kind = tree_kind(self.inventory, self.settings)
         self.windows = [_window(self.workload, names, place) for place in range(HORIZON_WINDOWS + decisions)]
 
     def decide_on_random_trees(self, planner: str) -> Iterator[float]:

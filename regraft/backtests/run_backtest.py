@@ -20,7 +20,7 @@ import msgspec
 from rich.console import Console
 
 from controller.controller_settings import ControllerSettings
-from controller.kinds.find_kind import KINDS
+from controller.kinds.find_kind import kind_of
 from infra.show_progress import show_progress
 from producers.recordings.read_recording import Recording, RecordingError, open_recording
 from regraft.backtests.backtest_outcome import BOOTSTRAP, RECORDED, CostPoint, Outcome
@@ -163,7 +163,7 @@ def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, 
             f"the recorded run had run.clock_speed {settings.run.clock_speed:g}: its event times are not Kafka's, by "
             "which a recording is read; take one of a run at speed 1"
         )
-    faults += _recording_faults(recording)
+    faults += _recording_faults(recording, settings)
     first_ms, end_ms = _span(options, recording, 5_000 if settings is None else settings.streaming.window_ms, settings)
     if first_ms >= end_ms and any(block.span.telemetry for block in recording.blocks()):
         faults.append(_empty_text(recording, first_ms, end_ms))
@@ -172,14 +172,16 @@ def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, 
     return settings, first_ms, end_ms
 
 
-def _recording_faults(recording: Recording) -> list[str]:
+def _recording_faults(recording: Recording, settings: Settings | None) -> list[str]:
     faults = []
     if not any(block.span.telemetry for block in recording.blocks()):
         faults.append(f"{recording.path} holds no telemetry: record a run that has brokers")
-    kind = recording.info.inventory.bootstrap.KIND
-    if KINDS[kind].NEEDS_REGISTER and CLIENTS.suffix not in recording.info.topics:
+    inventory = recording.info.inventory
+    needs_register = settings is not None and kind_of(inventory, settings.controller).NEEDS_REGISTER
+    if needs_register and CLIENTS.suffix not in recording.info.topics:
         faults.append(
-            f"{recording.path} holds no clients, on which plans for a {kind} rest: record the topic clients, too"
+            f"{recording.path} holds no clients, on which plans for a {inventory.bootstrap.KIND} rest: record the "
+            "topic clients, too"
         )
     return faults
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from controller.controller_settings import DecisionSettings
 from controller.decide.choose_proposals import Choice, PlanDraft
 from controller.decide.judge_proposals import Situation
+from controller.decision_settings import DecisionSettings
 from schemas.plan import Proposal
 
 

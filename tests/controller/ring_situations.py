@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.controller_settings import DecisionSettings
 from controller.decide.judge_proposals import Situation
+from controller.decision_settings import DecisionSettings
 from controller.state.closed_window import ClosedWindow
 from schemas.plan import Proposal
 from tests.controller.choose_all import choose_proposals

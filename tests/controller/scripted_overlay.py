@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from controller.control_loop import ControlLoop
-from controller.controller_settings import ControllerSettings, DecisionSettings, TransitionLimits
+from controller.controller_settings import ControllerSettings, TransitionLimits
+from controller.decision_settings import DecisionSettings
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.planner_interface import Planner
 from overlay.inventory import Inventory

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from controller.control_loop import ControlLoop
-from controller.controller_settings import DecisionSettings
+from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeState
 from controller.report.loop_metrics import LoopMetrics
 from controller.state.planner_interface import PlannerSettings

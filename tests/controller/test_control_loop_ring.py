@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from controller.control_loop import ControlLoop
-from controller.controller_settings import DecisionSettings
 from controller.decide.planner_table import PLANNERS
+from controller.decision_settings import DecisionSettings
 from controller.kinds.ring.ring_state import RingState
 from controller.ports.memory_ports import MemoryClients, MemoryPorts
 from controller.report.loop_metrics import LoopMetrics

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import AssemblyLimits, ControllerSettings, DecisionSettings, TransitionLimits
+from controller.controller_settings import AssemblyLimits, ControllerSettings, TransitionLimits
 from controller.decide.planner_table import kind_faults, planner_faults
+from controller.decision_settings import DecisionSettings
 from controller.run_controller import ControllerSettingsError, run_controller
 from controller.state.planner_interface import PlannerSettings
 from overlay.inventory import InventoryError

@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.controller_settings import AssemblyLimits, ControllerSettings, DecisionSettings
+from controller.controller_settings import AssemblyLimits, ControllerSettings
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import Situation
 from controller.decide.planner_table import PLANNERS
+from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
 from overlay.configuration import Configuration

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
 from controller.kinds.ring.attach_clients import topic_traffic, with_clients
 from controller.kinds.ring.evacuate_users import users_leaving
@@ -37,11 +37,6 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
     inventory: Inventory
     delay_weight: float
     user_load_max: float
-
-    @classmethod
-    def of(cls, inventory: Inventory, settings: ControllerSettings) -> Self:
-        """Return the kind with the weights and caps of the settings."""
-        return cls(inventory, settings.ring_delay_weight, settings.user_load_max)
 
     def attach_clients(
         self,

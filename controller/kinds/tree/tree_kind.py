@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
 from controller.kinds.tree.evacuate_publishers import publishers_leaving
 from controller.kinds.tree.follow_publishers import FollowedPublishers
@@ -34,11 +34,6 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
 
     inventory: Inventory
     degree_max: int
-
-    @classmethod
-    def of(cls, inventory: Inventory, settings: ControllerSettings) -> Self:
-        """Return the kind with the caps of the settings; those of the inventory hold where the settings name none."""
-        return cls(inventory, settings.degree_max or inventory.degree_max)
 
     def attach_clients(
         self,

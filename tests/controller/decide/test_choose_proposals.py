@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.controller_settings import DecisionSettings
 from controller.decide.choose_proposals import Choice, plan_of
 from controller.decide.judge_proposals import Situation
+from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeState
 from overlay.configuration import link
 from overlay.cost import overlay_cost

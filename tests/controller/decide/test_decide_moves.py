@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import moves_of
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import Situation
 from controller.decide.planner_table import HOME_PLANNERS
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
+from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import plan_of
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import gain_noise_per_s, judge_gain, transition_price_per_s
+from controller.decision_settings import DecisionSettings
 from controller.kinds.ring.ring_state import RingState
 from controller.state.plan_target import configuration_after
 from controller.state.planner_interface import PlannerSettings

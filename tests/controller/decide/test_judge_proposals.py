@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.controller_settings import DecisionSettings
 from controller.decide.judge_proposals import Situation, gain_noise_per_s, judge_gain, transition_price_per_s
+from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeState
 from overlay.overlay_configuration import Link
 from overlay.tree_costs import LinkSwap

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from controller.control_loop import ControlLoop
-from controller.controller_settings import DecisionSettings
 from controller.decide.planner_table import PLANNERS
 from controller.decide.shadow_planners import ShadowPlanner
+from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeState
 from controller.report.loop_metrics import LoopMetrics
 from controller.state.planner_interface import PlannerSettings

@@ -2,8 +2,8 @@
 
 import pytest
 
-from controller.controller_settings import DecisionSettings
 from controller.decide.verify_gain import plan_undoing, verify_gain
+from controller.decision_settings import DecisionSettings
 from schemas.plan import Plan, PlanPhase, Proposal
 from schemas.state import QueueState
 from tests.controller.scripted_windows import closed_window

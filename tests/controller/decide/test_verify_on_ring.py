@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import plan_of
 from controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
+from controller.decision_settings import DecisionSettings
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_target import configuration_after, configuration_before
 from overlay.chord_configuration import ChordConfiguration

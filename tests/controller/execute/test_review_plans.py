@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.controller_settings import DecisionSettings
+from controller.decision_settings import DecisionSettings
 from controller.execute.review_plans import CLOCKS_APART_MS_MAX
 from controller.ports.memory_ports import MemoryPorts
 from overlay.inventory import Inventory

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 from confluent_kafka import Producer
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.controller_settings import ControllerSettings
+from controller.decision_settings import DecisionSettings
 from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
 from controller.run_controller import run_controller
 from controller.state.plan_log import PlanLog

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from controller.controller_settings import ControllerSettings, DecisionSettings
+from controller.controller_settings import ControllerSettings
+from controller.decision_settings import DecisionSettings
 from controller.ports.kafka_links import KafkaPlanStore
 from controller.ports.order_topic import KafkaOrders
 from controller.run_controller import run_controller
