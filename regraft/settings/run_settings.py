@@ -26,6 +26,7 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from regraft.settings.scenarios import SCENARIOS, STOCKS
 from regraft.settings.settings_model import (
@@ -104,10 +105,17 @@ class KafkaSettings:
     """The Kafka cluster; the demo starts one of its own instead.
 
     ``bootstrap``: its servers as host:port, several with commas. ``namespace``: prefix of all topic names.
+    ``security``: TLS and SASL.
     """
 
     bootstrap: str = "127.0.0.1:9092"
     namespace: str = DEFAULT_NAMESPACE
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+
+    @property
+    def access(self) -> KafkaAccess:
+        """How commands reach Kafka."""
+        return KafkaAccess(self.bootstrap, security=self.security)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +242,10 @@ def sections() -> dict[str, Section]:
     from producers.emulator.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
-    shared = {"bootstrap", "namespace", "seed", "status_file", "inventory_path", "redis_url", "clock"}
+    shared = {"bootstrap", "security", "namespace", "seed", "status_file", "inventory_path", "redis_url", "clock"}
     return {
         "run": Section(RunSettings),
-        "kafka": Section(KafkaSettings),
+        "kafka": Section(KafkaSettings, frozenset({"security"})),  # there is nothing to set in it yet
         "redis": Section(RedisSettings),
         "spark": Section(SparkSettings),
         "demo": Section(DemoSettings),
@@ -338,7 +346,7 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
     run: RunSettings = to_dataclass(models["run"], RunSettings)
     kafka: KafkaSettings = to_dataclass(models["kafka"], KafkaSettings)
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
-    shared = {"bootstrap": kafka.bootstrap, "namespace": kafka.namespace}
+    shared = {"bootstrap": kafka.bootstrap, "security": kafka.security, "namespace": kafka.namespace}
     inventory_path = run.directory / "inventory.json"
     return Settings(
         run=run,
