@@ -28,6 +28,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPa
 from fastavro import schemaless_reader
 
 from infra.create_topics import create_topics
+from infra.kafka_access import KafkaAccess
 from infra.kafka_server import start_kafka
 from infra.measured_figures import Figure, run_facts, write_figures
 from infra.spark_session import JAVA_OPTIONS, build_spark_session
@@ -335,10 +336,10 @@ def measure(cells: int, records_per_trigger_max: int, directory: Path) -> tuple[
     cells = seconds * BROKERS * PUBLISHERS
     with start_kafka(directory) as kafka:
         bootstrap = kafka.bootstrap
-        create_topics(bootstrap, [TELEMETRY])
+        create_topics(KafkaAccess(bootstrap), [TELEMETRY])
         written: tuple[Topic, ...] = (STATE, WINDOWS, DEAD_LETTERS)
         for namespace in (JOB, LOOP):
-            create_topics(bootstrap, written, namespace)
+            create_topics(KafkaAccess(bootstrap), written, namespace)
         print(f"writing {cells:,} cells into Kafka")
         _apart(generate, bootstrap, seconds)
         print("the Spark job catches up")

@@ -119,7 +119,7 @@ def _run(
             settings = load_settings(_stack_flags(flags, stack), settings_file)
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
-            create_topics(stack.bootstrap, namespace=settings.kafka.namespace)
+            create_topics(settings.kafka.access, namespace=settings.kafka.namespace)
             for position, name in enumerate((CONTROLLER, STREAMING, ALERTS, DASHBOARD, EMULATOR), start=2):
                 if name == DASHBOARD and not options.dashboard:
                     continue

@@ -62,7 +62,7 @@ class Overlay:
     """What brokers, Spark and controller would write, in a namespace of its own, and the stage that reads it."""
 
     def __init__(self, kafka: RunningKafka, namespace: str, directory: Path, webhooks: tuple[str, ...]) -> None:
-        create_topics(kafka.bootstrap, namespace=namespace)
+        create_topics(kafka.access, namespace=namespace)
         self.kafka, self.namespace, self.directory = kafka, namespace, directory
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
         self._next_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS

@@ -47,7 +47,7 @@ WAIT_S = 60.0
 def job(kafka: RunningKafka, tmp_path: Path) -> StreamingSettings:
     """Settings with topics of their own."""
     namespace = f"test-{uuid.uuid4().hex[:8]}"
-    create_topics(kafka.bootstrap, TOPICS, namespace)
+    create_topics(kafka.access, TOPICS, namespace)
     return StreamingSettings(
         kafka.bootstrap,
         tmp_path / "checkpoint",

@@ -50,7 +50,7 @@ class Register:
 
 @pytest.fixture
 def register(kafka: RunningKafka, request: pytest.FixtureRequest) -> Register:
-    create_topics(kafka.bootstrap, namespace=_namespace(request))
+    create_topics(kafka.access, namespace=_namespace(request))
     return Register(kafka, _namespace(request))
 
 

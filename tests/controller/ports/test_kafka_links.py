@@ -46,7 +46,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 @pytest.fixture
 def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
     name = request.node.name.replace("_", "-")[:40]
-    create_topics(kafka.bootstrap, namespace=name)
+    create_topics(kafka.access, namespace=name)
     return name
 
 
@@ -151,7 +151,7 @@ def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
     """A reader that starts before its topic exists reads it once it is there."""
     reader = TopicReader(kafka.bootstrap, {topic_name(EVENTS, "later"): AdaptationEvent}, 0, pytest.fail)
     assert reader.poll() == []
-    create_topics(kafka.bootstrap, namespace="later")
+    create_topics(kafka.access, namespace="later")
     sender = RecordSender(kafka.bootstrap, "later")
     event = AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, 0, "text", details={"a": "b"})
     sender.emit(event)

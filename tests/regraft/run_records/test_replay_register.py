@@ -180,7 +180,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 @pytest.mark.stack
 def test_the_register_is_read_with_its_tombstones(kafka: RunningKafka) -> None:
     """In the order of the topic; a client's record has its own time, a tombstone that of its writing."""
-    create_topics(kafka.bootstrap, namespace="replay")
+    create_topics(kafka.access, namespace="replay")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     topic = topic_name(CLIENTS, "replay")
     first, again = user("u", "b00", "a", time_ms=5), user("u", "b01", "b", time_ms=7)
