@@ -169,7 +169,7 @@ def _stored(settings: Settings) -> list[Alert]:
 
     require_kafka(settings.kafka.access)
     alerts: dict[bytes, Alert] = {}
-    for message in read_messages(settings.kafka.bootstrap, [topic_name(ALERTS, settings.kafka.namespace)], READ_S_MAX):
+    for message in read_messages(settings.kafka.access, [topic_name(ALERTS, settings.kafka.namespace)], READ_S_MAX):
         key, value = message.key() or b"", message.value()
         alerts.pop(key, None)
         if value is not None:

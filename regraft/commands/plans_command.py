@@ -220,7 +220,7 @@ def _stored(settings: Settings) -> list[Plan]:
     require_kafka(settings.kafka.access)
     use_registry(namespace=settings.kafka.namespace)
     found: dict[str, Plan] = {}
-    for plan in read_whole(settings.kafka.bootstrap, settings.kafka.namespace, {PLANS: Plan}, READ_S_MAX):
+    for plan in read_whole(settings.kafka.access, settings.kafka.namespace, {PLANS: Plan}, READ_S_MAX):
         found[plan.plan] = plan
     return sorted(found.values(), key=lambda plan: plan.epoch_to)
 

@@ -236,7 +236,7 @@ class _DemoRun:
         kafka = self._settings.kafka
         controller = self._settings.controller
         stored = read_stored_run(
-            kafka.bootstrap, kafka.namespace, self._inventory, controller.assembly, controller.ring_delay_weight
+            kafka.access, kafka.namespace, self._inventory, controller.assembly, controller.ring_delay_weight
         )
         return self._record(stored, traffic_end_ms)
 

@@ -209,7 +209,7 @@ class _ReplayRun:
 
     def _decide(self, settings: Settings, inputs: DecisionInputs) -> Decided:
         kafka = settings.kafka
-        records = read_whole(kafka.bootstrap, kafka.namespace, {STATE: StateRow, WINDOWS: WindowClosed}, READ_S_MAX)
+        records = read_whole(kafka.access, kafka.namespace, {STATE: StateRow, WINDOWS: WindowClosed}, READ_S_MAX)
         done = self._replayer.done
         with show_progress("Deciding", max(done.last_ms - done.first_ms, 1), self._console) as advance:
             return decide_again(

@@ -146,12 +146,12 @@ class Overlay:
 
     def told(self) -> list[tuple[str, str]]:
         """The events about alerts: kind and subject."""
-        events = read_whole(self.kafka.bootstrap, self.namespace, {EVENTS: AdaptationEvent}, PATIENCE_S)
+        events = read_whole(self.kafka.access, self.namespace, {EVENTS: AdaptationEvent}, PATIENCE_S)
         return [(str(each.kind), each.subject) for each in events if each.kind in NEAR_KINDS]
 
     def letters(self) -> list[DeadLetter]:
         """The dead letters."""
-        return list(read_whole(self.kafka.bootstrap, self.namespace, {DEAD_LETTERS: DeadLetter}, PATIENCE_S))
+        return list(read_whole(self.kafka.access, self.namespace, {DEAD_LETTERS: DeadLetter}, PATIENCE_S))
 
 
 @pytest.fixture

@@ -192,6 +192,6 @@ def test_the_register_is_read_with_its_tombstones(kafka: RunningKafka) -> None:
     ):
         producer.produce(topic, value, key=key.encode(), timestamp=stamp)
     assert producer.flush(30) == 0
-    found = list(read_client_changes(kafka.bootstrap, "replay", 30))
+    found = list(read_client_changes(kafka.access, "replay", 30))
     assert found == [ClientChange(5, "u", first), ClientChange(7, "u", again), ClientChange(103, "u", None)]
-    assert list(read_whole(kafka.bootstrap, "replay", {CLIENTS: Client}, 30)) == [first, again]
+    assert list(read_whole(kafka.access, "replay", {CLIENTS: Client}, 30)) == [first, again]
