@@ -53,7 +53,7 @@ def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path:
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store = KafkaPlanStore(kafka.bootstrap, "review", pytest.fail)
+    store = KafkaPlanStore(kafka.access, "review", pytest.fail)
     try:
         with KafkaOverlay(kafka.bootstrap, "review", inventory) as overlay:
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED])
@@ -85,7 +85,7 @@ def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka) -> None:
     assert told(kafka, "orders", "maintain", "b01", "--reason", "new disks", "--evacuate").exit_code == 0
     assert told(kafka, "orders", "return", "b01").exit_code == 0
     assert told(kafka, "orders", "maintain", "b02", "--reason", "new disks").exit_code == 0
-    source = KafkaOrders(kafka.bootstrap, "orders", pytest.fail)
+    source = KafkaOrders(kafka.access, "orders", pytest.fail)
     found = []
     wait_until(lambda: bool(found.extend(source.poll())) or source.is_known)
     source.close()
