@@ -141,7 +141,7 @@ class Overlay:
 
     def alerts(self) -> dict[str, Alert]:
         """The stored alerts by key."""
-        store = AlertStore(self.kafka.bootstrap, self.namespace)
+        store = AlertStore(self.kafka.access, self.namespace)
         return {alert.key: alert for alert in store.load() or []}
 
     def told(self) -> list[tuple[str, str]]:
