@@ -1,6 +1,8 @@
 """The Kafka clients: what each is built from, how they tell of errors, what closing one gives up."""
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +43,20 @@ OPENED: Mapping[str, Callable[..., Any]] = {
 }
 
 
+ROOT = Path(__file__).parents[2]
+PRODUCT = (
+    "alerts",
+    "benchmarks",
+    "controller",
+    "dashboard",
+    "experiments",
+    "infra",
+    "producers",
+    "regraft",
+    "streaming",
+)
+
+
 def options_of(monkeypatch: pytest.MonkeyPatch, kind: str, build: Callable[[], Any]) -> dict[str, Any]:
     """Return what librdkafka would have been given."""
     monkeypatch.setattr(kafka_clients, kind, dict)
@@ -55,6 +71,14 @@ def test_every_client_is_built_from_the_same_connection(monkeypatch: pytest.Monk
     assert options.items() >= CONNECTION.items()
     assert options["log_level"] == 0
     assert callable(options["error_cb"])
+
+
+def test_no_other_module_builds_clients() -> None:
+    """A client built elsewhere would be left out when connections are secured."""
+    built = re.compile(r"\b(Producer|Consumer|AdminClient)\(|bootstrap\.servers")
+    files = [file for package in PRODUCT for file in (ROOT / package).rglob("*.py")]
+    found = {str(file.relative_to(ROOT)) for file in files if built.search(file.read_text(encoding="utf-8"))}
+    assert found == {"infra/kafka_access.py", "infra/kafka_clients.py"}
 
 
 def test_spark_is_given_the_same_connection() -> None:
