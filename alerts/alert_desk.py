@@ -24,6 +24,7 @@ from alerts.alert_message import AlertMessage
 from alerts.deliver_messages import DeliveryReport
 from alerts.findings import name_some
 from alerts.tell_alerts import Silencer, tell
+from infra.dead_letters import dead_letter
 from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent, EventKind
@@ -147,7 +148,7 @@ class AlertDesk:
         reason = f"{report.target} did not get the message: {report.reason}"
         log.warning("alert_not_delivered", target=report.target, title=report.message.title, reason=report.reason)
         value = report.message.encoded(self._source)
-        self.batch.letters.append(DeadLetter(self._topic, 0, -1, reason, value, now_ms))
+        self.batch.letters.append(dead_letter(self._topic, 0, -1, reason, value, now_ms))
 
 
 def _resumed(delivery: AlertDelivery, alert: Alert, now_ms: int, *, resend_uncertain: bool) -> AlertDelivery:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from alerts.name_targets import name_target, name_webhook, target_faults, webhook_faults
 from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
+from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from schemas.event import Severity
@@ -17,7 +18,8 @@ from schemas.topics import DEFAULT_NAMESPACE
 class AlertSettings:
     """The alert stage: which rules, who is told, and when not.
 
-    ``bootstrap``: Kafka's bootstrap servers. ``namespace``: prefix of topics and live-view keys.
+    ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
+    live-view keys.
     ``redis_url``: where the live view is kept; None runs without one. ``clock``: what time it is.
     ``status_file``: JSON for people; None writes none. ``window_ms``: length of the windows, by which the stage knows
     how far back it must read after a restart.
@@ -42,6 +44,7 @@ class AlertSettings:
     """
 
     bootstrap: str
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
     namespace: str = DEFAULT_NAMESPACE
     redis_url: str | None = None
     clock: RunClock = field(default_factory=RunClock)
@@ -64,6 +67,11 @@ class AlertSettings:
     stop_ms_max: int = 15_000
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
+
+    @property
+    def kafka(self) -> KafkaAccess:
+        """How this stage reaches Kafka."""
+        return KafkaAccess(self.bootstrap, "regraft-alerts", self.security)
 
     @property
     def target_names(self) -> tuple[str, ...]:

@@ -13,13 +13,16 @@ from typing import Any
 
 import msgspec
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from alerts.alert_desk import DeskBatch
+from infra.dead_letters import addressed
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import close_producer, open_consumer, open_transactional_producer
 from infra.stack_error import StackError
 from schemas.alert import Alert
 from schemas.codec import UndecodableRecordError, decode, encode
-from schemas.topics import ALERTS, DEAD_LETTERS, EVENTS, topic_name
+from schemas.topics import ALERTS, EVENTS, topic_name
 
 log = structlog.get_logger(__name__)
 
@@ -41,18 +44,10 @@ class AlertStoreLostError(RuntimeError):
 class AlertStore:
     """One writer of the alerts of a namespace."""
 
-    def __init__(self, bootstrap: str, namespace: str) -> None:
-        self._bootstrap, self._namespace = bootstrap, namespace
+    def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
+        self._kafka, self._namespace = kafka, namespace
         self._topic = topic_name(ALERTS, namespace)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "transactional.id": f"{self._topic}-writer",
-                "transaction.timeout.ms": TRANSACTION_MS,
-                "linger.ms": 0,
-                "log_level": 0,
-            }
-        )
+        self._producer = open_transactional_producer(kafka, f"{self._topic}-writer", TRANSACTION_MS, {"linger.ms": 0})
         self._is_open = False
         self._is_filled = False
         self._must_abort = False
@@ -75,15 +70,7 @@ class AlertStore:
 
     def load(self) -> list[Alert] | None:
         """Return the newest record of each alert from the whole topic; None when it cannot be read to its end."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": f"{self._topic}-load",  # the client wants one, nothing is committed to it
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "log_level": 0,
-            }
-        )
+        consumer = open_consumer(self._kafka, {"enable.partition.eof": True})
         try:
             return self._read_all(consumer)
         except KafkaException as error:
@@ -131,7 +118,7 @@ class AlertStore:
                 self._producer.abort_transaction(CALL_S)
         except KafkaException as error:
             log.debug("alerts_transaction_left_open", reason=str(error))
-        self._producer.purge()
+        close_producer(self._producer, 0.0)
 
     def _fill(self, batch: DeskBatch, positions: Sequence[TopicPartition], group: Any) -> None:
         for alert in batch.alerts.values():
@@ -141,7 +128,7 @@ class AlertStore:
         for event in batch.events:
             self._produce(topic_name(EVENTS, self._namespace), event.subject, event)
         for letter in batch.letters:
-            self._produce(topic_name(DEAD_LETTERS, self._namespace), letter.topic, letter)
+            self._produce(*addressed(letter, self._namespace))
         if positions:
             self._producer.send_offsets_to_transaction(list(positions), group, CALL_S)
 

@@ -17,15 +17,16 @@ import structlog
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_INVALID,
-    Consumer,
     KafkaError,
     KafkaException,
     Message,
     TopicPartition,
 )
 
+from infra.dead_letters import RecordDecoder
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import open_consumer
 from infra.stack_error import StackError
-from schemas.codec import UndecodableRecordError, decode
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent
 from schemas.order import Order
@@ -79,22 +80,16 @@ class InputReader:
     ``remembered`` is what the last stage stored beside its positions, empty at the first start.
     """
 
-    def __init__(self, bootstrap: str, namespace: str, lookback: Lookback) -> None:
+    def __init__(self, kafka: KafkaAccess, namespace: str, lookback: Lookback) -> None:
         self._namespace, self._lookback = namespace, lookback
         self._types = {topic_name(topic, namespace): record for topic, record in INPUTS.items()}
         self._windows_topic = topic_name(WINDOWS, namespace)
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": topic_name(ALERTS, namespace),
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "queued.max.messages.kbytes": 32_768,
-                "fetch.wait.max.ms": 50,
-                "log_level": 0,
-            }
+        self._consumer = open_consumer(
+            kafka,
+            {"enable.partition.eof": True, "queued.max.messages.kbytes": 32_768, "fetch.wait.max.ms": 50},
+            group=topic_name(ALERTS, namespace),
         )
+        self._decoder = RecordDecoder(self._bury)
         self._is_assigned = False
         self._retry_at_s = 0.0
         self._unread: set[tuple[str, int]] = set()
@@ -103,9 +98,13 @@ class InputReader:
         self._read_ms: dict[tuple[str, int], int] = {}
         self._markers: dict[int, tuple[int, int]] = {}
         self.letters: list[DeadLetter] = []
-        self.undecodable: Counter[str] = Counter()
         self.faults = 0
         self.remembered: dict[str, int] = {}
+
+    @property
+    def undecodable(self) -> Counter[str]:
+        """How many records did not decode, by topic."""
+        return self._decoder.undecodable
 
     @property
     def has_caught_up(self) -> bool:
@@ -180,23 +179,16 @@ class InputReader:
         self._read_ms[place] = max(written_ms, self._read_ms.get(place, 0))
         if value is None or (self._types[place[0]] is StateRow and QUEUE_KEY not in (message.key() or QUEUE_KEY)):
             return None
-        record = self._decoded(message, place, value)
+        record = self._decoder.decode(message, self._types[place[0]])
         if record is None:
             return None
         if isinstance(record, WindowClosed):
             self._markers.setdefault(record.window_start_ms, (place[1], offset))
         return InputRecord(record, written_ms, is_known=offset < self._judged_below[place])
 
-    def _decoded(self, message: Message, place: tuple[str, int], value: bytes) -> msgspec.Struct | None:
-        topic = place[0]
-        try:
-            return decode(value, self._types[topic])
-        except UndecodableRecordError as error:
-            self.undecodable[topic] += 1
-            if topic == topic_name(EVENTS, self._namespace):  # Who else reads the others buries what they hold.
-                offset, written_ms = message.offset() or 0, message.timestamp()[1]
-                self.letters.append(DeadLetter(topic, place[1], offset, str(error), value, written_ms))
-            return None
+    def _bury(self, letter: DeadLetter) -> None:
+        if letter.topic == topic_name(EVENTS, self._namespace):  # Who else reads the others buries what they hold.
+            self.letters.append(letter)
 
     def _assign(self, now_ms: int) -> None:
         parts = [part for topic in INPUTS for part in self._partitions(topic_name(topic, self._namespace))]

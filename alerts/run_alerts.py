@@ -75,9 +75,9 @@ def _run_once(
 ) -> None:
     """Begin with what is stored and go on until ``stop`` is set. Raises AlertStoreLostError."""
     with ExitStack() as held:
-        reader = InputReader(settings.bootstrap, settings.namespace, lookback_of(settings, rules))
+        reader = InputReader(settings.kafka, settings.namespace, lookback_of(settings, rules))
         held.callback(reader.close)
-        store = AlertStore(settings.bootstrap, settings.namespace)
+        store = AlertStore(settings.kafka, settings.namespace)
         held.callback(store.close)
         engine = _begin(settings, rules, reader, store, health, stop)
         if engine is None:

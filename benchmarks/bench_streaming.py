@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 from fastavro import schemaless_reader
 
 from infra.create_topics import create_topics
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import open_consumer, open_producer
 from infra.kafka_server import start_kafka
 from infra.measured_figures import Figure, run_facts, write_figures
 from infra.spark_session import JAVA_OPTIONS, build_spark_session
@@ -76,9 +78,8 @@ def broker_name(number: int) -> str:
 def generate(bootstrap: str, seconds: int) -> None:
     """Write the telemetry; masks are sparse, so that a wrong merge shows. Broker k is the home of publisher k."""
     rng = random.Random(SEED)
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 50, "compression.type": "lz4", "batch.size": 1 << 20}
-    )
+    options = {"linger.ms": 50, "compression.type": "lz4", "batch.size": 1 << 20}
+    producer = open_producer(KafkaAccess(bootstrap), options)
     topic = topic_name(TELEMETRY)
 
     def send(batch: TelemetryBatch) -> None:
@@ -165,23 +166,20 @@ def run_loop(bootstrap: str, seconds: int) -> dict[str, Any]:
     begin = time.monotonic()
     schema = latest_schema("TelemetryBatch").parsed
     aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=2_000)
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "plain", "auto.offset.reset": "earliest", "log_level": 3}
-    )
+    consumer = open_consumer(KafkaAccess(bootstrap))
     topic = topic_name(TELEMETRY)
     partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     latest = dict.fromkeys(partitions, 0)  # Partitions are read unevenly: a window closes behind the slowest.
-    producer = Producer(
+    producer = open_producer(
+        KafkaAccess(bootstrap),
         {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
             "linger.ms": 5,
             "compression.type": "lz4",
             "batch.size": 1 << 20,
             "queue.buffering.max.messages": 1_000_000,
             "delivery.report.only.error": True,
-        }
+        },
     )
     windows = written = 0
     while windows < -(-seconds * 1_000 // WINDOW_MS):
@@ -252,7 +250,7 @@ def _all_closed(bootstrap: str, windows: int) -> bool:
 
 
 def _count(bootstrap: str, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "count", "log_level": 3})
+    consumer = open_consumer(KafkaAccess(bootstrap))
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
         return high - low
@@ -261,7 +259,7 @@ def _count(bootstrap: str, topic: str) -> int:
 
 
 def _read(bootstrap: str, topic: str) -> list[tuple[bytes, bytes, int]]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "read", "log_level": 3})
+    consumer = open_consumer(KafkaAccess(bootstrap))
     consumer.assign([TopicPartition(topic, 0, 0)])
     _, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
     found: list[tuple[bytes, bytes, int]] = []
@@ -335,10 +333,10 @@ def measure(cells: int, records_per_trigger_max: int, directory: Path) -> tuple[
     cells = seconds * BROKERS * PUBLISHERS
     with start_kafka(directory) as kafka:
         bootstrap = kafka.bootstrap
-        create_topics(bootstrap, [TELEMETRY])
+        create_topics(kafka.access, [TELEMETRY])
         written: tuple[Topic, ...] = (STATE, WINDOWS, DEAD_LETTERS)
         for namespace in (JOB, LOOP):
-            create_topics(bootstrap, written, namespace)
+            create_topics(kafka.access, written, namespace)
         print(f"writing {cells:,} cells into Kafka")
         _apart(generate, bootstrap, seconds)
         print("the Spark job catches up")

@@ -183,7 +183,7 @@ def soak(plan: SoakPlan, directory: Path) -> SoakRun:
         flags |= {"kafka": {"bootstrap": stack.bootstrap}, "redis": {"url": stack.redis_url}}
         settings = load_settings(flags)
         ensure_inventory(settings)
-        create_topics(stack.bootstrap, soak_topics(plan), settings.kafka.namespace)
+        create_topics(settings.kafka.access, soak_topics(plan), settings.kafka.namespace)
         for name in (CONTROLLER, STREAMING, EMULATOR):
             stack.add(loop_service(name, settings))
         sampler = SoakSampler(stack, settings.kafka.namespace, ports)

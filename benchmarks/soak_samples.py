@@ -16,9 +16,11 @@ from pathlib import Path
 
 import psutil
 import redis
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import leave_to_caller, open_consumer
 from infra.local_stack import LocalStack
 from infra.supervise import OWN_NAME
 from schemas.topics import TOPICS, topic_name
@@ -48,7 +50,7 @@ class SoakSampler:
         self._namespace = namespace
         self._ports = ports
         self._redis = redis.Redis.from_url(stack.redis_url, socket_timeout=ANSWER_S_MAX)
-        self._consumer = Consumer({"bootstrap.servers": stack.bootstrap, "group.id": "soak", "log_level": 0})
+        self._consumer = open_consumer(KafkaAccess(stack.bootstrap), on_error=leave_to_caller)
         self.unhealthy: Counter[str] = Counter()
 
     def look(self) -> Row:

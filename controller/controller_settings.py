@@ -9,6 +9,7 @@ from typing import Literal
 
 from controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
 from controller.state.planner_interface import PlannerSettings
+from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from overlay.bloom_filters import PAPER_HASHES
@@ -59,9 +60,10 @@ class TransitionLimits:
 class ControllerSettings:
     """Everything the controller is told at its start.
 
-    ``bootstrap``: Kafka's bootstrap servers. ``namespace``: prefix of topics and live-view keys. ``redis_url``: where
-    the live view is kept; None runs without one. ``inventory_path``: the brokers, their costs and the bootstrap
-    overlay. ``planner``: a name of ``controller.decide.planner_table``, or several joined by +, which decide in turn on
+    ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
+    live-view keys. ``redis_url``: where the live view is kept; None runs without one.
+    ``inventory_path``: the brokers, their costs and the bootstrap overlay.
+    ``planner``: a name of ``controller.decide.planner_table``, or several joined by +, which decide in turn on
     one plan. Default: links first, then publishers on the tree that these lead to. ``seed``: of the planner's random
     choices. ``shadow_planners``: names of planners that decide on the same windows and change only an overlay of their
     own, which shows what they would have made of the traffic. Default none; each costs its time once a window.
@@ -104,6 +106,7 @@ class ControllerSettings:
 
     bootstrap: str
     inventory_path: Path
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
     namespace: str = DEFAULT_NAMESPACE
     redis_url: str | None = None
     planner: str = "swap_links_cost+relocate_publishers_joint"
@@ -151,6 +154,11 @@ class ControllerSettings:
     decision: DecisionSettings = field(default_factory=DecisionSettings)
     assembly: AssemblyLimits = field(default_factory=AssemblyLimits)
     transition: TransitionLimits = field(default_factory=TransitionLimits)
+
+    @property
+    def kafka(self) -> KafkaAccess:
+        """How this stage reaches Kafka."""
+        return KafkaAccess(self.bootstrap, "regraft-controller", self.security)
 
     def planner_settings(self, inventory_degree_max: int | None) -> PlannerSettings:
         """Return what the planner is told; the inventory's degree cap holds unless the settings name another."""

@@ -98,21 +98,19 @@ class KafkaLinks:
 
     def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
         since_ms = settings.clock.wall_ms(now_ms - settings.lookback_ms)  # Kafka's timestamps are wall time.
-        self._namespace = settings.namespace
-        self._sender = RecordSender(settings.bootstrap, settings.namespace)
+        kafka, self._namespace = settings.kafka, settings.namespace
+        self._sender = RecordSender(kafka, settings.namespace)
         bury = self._sender.bury
         self._state: TopicReader[StateRow | WindowClosed] = TopicReader(
-            settings.bootstrap,
+            kafka,
             {topic_name(STATE, settings.namespace): StateRow, topic_name(WINDOWS, settings.namespace): WindowClosed},
             since_ms,
             bury,
         )
-        self._results = TopicReader(
-            settings.bootstrap, {topic_name(RESULTS, settings.namespace): CommandResult}, since_ms, bury
-        )
-        self._plans = KafkaPlanStore(settings.bootstrap, settings.namespace, bury)
-        self._clients = KafkaClientRegister(settings.bootstrap, settings.namespace, bury)
-        self._orders = KafkaOrders(settings.bootstrap, settings.namespace, bury)
+        self._results = TopicReader(kafka, {topic_name(RESULTS, settings.namespace): CommandResult}, since_ms, bury)
+        self._plans = KafkaPlanStore(kafka, settings.namespace, bury)
+        self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
+        self._orders = KafkaOrders(kafka, settings.namespace, bury)
         self._readers = (self._state, self._results, self._plans, self._clients, self._orders)
 
     def ports(self, views: tuple[DocumentSink, ...]) -> ControlPorts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.kafka_access import KafkaAccess, KafkaSecurity
 from schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
@@ -16,7 +17,8 @@ HOURS_PER_MONTH = 24 * 31
 class DashboardSettings:
     """The page in the browser: where it is served, who may give orders, how often it looks.
 
-    ``bootstrap``: Kafka's bootstrap servers, to which orders go. ``namespace``: prefix of topics and live-view keys.
+    ``bootstrap``: Kafka's bootstrap servers, to which orders go. ``security``: its TLS and SASL.
+    ``namespace``: prefix of topics and live-view keys.
     ``redis_url``: where the live view is read. ``inventory_path``: the brokers and what they cost each other, for their
     places on the map. ``status_file``: JSON for whoever started it; None writes none.
     ``host``, ``port``: where the page is served. Default: this machine only, 8090.
@@ -34,6 +36,7 @@ class DashboardSettings:
 
     bootstrap: str
     inventory_path: Path
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
     namespace: str = DEFAULT_NAMESPACE
     redis_url: str | None = None
     status_file: Path | None = None
@@ -48,6 +51,11 @@ class DashboardSettings:
     stale_ms: int = 5000
     clients_max: int = 64
     windows_max: int = 2000
+
+    @property
+    def kafka(self) -> KafkaAccess:
+        """How this stage reaches Kafka."""
+        return KafkaAccess(self.bootstrap, "regraft-dashboard", self.security)
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each; a secret is never part of it."""

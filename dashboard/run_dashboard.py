@@ -62,7 +62,7 @@ def view_client(url: str, answer_ms_max: int) -> redis.asyncio.Redis:
 
 def _sender(settings: DashboardSettings) -> Any:
     def send(order: Order) -> None:
-        send_order(settings.bootstrap, order, settings.namespace)
+        send_order(settings.kafka, order, settings.namespace)
 
     return send
 

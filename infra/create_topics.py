@@ -1,6 +1,6 @@
 """Create the topics of a table in Kafka, and check those that exist against it.
 
-In: a bootstrap address and the table (schemas/topics.py). Out: topics that are as the table says. Writing to them does
+In: a way to Kafka and the table (schemas/topics.py). Out: topics that are as the table says. Writing to them does
 not belong here. ``python -m infra.create_topics`` does it for the cluster in ``REGRAFT_KAFKA_BOOTSTRAP``.
 """
 
@@ -17,6 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import open_admin
 from infra.stack_error import StackError
 from schemas.topics import DEFAULT_NAMESPACE, TOPICS, Topic, topic_name
 
@@ -30,18 +32,13 @@ class TopicMismatchError(StackError):
 
 
 def create_topics(
-    bootstrap: str, topics: Sequence[Topic] = TOPICS, namespace: str = DEFAULT_NAMESPACE, *, replicas: int = -1
+    kafka: KafkaAccess, topics: Sequence[Topic] = TOPICS, namespace: str = DEFAULT_NAMESPACE, *, replicas: int = -1
 ) -> list[str]:
     """Create the topics that are missing and return their names; check those that exist.
 
     ``replicas`` -1 leaves the number to the cluster. Raises TopicMismatchError, and StackError when Kafka is away.
     """
-    settings: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": bootstrap,
-        "socket.timeout.ms": int(TIMEOUT_S * 1_000),
-        "log_level": 0,
-    }
-    admin = AdminClient(settings)  # log level 0: a Kafka that is away is told once, in a StackError
+    bootstrap, admin = kafka.bootstrap, open_admin(kafka, TIMEOUT_S)
     wanted = {topic_name(topic, namespace): topic for topic in topics}
     existing = _partitions(admin, bootstrap)
     fresh = [
@@ -118,7 +115,7 @@ def main() -> None:
     if not bootstrap:
         sys.exit("REGRAFT_KAFKA_BOOTSTRAP is not set: name the cluster, for example 127.0.0.1:9092.")
     try:
-        create_topics(bootstrap)
+        create_topics(KafkaAccess(bootstrap))
     except StackError as error:
         sys.exit(str(error))
 

@@ -20,6 +20,7 @@ from infra.check_disk import FREE_MB_MIN, free_mb
 from infra.fetch_jars import check_jars, jar_dir, read_lock
 from infra.find_cache import find_cache, find_checkout
 from infra.find_java import NoJavaError, find_java
+from infra.kafka_access import KafkaAccess
 from infra.kafka_server import is_kafka_ready
 from infra.local_stack import BOOTSTRAP_VARIABLE
 from infra.valkey_server import NoRedisError, external_redis_url, find_valkey, is_redis_ready
@@ -185,7 +186,7 @@ def _external_servers(environ: Mapping[str, str]) -> Iterator[Finding]:
     bootstrap, redis_url = environ.get(BOOTSTRAP_VARIABLE), external_redis_url(environ)
     if bootstrap:
         to_do = f"Correct {BOOTSTRAP_VARIABLE}, or unset it and a local broker is started."
-        yield _answered("kafka server", bootstrap, is_kafka_ready(bootstrap, SERVER_TIMEOUT_S), to_do)
+        yield _answered("kafka server", bootstrap, is_kafka_ready(KafkaAccess(bootstrap), SERVER_TIMEOUT_S), to_do)
     if redis_url:
         to_do = "Correct REGRAFT_REDIS_URL (or REDIS_URL), or unset it and a local server is started."
         shown = redis_url.rsplit("@", 1)[-1]  # what is before the @ may be a password

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from infra.fetch_jars import kafka_class_path
 from infra.find_java import JavaRuntime, find_java
 from infra.find_port import LOOPBACK, choose_ports, is_listening
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import open_admin
 from infra.service import RestartPolicy, Service
 from infra.stack_error import StackError
 from infra.start_on_port import start_on_port
@@ -176,6 +177,11 @@ class RunningKafka:
         """Return the address for clients, ``host:port``."""
         return self.address.bootstrap
 
+    @property
+    def access(self) -> KafkaAccess:
+        """Return how clients reach it."""
+        return KafkaAccess(self.bootstrap)
+
     def stop(self) -> None:
         """Stop the broker; its data stay."""
         self.supervisor.stop()
@@ -197,12 +203,10 @@ def start_kafka(run_dir: Path, *, port: int | None = None, heap_mb: int = HEAP_M
         raise
 
 
-def is_kafka_ready(bootstrap: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
-    """Tell whether the cluster at ``bootstrap`` answers and has a broker that serves clients."""
-    # log level 0: while nobody is there, the client would tell of each of its tries
-    client = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": int(timeout_s * 1_000), "log_level": 0})
+def is_kafka_ready(kafka: KafkaAccess, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
+    """Tell whether the cluster answers and has a broker that serves clients."""
     try:
-        return bool(client.list_topics(timeout=timeout_s).brokers)
+        return bool(open_admin(kafka, timeout_s).list_topics(timeout=timeout_s).brokers)
     except KafkaException:
         return False
 
@@ -270,7 +274,7 @@ def _service(files: KafkaFiles, address: KafkaAddress, java: JavaRuntime, class_
         command=(*_java_command(files, java, class_path, heap_mb), "kafka.Kafka", str(files.properties)),
         log_file=files.log,
         environment={"MALLOC_ARENA_MAX": "2"},  # of glibc: many threads otherwise hold many half-empty arenas
-        ready=lambda: is_listening(address.port) and is_kafka_ready(address.bootstrap),
+        ready=lambda: is_listening(address.port) and is_kafka_ready(KafkaAccess(address.bootstrap)),
         ready_timeout_s=READY_TIMEOUT_S,
         grace_s=20.0,
         restart=RestartPolicy(),

@@ -18,6 +18,7 @@ from typing import Any, Self
 from infra.check_disk import FREE_MB_MIN, check_disk
 from infra.find_java import find_java
 from infra.hold_lock import LockHeldError, hold_lock
+from infra.kafka_access import KafkaAccess
 from infra.kafka_server import HEAP_MB, is_kafka_ready, start_kafka_service
 from infra.service import RestartPolicy, Service, ServiceEvent, always_ready
 from infra.stack_error import StackError
@@ -139,7 +140,7 @@ class LocalStack:
                 more_properties=self._kafka_properties,
             )
             return address.bootstrap
-        if not is_kafka_ready(external, EXTERNAL_TIMEOUT_S):
+        if not is_kafka_ready(KafkaAccess(external), EXTERNAL_TIMEOUT_S):
             raise StackError(
                 f"Kafka at {external} ({BOOTSTRAP_VARIABLE}) did not answer within {EXTERNAL_TIMEOUT_S:g} s: "
                 "correct the address, or unset the variable and a local broker is started."

@@ -6,8 +6,10 @@ event, and the plan or the status shows it; deciding does not belong here.
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import close_producer, leave_to_caller, open_producer
 from infra.stack_error import StackError
 from schemas.codec import encode
 from schemas.order import Order
@@ -21,7 +23,7 @@ class OrderNotStoredError(StackError):
 
 
 def send_order(
-    bootstrap: str, order: Order, namespace: str = DEFAULT_NAMESPACE, wait_s_max: float = WAIT_S_MAX
+    kafka: KafkaAccess, order: Order, namespace: str = DEFAULT_NAMESPACE, wait_s_max: float = WAIT_S_MAX
 ) -> None:
     """Store the order; return when Kafka has acknowledged it. Raises OrderNotStoredError after ``wait_s_max``."""
     faults: list[str] = []
@@ -31,24 +33,16 @@ def send_order(
             faults.append(error.str())
 
     topic = topic_name(ORDERS, namespace)
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
-            "message.timeout.ms": int(wait_s_max * 1000),
-            "log_level": 0,
-        }
-    )
+    producer = open_producer(kafka, {"message.timeout.ms": int(wait_s_max * 1000)}, on_error=leave_to_caller)
     try:
         producer.produce(topic, key=order.key.encode(), value=encode(order), on_delivery=on_delivery)
-        waiting = producer.flush(wait_s_max + 1)
+        waiting = close_producer(producer, wait_s_max + 1)
     except KafkaException as error:
         faults.append(str(error))
         waiting = 0
     if waiting or faults:
         reason = faults[0] if faults else f"no answer within {wait_s_max:g} s"
         raise OrderNotStoredError(
-            f"The order to {order.kind} {order.subject} was not stored in {topic} at {bootstrap} ({reason}): "
+            f"The order to {order.kind} {order.subject} was not stored in {topic} at {kafka.bootstrap} ({reason}): "
             "is Kafka up, and are the topics there (regraft topics --create)?"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from producers.workloads.checkin_settings import CheckinSettings
@@ -32,6 +33,7 @@ class EmulatorSettings:
     results wait for a Kafka that is away. ``kafka_buffer_records_max``: how many of them may wait.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
+    ``security``: Kafka's TLS and SASL.
     """
 
     bootstrap: str
@@ -53,6 +55,12 @@ class EmulatorSettings:
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     clock: RunClock = field(default_factory=RunClock)
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+
+    @property
+    def kafka(self) -> KafkaAccess:
+        """How this stage reaches Kafka."""
+        return KafkaAccess(self.bootstrap, "regraft-emulator", self.security)
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""

@@ -62,11 +62,10 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
         ports = KafkaPorts(
-            settings.bootstrap,
+            settings.kafka,
             settings.namespace,
             outage_s_max=settings.kafka_outage_s_max,
             buffer_records_max=settings.kafka_buffer_records_max,
-            now_ms=settings.clock.now_ms,
         )
         held.callback(ports.close)
         for name, writer in (("telemetry", ports.telemetry), ("answers", ports.answers)):
@@ -76,8 +75,6 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
         emulator = WallClockEmulator(settings, inventory, ports, metrics, health)
         emulator.run(stop)
         unsent = ports.flush(FLUSH_S_MAX)
-        if unsent:
-            log.error("records unsent at the end", count=unsent, waited_s=FLUSH_S_MAX)
         return emulator.finish({"records_unsent": unsent, **_port_counts(ports)})
 
 

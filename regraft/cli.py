@@ -259,8 +259,8 @@ def topics(
         from infra.create_topics import create_topics
         from regraft.stages.run_loop import require_kafka
 
-        require_kafka(kafka.bootstrap)
-        created = create_topics(kafka.bootstrap, namespace=kafka.namespace)
+        require_kafka(kafka.access)
+        created = create_topics(kafka.access, namespace=kafka.namespace)
     if as_json:
         typer.echo(json.dumps({"topics": rows, "created": created if create else None}, indent=2))
         return

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import Row, SparkSession
 
+from infra.dead_letters import dead_letter
 from schemas.dead_letter import DeadLetter
 from schemas.status_file import replace_file
 from streaming.read_telemetry import dead_letters
@@ -21,7 +22,6 @@ from streaming.streaming_settings import QUERY_VERSION, StreamingSettings
 
 EARLIEST = -2
 LETTERS_AT_ONCE_MAX = 500
-VALUE_BYTES_MAX = 900_000  # Kafka's default bound of a record is 1 MiB; a letter also holds the reason.
 
 Offsets = dict[str, int]  # partition -> next offset
 
@@ -60,7 +60,7 @@ class DeadLetterKeeper:
         starting = {partition: begin.get(partition, EARLIEST) for partition in end}
         records = (
             self._spark.read.format("kafka")
-            .option("kafka.bootstrap.servers", self._settings.bootstrap)
+            .options(**self._settings.kafka.spark_options())
             .option("subscribe", self._topic)
             .option("startingOffsets", json.dumps({self._topic: starting}))
             .option("endingOffsets", json.dumps({self._topic: end}))
@@ -86,16 +86,8 @@ def offsets_of(reported: str, topic: str) -> Offsets | None:
 
 
 def _letter(row: Row) -> DeadLetter:
-    value, reason = bytes(row["value"]), row["reason"]
-    if len(value) > VALUE_BYTES_MAX:
-        reason = f"{reason} (the first {VALUE_BYTES_MAX} of {len(value)} bytes are kept)"
-    return DeadLetter(
-        topic=row["topic"],
-        partition=row["partition"],
-        offset=row["offset"],
-        reason=reason,
-        value=value[:VALUE_BYTES_MAX],
-        time_ms=row["time_ms"],
+    return dead_letter(
+        row["topic"], row["partition"], row["offset"], row["reason"], bytes(row["value"]), row["time_ms"]
     )
 
 

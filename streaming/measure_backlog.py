@@ -6,21 +6,22 @@ In: the next offsets of the last run. Out: a count, None when Kafka does not say
 from collections.abc import Mapping
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
+
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import leave_to_caller, open_consumer
 
 ASK_TIMEOUT_S = 10.0
 
 log = structlog.get_logger(__name__)
 
 
-def records_behind(bootstrap: str, topic: str, next_offsets: Mapping[str, int]) -> int | None:
+def records_behind(kafka: KafkaAccess, topic: str, next_offsets: Mapping[str, int]) -> int | None:
     """Return how many records the topic holds from ``next_offsets`` (partition -> offset) on.
 
     A partition without an offset counts from its beginning. Takes at most 10 s for each partition.
     """
-    # log level 0: that Kafka is away is told once below, not by the client for each of its tries
-    settings = {"bootstrap.servers": bootstrap, "group.id": "regraft-backlog", "log_level": 0}
-    consumer = Consumer({**settings, "enable.auto.commit": False})
+    consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
         metadata = consumer.list_topics(topic, timeout=ASK_TIMEOUT_S).topics[topic]
         behind = 0

@@ -35,7 +35,7 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
     through at about the same pace. ``failOnDataLoss`` stays on: a deleted topic ends the query with a clear error.
     """
     options: dict[str, str | int] = {
-        "kafka.bootstrap.servers": settings.bootstrap,
+        **settings.kafka.spark_options(),
         "subscribe": settings.source_topic,
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": settings.records_per_trigger_max,

@@ -107,9 +107,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
-        writer = held.enter_context(
-            closing(StateWriter(settings.bootstrap, settings.namespace, settings.write_timeout_ms))
-        )
+        writer = held.enter_context(closing(StateWriter(settings.kafka, settings.namespace, settings.write_timeout_ms)))
         job = _Job(spark, settings, writer, metrics, health)
         spark.streams.addListener(job.reports)
         held.callback(spark.streams.removeListener, job.reports)
@@ -165,7 +163,7 @@ class _Job:
         self._stopping = False
         self._late_rows_untold = 0
         self.reports = _Reports(health)
-        behind = records_behind(settings.bootstrap, self._topic, self._letters.next_offsets)
+        behind = records_behind(settings.kafka, self._topic, self._letters.next_offsets)
         # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
         self.status = JobStatus(catching_up=behind is None or behind > settings.records_per_trigger_max)
 

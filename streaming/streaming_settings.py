@@ -3,9 +3,10 @@
 Neither reads files nor the environment; ``regraft`` and ``submit_job.main`` fill it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.serve_metrics import port_faults
 from schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 
@@ -68,6 +69,7 @@ class StreamingSettings:
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one.
+    ``security``: Kafka's TLS and SASL.
     """
 
     bootstrap: str
@@ -86,6 +88,12 @@ class StreamingSettings:
     telemetry_topic: str = ""
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+
+    @property
+    def kafka(self) -> KafkaAccess:
+        """How this stage reaches Kafka."""
+        return KafkaAccess(self.bootstrap, "regraft-streaming", self.security)
 
     @property
     def source_topic(self) -> str:

@@ -7,9 +7,12 @@ see no difference. What the rows say does not belong here.
 import time
 from collections.abc import Iterable, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
 
+from infra.dead_letters import addressed
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import close_producer, open_producer
 from schemas.codec import encode
 from schemas.dead_letter import DeadLetter
 from schemas.topics import DEAD_LETTERS, STATE, WINDOWS, Topic, topic_name
@@ -27,14 +30,13 @@ class StateWriteError(RuntimeError):
 class StateWriter:
     """An idempotent producer for the topics that the streaming stage writes. Not shared between threads."""
 
-    def __init__(self, bootstrap: str, namespace: str, timeout_ms: int) -> None:
-        self._bootstrap, self._namespace, self._timeout_ms = bootstrap, namespace, timeout_ms
+    def __init__(self, kafka: KafkaAccess, namespace: str, timeout_ms: int) -> None:
+        self._bootstrap, self._namespace, self._timeout_ms = kafka.bootstrap, namespace, timeout_ms
         self._failure: KafkaError | None = None
         self.waits = 0  # Times that the full buffer was waited for.
-        self._producer = Producer(
+        self._producer = open_producer(
+            kafka,
             {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
                 "linger.ms": 5,
                 "compression.type": "lz4",
                 "batch.size": 1 << 20,
@@ -43,8 +45,7 @@ class StateWriter:
                 "delivery.timeout.ms": timeout_ms,
                 # A callback for each row would cost as much as the row; only failures are told.
                 "delivery.report.only.error": True,
-                "log_level": 3,
-            }
+            },
         )
 
     def write_windows(self, windows: Iterable[WindowRows]) -> int:
@@ -66,13 +67,13 @@ class StateWriter:
 
     def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Write dead letters and wait for their acknowledgement; raise StateWriteError like ``write_windows``."""
-        self._send(DEAD_LETTERS, [{"key": letter.topic.encode(), "value": encode(letter)} for letter in letters])
+        keyed = [addressed(letter, self._namespace)[1:] for letter in letters]
+        self._send(DEAD_LETTERS, [{"key": key.encode(), "value": encode(letter)} for key, letter in keyed])
         self._acknowledge(DEAD_LETTERS)
 
     def close(self) -> None:
         """Give up what is not acknowledged and close the connections."""
-        self._producer.purge()
-        self._producer.flush(1)
+        close_producer(self._producer, 0.0)
 
     def _send(self, topic: Topic, messages: list[Message]) -> None:
         """Hand all messages to the client, at most a full queue at a time."""

@@ -14,6 +14,7 @@ from confluent_kafka import Message
 
 from controller.ports.kafka_links import TopicReader
 from controller.windows.registered_clients import RegisteredClients
+from infra.kafka_access import KafkaAccess
 from overlay.user_interests import UserInterests
 from schemas.client import Client
 from schemas.dead_letter import DeadLetter
@@ -32,8 +33,8 @@ class KafkaClientRegister:
     let go of, and all stays unknown.
     """
 
-    def __init__(self, bootstrap: str, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
-        self._reader = TopicReader(bootstrap, {topic_name(CLIENTS, namespace): Client}, 0, bury)
+    def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
+        self._reader = TopicReader(kafka, {topic_name(CLIENTS, namespace): Client}, 0, bury)
         self._clients = RegisteredClients()
         self._is_read = False
         self._is_too_large = False

@@ -9,19 +9,23 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from schemas.codec import UndecodableRecordError, decode, encode
+from infra.dead_letters import RecordDecoder, addressed
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import Option, close_producer, open_consumer, open_producer
+from infra.record_writer import RecordWriter
+from schemas.codec import encode
 from schemas.command import Command
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent
 from schemas.plan import Plan
-from schemas.topics import COMMANDS, DEAD_LETTERS, EVENTS, PLANS, topic_name
+from schemas.topics import COMMANDS, EVENTS, PLANS, topic_name
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +34,7 @@ LOAD_S = 10.0  # Longest reading of the plans topic before the attempt is given 
 RETRY_S = 1.0  # Pause between attempts to find a topic.
 RECORDS_PER_POLL_MAX = 5000
 OUT_BUFFER_MAX = 20_000  # Records that wait while Kafka is away: minutes of events and repeated commands.
-LOG_LEVEL = 2  # librdkafka itself writes lines that are no JSON; what fails is told here.
-OUT_WAIT_MS = 120_000  # A record that could not be sent for so long is given up; commands are repeated anyway.
+OUT_WAIT_S = 120.0  # A record that could not be sent for so long is given up; commands are repeated anyway.
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -39,58 +42,39 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 class RecordSender:
     """Sends commands, events and dead letters; drops and counts what the bounded buffer cannot hold."""
 
-    def __init__(self, bootstrap: str, namespace: str) -> None:
+    def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._namespace = namespace
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "queue.buffering.max.messages": OUT_BUFFER_MAX,
-                "message.timeout.ms": OUT_WAIT_MS,
-                "log_level": LOG_LEVEL,
-            }
-        )
-        self.lost: Counter[str] = Counter()
+        self._writer = RecordWriter(kafka, outage_s_max=OUT_WAIT_S, buffer_records_max=OUT_BUFFER_MAX, linger_ms=2)
+
+    @property
+    def lost(self) -> Counter[str]:
+        """How many records could not be sent, by topic."""
+        return self._writer.lost
 
     @property
     def waiting_count(self) -> int:
         """How many records Kafka has not acknowledged yet."""
-        return len(self._producer)
+        return self._writer.waiting_count
 
     def send(self, command: Command) -> None:
         """Send a command to its broker."""
-        self._produce(topic_name(COMMANDS, self._namespace), command.broker, command)
+        self._write(topic_name(COMMANDS, self._namespace), command.broker, command)
 
     def emit(self, event: AdaptationEvent) -> None:
         """Send an event."""
-        self._produce(topic_name(EVENTS, self._namespace), event.subject, event)
+        self._write(topic_name(EVENTS, self._namespace), event.subject, event)
 
     def bury(self, letter: DeadLetter) -> None:
         """Keep a record that could not be used, with the reason."""
-        self._produce(topic_name(DEAD_LETTERS, self._namespace), letter.topic, letter)
+        self._write(*addressed(letter, self._namespace))
 
     def close(self) -> None:
         """Wait a bounded time for what is still to be sent."""
-        self._producer.flush(CALL_S)
+        self._writer.close(CALL_S)
 
-    def _produce(self, topic: str, key: str, record: msgspec.Struct) -> None:
-        try:
-            self._producer.produce(topic, key=key.encode(), value=encode(record), on_delivery=self._on_delivery)
-        except (BufferError, KafkaException) as error:
-            self._count_loss(topic, str(error))
-        self._producer.poll(0)
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._count_loss(message.topic() or "", error.str())
-
-    def _count_loss(self, topic: str, reason: str) -> None:
-        self.lost[topic] += 1
-        count = self.lost[topic]
-        if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...: an outage must not flood the log.
-            log.warning("record_not_sent", topic=topic, reason=reason, count=count)
+    def _write(self, topic: str, key: str, record: msgspec.Struct) -> None:
+        self._writer.write(topic, key, record)
+        self._writer.serve()
 
 
 @dataclass
@@ -101,17 +85,22 @@ class TopicReader(Generic[Record]):
     letter, is counted in ``undecodable`` by topic and is skipped.
     """
 
-    bootstrap: str
+    kafka: KafkaAccess
     record_types: Mapping[str, type[Record]]
     since_ms: int
     bury: Callable[[DeadLetter], None]
-    undecodable: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._consumer = _consumer(self.bootstrap)
+        self._consumer = _consumer(self.kafka)
+        self._decoder = RecordDecoder(self.bury)
         self._assigned = False
         self._retry_at_s = 0.0
         self._faults = 0
+
+    @property
+    def undecodable(self) -> Counter[str]:
+        """How many records did not decode, by topic."""
+        return self._decoder.undecodable
 
     @property
     def is_reading(self) -> bool:
@@ -144,7 +133,7 @@ class TopicReader(Generic[Record]):
 
     def decoded(self, message: Message) -> Record | None:
         """Return a message's record; None for a tombstone, and for what does not decode and so became a dead letter."""
-        return _decoded(message, self.record_types[message.topic() or ""], self.bury, self.undecodable)
+        return self._decoder.decode(message, self.record_types[message.topic() or ""])
 
     def has_read_all(self) -> bool:
         """Tell whether all that the topics hold at this moment has been read; asks Kafka."""
@@ -198,14 +187,18 @@ class TopicReader(Generic[Record]):
 class KafkaPlanStore:
     """The plans topic: a plan counts as stored when all in-sync replicas have acknowledged it."""
 
-    def __init__(self, bootstrap: str, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
+        self._kafka = kafka
         self._topic = topic_name(PLANS, namespace)
-        self._bury = bury
+        self._decoder = RecordDecoder(bury)
         self._producer = self._new_producer()
         self._under_way: Plan | None = None
         self._acknowledged = False
-        self.undecodable: Counter[str] = Counter()
+
+    @property
+    def undecodable(self) -> Counter[str]:
+        """How many records did not decode, by topic."""
+        return self._decoder.undecodable
 
     def persist(self, plan: Plan) -> bool:
         """Store the plan; wait at most CALL_S for the acknowledgement and tell whether it came.
@@ -229,7 +222,7 @@ class KafkaPlanStore:
 
     def load(self) -> list[Plan] | None:
         """Return the newest version of each plan from the whole topic; None when it cannot be read to its end."""
-        consumer = _consumer(self._bootstrap, {"enable.partition.eof": True})
+        consumer = _consumer(self._kafka, {"enable.partition.eof": True})
         try:
             return self._read_all(consumer)
         except KafkaException as error:
@@ -247,9 +240,7 @@ class KafkaPlanStore:
 
     def close(self) -> None:
         """Wait a bounded time for a record under way, then let it go: the next controller finds what was stored."""
-        if self._producer.flush(CALL_S):
-            self._producer.purge()
-            self._producer.flush(0)
+        close_producer(self._producer, CALL_S)
 
     def _read_all(self, consumer: Consumer) -> list[Plan] | None:
         open_partitions = {part.partition for part in _partitions(consumer, self._topic)}
@@ -266,7 +257,7 @@ class KafkaPlanStore:
                 if message.value() is None:
                     found.pop((message.key() or b"").decode(errors="replace"), None)
                     continue
-                plan = _decoded(message, Plan, self._bury, self.undecodable)
+                plan = self._decoder.decode(message, Plan)
                 if plan is not None:
                     found.pop(plan.plan, None)
                     found[plan.plan] = plan
@@ -282,35 +273,20 @@ class KafkaPlanStore:
     def _restart(self, reason: str) -> None:
         """Start a new producer: after a fatal error an idempotent one never sends again."""
         log.warning("plan_producer_restarted", reason=reason)
-        self._producer.purge()
+        close_producer(self._producer, 0.0)
         self._producer = self._new_producer()
         self._under_way = None
 
     def _new_producer(self) -> Producer:
-        return Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                "log_level": LOG_LEVEL,
-            }
-        )
+        return open_producer(self._kafka, {"linger.ms": 0})
 
 
-def _consumer(bootstrap: str, more: Mapping[str, object] | None = None) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "regraft-controller",  # The client wants a name; partitions are assigned by hand.
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "queued.max.messages.kbytes": 32_768,
-            "log_level": LOG_LEVEL,
-            "fetch.wait.max.ms": 50,  # A marker must not wait half a second in the broker, the default.
-            **(more or {}),
-        }
-    )
+def _consumer(kafka: KafkaAccess, more: Mapping[str, Option] | None = None) -> Consumer:
+    usual = {
+        "queued.max.messages.kbytes": 32_768,
+        "fetch.wait.max.ms": 50,  # A marker must not wait half a second in the broker, the default.
+    }
+    return open_consumer(kafka, {**usual, **(more or {})})
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
@@ -319,20 +295,3 @@ def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
     if found.error is not None:
         raise KafkaException(found.error)
     return [TopicPartition(topic, number) for number in sorted(found.partitions)]
-
-
-def _decoded(
-    message: Message, record_type: type[Record], bury: Callable[[DeadLetter], None], undecodable: Counter[str]
-) -> Record | None:
-    """Return the message's record, or bury it and return None."""
-    value = message.value()
-    topic = message.topic() or ""
-    if value is None:
-        return None  # A tombstone of a compacted topic.
-    try:
-        return decode(value, record_type)
-    except UndecodableRecordError as error:
-        undecodable[topic] += 1
-        stamp = message.timestamp()[1]
-        bury(DeadLetter(topic, message.partition() or 0, message.offset() or 0, str(error), value, stamp))
-        return None

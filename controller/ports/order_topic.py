@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from controller.ports.kafka_links import TopicReader
+from infra.kafka_access import KafkaAccess
 from schemas.dead_letter import DeadLetter
 from schemas.order import Order
 from schemas.topics import ORDERS, topic_name
@@ -18,8 +19,8 @@ from schemas.topics import ORDERS, topic_name
 class KafkaOrders:
     """The orders topic; until it has been read once, ``is_known`` is False and nothing should be decided."""
 
-    def __init__(self, bootstrap: str, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
-        self._reader = TopicReader(bootstrap, {topic_name(ORDERS, namespace): Order}, 0, bury)
+    def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
+        self._reader = TopicReader(kafka, {topic_name(ORDERS, namespace): Order}, 0, bury)
         self._is_known = False
 
     def poll(self) -> list[Order]:

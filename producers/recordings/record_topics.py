@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import open_consumer, report_error
 from infra.stack_error import StackError
-from producers.emulator.kafka_ports import LOG_LEVEL, RECONNECT_MS_MAX, RareWarning
 from producers.recordings.write_recording import RecordingWriter
 from schemas.alert import Alert
 from schemas.client import Client
@@ -91,30 +91,21 @@ class TopicRecorder:
     """
 
     def __init__(
-        self, bootstrap: str, namespace: str, topics: Sequence[Topic], writer: RecordingWriter, *, from_start: bool
+        self, kafka: KafkaAccess, namespace: str, topics: Sequence[Topic], writer: RecordingWriter, *, from_start: bool
     ) -> None:
-        self._bootstrap = bootstrap
+        self._kafka = kafka
         self._writer = writer
         self._wanted = {topic_name(topic, namespace): topic for topic in topics}
         self._from_start = from_start
-        self._say_away = RareWarning("topics cannot be read now")
         self._is_away = False
         self._next: dict[tuple[str, int], int] = {}
         self._looked_s = 0.0
         self._is_started = False
         self.missed: Counter[str] = Counter()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": f"regraft-recorder-{uuid.uuid4()}",  # The client wants one; nothing is committed.
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 100,
-                "queued.max.messages.kbytes": QUEUE_KBYTES_MAX,
-                "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
-                "error_cb": self._on_error,
-                "log_level": LOG_LEVEL,
-            }
+        self._consumer = open_consumer(
+            kafka,
+            {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": QUEUE_KBYTES_MAX},
+            on_error=self._on_error,
         )
 
     def connect(self) -> None:
@@ -129,14 +120,14 @@ class TopicRecorder:
                     time.sleep(RETRY_S)
                     continue
                 raise StackError(
-                    f"Kafka at {self._bootstrap} did not answer within {CONNECT_S_MAX:g} s "
+                    f"Kafka at {self._kafka.bootstrap} did not answer within {CONNECT_S_MAX:g} s "
                     f"({error.args[0].str()}): start it, or name another with --bootstrap."
                 ) from error
         missing = [name for name, topic in self._wanted.items() if topic in INPUT_TOPICS and not self._knows(name)]
         if missing:
             raise StackError(
-                f"There is no topic {' and no topic '.join(missing)} at {self._bootstrap}: start the run first, or "
-                "name its namespace with --set kafka.namespace=NAME."
+                f"There is no topic {' and no topic '.join(missing)} at {self._kafka.bootstrap}: start the run first, "
+                "or name its namespace with --set kafka.namespace=NAME."
             )
 
     def run(self, stop: threading.Event, duration_s: float | None, show: Show) -> None:
@@ -232,7 +223,7 @@ class TopicRecorder:
 
     def _on_error(self, error: KafkaError) -> None:
         self._is_away = True
-        self._say_away(error)
+        report_error(self._kafka.client_id, error)
 
     def _progress(self, seconds: float, records_per_s: float) -> RecordingProgress:
         counts = self._writer.counts

@@ -1,6 +1,6 @@
 """Put a recording back on Kafka: its messages with their keys, partitions and times, into topics of their own.
 
-In: a recording, a bootstrap address, a namespace. Out: topics. What is then made of them belongs to others. What is
+In: a recording, a way to Kafka, a namespace. Out: topics. What is then made of them belongs to others. What is
 older than the telemetry (registers) goes first, the rest in the order of its times, paced or as fast as Kafka takes it.
 """
 
@@ -13,11 +13,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from infra.create_topics import create_topics
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import leave_to_caller, open_consumer, open_producer
 from infra.stack_error import StackError
-from producers.emulator.kafka_ports import LOG_LEVEL, RECONNECT_MS_MAX, RareWarning
 from producers.recordings.read_recording import RecordedMessage, Recording
 from schemas.topics import CLIENTS, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
 
@@ -51,7 +52,7 @@ class ReplayProgress:
         return moment if self.left_s is None else f"{moment}, {self.left_s:.0f} s left"
 
 
-def check_replay_namespace(bootstrap: str, namespace: str, recording: Recording, live_namespace: str) -> None:
+def check_replay_namespace(kafka: KafkaAccess, namespace: str, recording: Recording, live_namespace: str) -> None:
     """Raise StackError when the namespace is not one that a replay may fill."""
     way_out = "name another with --namespace, or leave that out"
     if namespace == recording.info.namespace:
@@ -62,18 +63,18 @@ def check_replay_namespace(bootstrap: str, namespace: str, recording: Recording,
         raise StackError(
             f"Namespace {namespace} is the one of the settings (kafka.namespace), where the live run is: {way_out}."
         )
-    held = _record_count(bootstrap, topic_name(TELEMETRY, namespace))
+    held = _record_count(kafka, topic_name(TELEMETRY, namespace))
     if held:
         raise StackError(
-            f"{topic_name(TELEMETRY, namespace)} at {bootstrap} holds {held} records already, of an earlier replay "
-            f"perhaps: delete its topics, or {way_out}."
+            f"{topic_name(TELEMETRY, namespace)} at {kafka.bootstrap} holds {held} records already, of an earlier "
+            f"replay perhaps: delete its topics, or {way_out}."
         )
 
 
-def create_replay_topics(bootstrap: str, namespace: str) -> None:
+def create_replay_topics(kafka: KafkaAccess, namespace: str) -> None:
     """Create the topics of a replay, in which Kafka deletes nothing for its age. Raises StackError."""
     topics = [topic if topic.compacted else replace(topic, retention_ms=KEPT_FOR_EVER_MS) for topic in TOPICS]
-    create_topics(bootstrap, topics, namespace)
+    create_topics(kafka, topics, namespace)
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class RecordingReplayer:
     def __init__(
         self,
         recording: Recording,
-        bootstrap: str,
+        kafka: KafkaAccess,
         namespace: str,
         *,
         topics: Collection[Topic] = INPUTS,
@@ -108,7 +109,7 @@ class RecordingReplayer:
         to_ms: int | None = None,
     ) -> None:
         self._recording = recording
-        self._bootstrap = bootstrap
+        self._bootstrap = kafka.bootstrap
         self._topics = {topic.suffix: topic for topic in topics}
         self._names = {topic.suffix: topic_name(topic, namespace) for topic in topics}
         self._speed, self._from_ms, self._to_ms = speed, from_ms, to_ms
@@ -121,19 +122,15 @@ class RecordingReplayer:
             raise StackError(f"{recording.path} holds no telemetry of that time: it is of {_span_text(*span_ms)}.")
         self.done = Replayed(Counter(), first_ms, last_ms)
         self._failed = ""
-        self._producer = Producer(
+        self._producer = open_producer(
+            kafka,
             {
-                "bootstrap.servers": bootstrap,
-                "error_cb": RareWarning("records cannot be written now"),
-                "enable.idempotence": True,
                 "message.timeout.ms": int(OUTAGE_S_MAX * 1_000),
                 "compression.type": "lz4",
                 "linger.ms": 20,
                 "queue.buffering.max.messages": WAITING_RECORDS_MAX,
                 "queue.buffering.max.kbytes": WAITING_KBYTES_MAX,
-                "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
-                "log_level": LOG_LEVEL,
-            }
+            },
         )
 
     def put(self, stop: threading.Event, show: Show, hold_back_ms: int = 0) -> list[RecordedMessage]:
@@ -256,9 +253,9 @@ class _Pace:
         return due_s - time.monotonic()
 
 
-def _record_count(bootstrap: str, name: str) -> int:
+def _record_count(kafka: KafkaAccess, name: str) -> int:
     """Return how many records a topic has ever held; 0 where there is none. Raises StackError without Kafka."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "regraft-replay", "log_level": LOG_LEVEL})
+    consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
         found = consumer.list_topics(timeout=CALL_S).topics.get(name)
         if found is None or found.error is not None:
@@ -267,7 +264,7 @@ def _record_count(bootstrap: str, name: str) -> int:
         return sum(int(consumer.get_watermark_offsets(place, timeout=CALL_S)[1]) for place in places)
     except KafkaException as error:
         raise StackError(
-            f"Kafka at {bootstrap} did not answer within {CALL_S:g} s ({error.args[0].str()}): start it, or name "
+            f"Kafka at {kafka.bootstrap} did not answer within {CALL_S:g} s ({error.args[0].str()}): start it, or name "
             "another with --bootstrap."
         ) from error
     finally:

@@ -167,9 +167,9 @@ def _stored(settings: Settings) -> list[Alert]:
     from schemas.codec import UndecodableRecordError, decode
     from schemas.topics import ALERTS, topic_name
 
-    require_kafka(settings.kafka.bootstrap)
+    require_kafka(settings.kafka.access)
     alerts: dict[bytes, Alert] = {}
-    for message in read_messages(settings.kafka.bootstrap, [topic_name(ALERTS, settings.kafka.namespace)], READ_S_MAX):
+    for message in read_messages(settings.kafka.access, [topic_name(ALERTS, settings.kafka.namespace)], READ_S_MAX):
         key, value = message.key() or b"", message.value()
         alerts.pop(key, None)
         if value is not None:

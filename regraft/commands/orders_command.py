@@ -118,7 +118,7 @@ def _send(order: Order, bootstrap: str | None, settings_file: Path | None, assig
 
     kafka = settings_of(assignments, settings_file, bootstrap).kafka
     use_registry(namespace=kafka.namespace)
-    send_order(kafka.bootstrap, order, kafka.namespace)
+    send_order(kafka.access, order, kafka.namespace)
 
 
 def _end(minutes: float | None) -> str:

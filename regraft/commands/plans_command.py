@@ -217,10 +217,10 @@ def _stored(settings: Settings) -> list[Plan]:
     from schemas.remote_registry import use_registry
     from schemas.topics import PLANS
 
-    require_kafka(settings.kafka.bootstrap)
+    require_kafka(settings.kafka.access)
     use_registry(namespace=settings.kafka.namespace)
     found: dict[str, Plan] = {}
-    for plan in read_whole(settings.kafka.bootstrap, settings.kafka.namespace, {PLANS: Plan}, READ_S_MAX):
+    for plan in read_whole(settings.kafka.access, settings.kafka.namespace, {PLANS: Plan}, READ_S_MAX):
         found[plan.plan] = plan
     return sorted(found.values(), key=lambda plan: plan.epoch_to)
 
@@ -242,7 +242,7 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
         wanted = " or ".join(sorted(TOLD_PHASES[kind] - {PlanPhase.ABORTING}))
         raise StackError(f"{name} is {plan.phase}: only a plan that is {wanted} can be told to {kind}.")
     order = Order(name, kind, who(by), reason, time.time_ns() // 1_000_000)
-    send_order(settings.kafka.bootstrap, order, settings.kafka.namespace)
+    send_order(settings.kafka.access, order, settings.kafka.namespace)
     outcome = _outcome(settings, kind, name, wait_s)
     if outcome is None:
         typer.echo(

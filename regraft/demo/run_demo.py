@@ -120,7 +120,7 @@ def _run(
             settings = load_settings(_stack_flags(flags, stack), settings_file)
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
-            create_topics(stack.bootstrap, namespace=settings.kafka.namespace)
+            create_topics(settings.kafka.access, namespace=settings.kafka.namespace)
             for position, name in enumerate((CONTROLLER, STREAMING, ALERTS, DASHBOARD, EMULATOR), start=2):
                 if name == DASHBOARD and not options.dashboard:
                     continue
@@ -237,7 +237,7 @@ class _DemoRun:
         self._measure()
         kafka = self._settings.kafka
         limits = self._settings.controller.assembly
-        stored = read_stored_run(kafka.bootstrap, kafka.namespace, self._kind, limits)
+        stored = read_stored_run(kafka.access, kafka.namespace, self._kind, limits)
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:

@@ -60,7 +60,7 @@ def record_run(settings: Settings, options: RecordOptions, console: Console) -> 
     kafka = settings.kafka
     began_s = time.monotonic()
     full = ""
-    recorder = TopicRecorder(kafka.bootstrap, kafka.namespace, topics, writer, from_start=options.from_start)
+    recorder = TopicRecorder(kafka.access, kafka.namespace, topics, writer, from_start=options.from_start)
     with closing(recorder), stop_on_signals() as stop:
         recorder.connect()
         try:

@@ -86,13 +86,13 @@ def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions,
     recording = open_recording(options.file)
     given, unknown = recorded_settings(recording, flags, settings_file)
     namespace = options.namespace or f"replay-{secrets.token_hex(4)}"
-    require_kafka(given.kafka.bootstrap)
-    check_replay_namespace(given.kafka.bootstrap, namespace, recording, given.kafka.namespace)
+    require_kafka(given.kafka.access)
+    check_replay_namespace(given.kafka.access, namespace, recording, given.kafka.namespace)
     use_registry(namespace=namespace)
-    create_replay_topics(given.kafka.bootstrap, namespace)
+    create_replay_topics(given.kafka.access, namespace)
     replayer = RecordingReplayer(
         recording,
-        given.kafka.bootstrap,
+        given.kafka.access,
         namespace,
         topics=tuple(RECORD_TYPES) if options.is_all else INPUTS,
         speed=options.speed,
@@ -209,7 +209,7 @@ class _ReplayRun:
 
     def _decide(self, settings: Settings, inputs: DecisionInputs) -> Decided:
         kafka = settings.kafka
-        records = read_whole(kafka.bootstrap, kafka.namespace, {STATE: StateRow, WINDOWS: WindowClosed}, READ_S_MAX)
+        records = read_whole(kafka.access, kafka.namespace, {STATE: StateRow, WINDOWS: WindowClosed}, READ_S_MAX)
         done = self._replayer.done
         with show_progress("Deciding", max(done.last_ms - done.first_ms, 1), self._console) as advance:
             return decide_again(

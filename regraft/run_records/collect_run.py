@@ -1,6 +1,6 @@
 """Put together the record of a run that is over, from Kafka: windows, plans and events as they are stored there.
 
-In: a bootstrap address, the inventory, what the controller was told of completeness and cost. Out: the parts of a
+In: a way to Kafka, the inventory, what the controller was told of completeness and cost. Out: the parts of a
 RunRecord that do not rest on any stage's own word. Drawing and judging do not belong here.
 """
 
@@ -14,6 +14,7 @@ from controller.kinds.overlay_kind import AnyKind
 from controller.state.closed_window import ClosedWindow
 from controller.state.find_homes import homes_after, homes_before
 from controller.windows.assemble_state import WindowAssembler
+from infra.kafka_access import KafkaAccess
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
 from regraft.run_records.read_topics import count_records, read_whole
@@ -45,21 +46,21 @@ class StoredRun:
     configurations: dict[int, OverlayConfiguration] = field(default_factory=dict)
 
 
-def read_stored_run(bootstrap: str, namespace: str, kind: AnyKind, limits: AssemblyLimits) -> StoredRun:
+def read_stored_run(kafka: KafkaAccess, namespace: str, kind: AnyKind, limits: AssemblyLimits) -> StoredRun:
     """Read the topics of a run whole; each reading is bounded to 60 s. Raises UnreadableTopicError, RegistryError."""
     inventory = kind.inventory
     use_registry(namespace=namespace)
-    told = list(read_whole(bootstrap, namespace, {PLANS: Plan, EVENTS: AdaptationEvent}, READ_S_MAX))
-    state = read_whole(bootstrap, namespace, {STATE: StateRow, WINDOWS: WindowClosed}, READ_S_MAX)
+    told = list(read_whole(kafka, namespace, {PLANS: Plan, EVENTS: AdaptationEvent}, READ_S_MAX))
+    state = read_whole(kafka, namespace, {STATE: StateRow, WINDOWS: WindowClosed}, READ_S_MAX)
     windows = assemble_windows(state, inventory, limits)
     newest = {record.plan: record for record in told if isinstance(record, Plan)}
     plans = tuple(sorted(newest.values(), key=lambda plan: plan.epoch_to))
     configurations = configurations_of(plans, inventory)
     if kind.NEEDS_REGISTER:
-        changes = read_client_changes(bootstrap, namespace, READ_S_MAX)
+        changes = read_client_changes(kafka, namespace, READ_S_MAX)
         windows = with_register(windows, kind, changes, configurations, 1 - limits.completeness_share_min)
     events = tuple(record for record in told if isinstance(record, AdaptationEvent))
-    telemetry_records = count_records(bootstrap, namespace, TELEMETRY)
+    telemetry_records = count_records(kafka, namespace, TELEMETRY)
     return StoredRun(windows, plans, events, telemetry_records, configurations)
 
 

@@ -1,20 +1,21 @@
 """Read whole Kafka topics up to their present end, without a consumer group and without committing anything.
 
-In: a bootstrap address and topics with their record types. Out: records. What they mean does not belong here.
+In: a way to Kafka and topics with their record types. Out: records. What they mean does not belong here.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any
 
 import msgspec
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import open_consumer
 from infra.stack_error import StackError
 from schemas.codec import UndecodableRecordError, decode
 from schemas.topics import Topic, topic_name
@@ -30,14 +31,14 @@ class UnreadableTopicError(StackError):
 
 
 def read_whole(
-    bootstrap: str, namespace: str, topics: Mapping[Topic, type[msgspec.Struct]], wait_s_max: float
+    kafka: KafkaAccess, namespace: str, topics: Mapping[Topic, type[msgspec.Struct]], wait_s_max: float
 ) -> Iterator[Any]:
     """Yield every record of the topics, oldest first in each partition; records that do not decode are logged.
 
     Raises UnreadableTopicError when the end is not reached in time: half a topic would give wrong figures.
     """
     types = {topic_name(topic, namespace): record_type for topic, record_type in topics.items()}
-    for message in read_messages(bootstrap, list(types), wait_s_max):
+    for message in read_messages(kafka, list(types), wait_s_max):
         if message.value() is None:
             continue  # a tombstone
         try:
@@ -46,12 +47,12 @@ def read_whole(
             log.warning("record skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
 
 
-def read_messages(bootstrap: str, names: Sequence[str], wait_s_max: float) -> Iterator[Message]:
+def read_messages(kafka: KafkaAccess, names: Sequence[str], wait_s_max: float) -> Iterator[Message]:
     """Yield every message of the topics of these names, tombstones too, oldest first in each partition.
 
     Raises UnreadableTopicError when the end is not reached in time.
     """
-    with _consumer(bootstrap) as consumer:
+    with closing(_consumer(kafka)) as consumer:
         unread = {(part.topic, part.partition) for part in _partitions(consumer, names)}
         consumer.assign([TopicPartition(name, number, OFFSET_BEGINNING) for name, number in sorted(unread)])
         deadline_s = time.monotonic() + wait_s_max
@@ -73,28 +74,15 @@ def read_messages(bootstrap: str, names: Sequence[str], wait_s_max: float) -> It
                 yield message
 
 
-def count_records(bootstrap: str, namespace: str, topic: Topic) -> int:
+def count_records(kafka: KafkaAccess, namespace: str, topic: Topic) -> int:
     """Return how many records a topic has ever held, by its offsets."""
-    with _consumer(bootstrap) as consumer:
+    with closing(_consumer(kafka)) as consumer:
         parts = _partitions(consumer, [topic_name(topic, namespace)])
         return sum(int(consumer.get_watermark_offsets(part, timeout=CALL_S)[1]) for part in parts)
 
 
-@contextmanager
-def _consumer(bootstrap: str) -> Iterator[Consumer]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"regraft-reader-{uuid.uuid4()}",  # the client wants one, nothing is ever committed to it
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "queued.max.messages.kbytes": 16_384,
-        }
-    )
-    try:
-        yield consumer
-    finally:
-        consumer.close()
+def _consumer(kafka: KafkaAccess) -> Consumer:
+    return open_consumer(kafka, {"enable.partition.eof": True, "queued.max.messages.kbytes": 16_384})
 
 
 def _partitions(consumer: Consumer, names: Sequence[str]) -> list[TopicPartition]:

@@ -15,6 +15,7 @@ import structlog
 from controller.kinds.overlay_kind import AnyKind
 from controller.state.closed_window import ClosedWindow
 from controller.windows.registered_clients import RegisteredClients
+from infra.kafka_access import KafkaAccess
 from overlay.overlay_configuration import OverlayConfiguration
 from regraft.run_records.read_topics import read_messages
 from schemas.client import Client
@@ -35,12 +36,12 @@ class ClientChange:
     client: Client | None
 
 
-def read_client_changes(bootstrap: str, namespace: str, wait_s_max: float) -> Iterator[ClientChange]:
+def read_client_changes(kafka: KafkaAccess, namespace: str, wait_s_max: float) -> Iterator[ClientChange]:
     """Yield all that the register says, oldest first. Raises UnreadableTopicError.
 
     A client's record has its own time; one that left, the time at which that was written.
     """
-    for message in read_messages(bootstrap, [topic_name(CLIENTS, namespace)], wait_s_max):
+    for message in read_messages(kafka, [topic_name(CLIENTS, namespace)], wait_s_max):
         name, value = (message.key() or b"").decode(errors="replace"), message.value()
         try:
             client = None if value is None else decode(value, Client)

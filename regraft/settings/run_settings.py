@@ -26,7 +26,7 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from controller.decide.planner_table import planner_faults
+from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from regraft.settings.scenarios import SCENARIOS, STOCKS
 from regraft.settings.settings_model import (
@@ -105,10 +105,17 @@ class KafkaSettings:
     """The Kafka cluster; the demo starts one of its own instead.
 
     ``bootstrap``: its servers as host:port, several with commas. ``namespace``: prefix of all topic names.
+    ``security``: TLS and SASL.
     """
 
     bootstrap: str = "127.0.0.1:9092"
     namespace: str = DEFAULT_NAMESPACE
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+
+    @property
+    def access(self) -> KafkaAccess:
+        """How commands reach Kafka."""
+        return KafkaAccess(self.bootstrap, security=self.security)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +242,10 @@ def sections() -> dict[str, Section]:
     from producers.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
-    shared = {"bootstrap", "namespace", "seed", "status_file", "inventory_path", "redis_url", "clock"}
+    shared = {"bootstrap", "security", "namespace", "seed", "status_file", "inventory_path", "redis_url", "clock"}
     return {
         "run": Section(RunSettings),
-        "kafka": Section(KafkaSettings),
+        "kafka": Section(KafkaSettings, frozenset({"security"})),  # there is nothing to set in it yet
         "redis": Section(RedisSettings),
         "spark": Section(SparkSettings),
         "demo": Section(DemoSettings),
@@ -339,7 +346,7 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
     run: RunSettings = to_dataclass(models["run"], RunSettings)
     kafka: KafkaSettings = to_dataclass(models["kafka"], KafkaSettings)
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
-    shared = {"bootstrap": kafka.bootstrap, "namespace": kafka.namespace}
+    shared = {"bootstrap": kafka.bootstrap, "security": kafka.security, "namespace": kafka.namespace}
     inventory_path = run.directory / "inventory.json"
     return Settings(
         run=run,
@@ -396,6 +403,8 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
 
 
 def _stage_faults(settings: Settings) -> list[str]:
+    from controller.decide.planner_table import planner_faults  # Most commands need not wait for numpy.
+
     found = [
         f"{name}: {fault}"
         for name in sections()

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from infra.create_topics import create_topics
 from infra.hold_lock import hold_lock
+from infra.kafka_access import KafkaAccess
 from infra.kafka_server import is_kafka_ready
 from infra.service import ServiceEvent, ServiceEventKind
 from infra.stack_error import StackError
@@ -57,9 +58,9 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
     names += [EMULATOR] if emulate else []
     try:
         with hold_lock(settings.run.directory / "run.lock"):
-            require_kafka(settings.kafka.bootstrap)
+            require_kafka(settings.kafka.access)
             ensure_inventory(settings)
-            create_topics(settings.kafka.bootstrap, namespace=settings.kafka.namespace)
+            create_topics(settings.kafka.access, namespace=settings.kafka.namespace)
             with Supervisor(on_event) as supervisor:
                 for name in names:
                     if not stop.is_set():
@@ -82,11 +83,11 @@ def dashboard_address(settings: Settings) -> str:
     return str(told.get("url") or f"http://{dashboard.host}:{dashboard.port}/")
 
 
-def require_kafka(bootstrap: str) -> None:
-    """Raise KafkaAwayError when nothing that serves Kafka's clients answers at ``bootstrap``."""
-    if not is_kafka_ready(bootstrap, ANSWER_S_MAX):
+def require_kafka(kafka: KafkaAccess) -> None:
+    """Raise KafkaAwayError when nothing that serves Kafka's clients answers."""
+    if not is_kafka_ready(kafka, ANSWER_S_MAX):
         raise KafkaAwayError(
-            f"Kafka at {bootstrap} did not answer within {ANSWER_S_MAX:g} s: start it, or name another with "
+            f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: start it, or name another with "
             "--bootstrap or REGRAFT_KAFKA_BOOTSTRAP."
         )
 

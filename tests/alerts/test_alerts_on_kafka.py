@@ -62,7 +62,7 @@ class Overlay:
     """What brokers, Spark and controller would write, in a namespace of its own, and the stage that reads it."""
 
     def __init__(self, kafka: RunningKafka, namespace: str, directory: Path, webhooks: tuple[str, ...]) -> None:
-        create_topics(kafka.bootstrap, namespace=namespace)
+        create_topics(kafka.access, namespace=namespace)
         self.kafka, self.namespace, self.directory = kafka, namespace, directory
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
         self._next_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
@@ -141,17 +141,17 @@ class Overlay:
 
     def alerts(self) -> dict[str, Alert]:
         """The stored alerts by key."""
-        store = AlertStore(self.kafka.bootstrap, self.namespace)
+        store = AlertStore(self.kafka.access, self.namespace)
         return {alert.key: alert for alert in store.load() or []}
 
     def told(self) -> list[tuple[str, str]]:
         """The events about alerts: kind and subject."""
-        events = read_whole(self.kafka.bootstrap, self.namespace, {EVENTS: AdaptationEvent}, PATIENCE_S)
+        events = read_whole(self.kafka.access, self.namespace, {EVENTS: AdaptationEvent}, PATIENCE_S)
         return [(str(each.kind), each.subject) for each in events if each.kind in NEAR_KINDS]
 
     def letters(self) -> list[DeadLetter]:
         """The dead letters."""
-        return list(read_whole(self.kafka.bootstrap, self.namespace, {DEAD_LETTERS: DeadLetter}, PATIENCE_S))
+        return list(read_whole(self.kafka.access, self.namespace, {DEAD_LETTERS: DeadLetter}, PATIENCE_S))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import time
 from confluent_kafka import Producer
 
 from controller.ports.kafka_links import TopicReader
+from infra.kafka_access import KafkaAccess
 from overlay.inventory import Inventory
 from schemas.codec import encode
 from schemas.command import Command, CommandPhase, CommandResult
@@ -24,7 +25,7 @@ class KafkaOverlay:
     def __init__(self, bootstrap: str, namespace: str, inventory: Inventory) -> None:
         self._names = {topic: topic_name(topic, namespace) for topic in (STATE, WINDOWS, RESULTS)}
         self._brokers = inventory.brokers
-        self._commands = TopicReader(bootstrap, {topic_name(COMMANDS, namespace): Command}, 0, self._bury)
+        self._commands = TopicReader(KafkaAccess(bootstrap), {topic_name(COMMANDS, namespace): Command}, 0, self._bury)
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
         self._first_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
         self._start_ms = self._first_ms

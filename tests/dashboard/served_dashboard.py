@@ -75,7 +75,7 @@ def served_dashboard(directory: Path, **given: Any) -> Iterator[ServedDashboard]
         stop = threading.Event()
         orders: list[Order] = []
         earlier = module.send_order
-        module.send_order = lambda _bootstrap, order, _namespace: orders.append(order)  # type: ignore[assignment]
+        module.send_order = lambda _kafka, order, _namespace: orders.append(order)  # type: ignore[assignment]
         thread = threading.Thread(target=module.run_dashboard, args=(settings, stop))
         thread.start()
         try:

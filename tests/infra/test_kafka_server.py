@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 from infra import kafka_server as module
 from infra.create_topics import TopicMismatchError, create_topics
 from infra.find_port import LOOPBACK, PortInUseError
+from infra.kafka_access import KafkaAccess
 from infra.kafka_server import KafkaAddress, KafkaFiles, RunningKafka, is_kafka_ready, start_kafka
 from infra.stack_error import StackError
 from schemas.topics import CLIENTS, TELEMETRY, TOPICS, topic_name
@@ -51,8 +52,8 @@ def _consume(bootstrap: str, topic: str, count: int) -> list[int]:
 @pytest.mark.stack
 def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
     """The table's topics are made when they are missing; a second call finds them as they should be."""
-    assert create_topics(kafka.bootstrap, namespace="one") == [topic_name(topic, "one") for topic in TOPICS]
-    assert create_topics(kafka.bootstrap, namespace="one") == []
+    assert create_topics(kafka.access, namespace="one") == [topic_name(topic, "one") for topic in TOPICS]
+    assert create_topics(kafka.access, namespace="one") == []
 
 
 @pytest.mark.stack
@@ -66,15 +67,15 @@ def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
 )
 def test_topic_of_another_shape_is_told(kafka: RunningKafka, changed: object, message: str) -> None:
     """A topic that exists in another shape than the table has is refused with the difference."""
-    create_topics(kafka.bootstrap, namespace="shape")
+    create_topics(kafka.access, namespace="shape")
     with pytest.raises(TopicMismatchError, match=message):
-        create_topics(kafka.bootstrap, [changed], namespace="shape")  # type: ignore[list-item]
+        create_topics(kafka.access, [changed], namespace="shape")  # type: ignore[list-item]
 
 
 @pytest.mark.stack
 def test_killed_broker_returns_with_its_data(kafka: RunningKafka) -> None:
     """A broker killed with SIGKILL is started again on the same port and has every acknowledged record."""
-    create_topics(kafka.bootstrap, namespace="kill")
+    create_topics(kafka.access, namespace="kill")
     topic = topic_name(TELEMETRY, "kill")
     _produce(kafka.bootstrap, topic, 0)
     pid = kafka.supervisor.pid("kafka")
@@ -90,10 +91,10 @@ def test_killed_broker_returns_with_its_data(kafka: RunningKafka) -> None:
 def test_second_run_in_a_directory_has_ports_and_data_of_the_first(tmp_path: Path) -> None:
     """Stopped and started again in the same directory, the broker has the same address and the same topics."""
     with start_kafka(tmp_path) as first:
-        create_topics(first.bootstrap)
+        create_topics(first.access)
     with start_kafka(tmp_path) as second:
         assert second.address == first.address
-        assert create_topics(second.bootstrap) == []
+        assert create_topics(second.access) == []
 
 
 @pytest.mark.stack
@@ -120,7 +121,7 @@ def test_wanted_port_in_use_is_refused(tmp_path: Path) -> None:
 
 def test_nobody_there_is_not_ready(capfd: pytest.CaptureFixture[str]) -> None:
     """An address where nobody listens is not ready, and nothing but the answer says so."""
-    assert not is_kafka_ready(f"{LOOPBACK}:1", timeout_s=0.2)
+    assert not is_kafka_ready(KafkaAccess(f"{LOOPBACK}:1"), timeout_s=0.2)
     assert capfd.readouterr() == ("", "")
 
 
@@ -130,7 +131,7 @@ def test_no_kafka_for_topics_is_one_sentence(
     """Creating topics where no broker answers says so with the address and the time, and nothing else does."""
     monkeypatch.setattr("infra.create_topics.TIMEOUT_S", 0.3)
     with pytest.raises(StackError, match=r"^Kafka at 127\.0\.0\.1:1 did not answer within 0\.3 s .*: check .*\.$"):
-        create_topics(f"{LOOPBACK}:1")
+        create_topics(KafkaAccess(f"{LOOPBACK}:1"))
     assert capfd.readouterr() == ("", "")
 
 
@@ -147,7 +148,7 @@ def test_a_cluster_id_that_starts_with_a_dash_is_no_option(tmp_path: Path, monke
     """One random id in 64 starts with a dash; the broker is prepared all the same."""
     monkeypatch.setattr(module.uuid, "uuid4", lambda: uuid.UUID(bytes=b"\xfb" * 16))
     with start_kafka(tmp_path) as running:
-        assert is_kafka_ready(running.bootstrap)
+        assert is_kafka_ready(running.access)
     assert "cluster.id=-_v7" in (tmp_path / "kafka" / "data" / "meta.properties").read_text()
 
 

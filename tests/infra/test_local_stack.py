@@ -13,6 +13,7 @@ import pytest
 from infra.check_disk import DiskFullError
 from infra.find_port import LOOPBACK, PortInUseError
 from infra.hold_lock import hold_lock
+from infra.kafka_access import KafkaAccess
 from infra.kafka_server import is_kafka_ready
 from infra.local_stack import LocalStack, RunDirInUseError
 from infra.service import ServiceEventKind
@@ -80,7 +81,7 @@ def test_two_stacks_at_once_do_not_meet(tmp_path: Path) -> None:
         assert one.bootstrap != two.bootstrap
         assert one.redis_url != two.redis_url
         for stack in (one, two):
-            assert is_kafka_ready(stack.bootstrap)
+            assert is_kafka_ready(KafkaAccess(stack.bootstrap))
             assert is_redis_ready(stack.redis_url)
         script = "import os; print(os.environ['REGRAFT_KAFKA_BOOTSTRAP'], os.environ['REGRAFT_REDIS_URL'])"
         two.add_module("asker", ["-c", script], finishes=True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from infra.kafka_access import KafkaAccess
 from streaming import run_job
 from streaming.job_metrics import JobHealth, JobMetrics
 from streaming.measure_backlog import records_behind
@@ -34,13 +35,13 @@ def bootstrap() -> Iterator[str]:
 )
 def test_what_no_micro_batch_covered_is_behind(bootstrap: str, next_offsets: dict[str, int], behind: int) -> None:
     """Counted is from the last run's offsets, from the beginning where there are none, and never below zero."""
-    assert records_behind(bootstrap, TOPIC, next_offsets) == behind
+    assert records_behind(KafkaAccess(bootstrap), TOPIC, next_offsets) == behind
 
 
 def test_without_kafka_nobody_knows(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A Kafka that does not answer in time gives no count, and no page of connection errors."""
     monkeypatch.setattr("streaming.measure_backlog.ASK_TIMEOUT_S", 0.3)
-    assert records_behind("127.0.0.1:1", TOPIC, {}) is None
+    assert records_behind(KafkaAccess("127.0.0.1:1"), TOPIC, {}) is None
     assert "FAIL" not in capfd.readouterr().err
 
 

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from infra.create_topics import create_topics
 from infra.fetch_jars import spark_jars
 from infra.find_port import choose_ports
+from infra.kafka_access import KafkaAccess
 from infra.kafka_server import RunningKafka
 from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
@@ -47,7 +48,7 @@ WAIT_S = 60.0
 def job(kafka: RunningKafka, tmp_path: Path) -> StreamingSettings:
     """Settings with topics of their own."""
     namespace = f"test-{uuid.uuid4().hex[:8]}"
-    create_topics(kafka.bootstrap, TOPICS, namespace)
+    create_topics(kafka.access, TOPICS, namespace)
     return StreamingSettings(
         kafka.bootstrap,
         tmp_path / "checkpoint",
@@ -262,7 +263,7 @@ def test_a_topic_that_refuses_rows_ends_the_job(spark: SparkSession, job: Stream
 
 def test_a_writer_without_kafka_gives_up_in_time() -> None:
     """A Kafka that is not there is told with its address after the time-out, not waited for."""
-    writer = StateWriter("127.0.0.1:9", "none", 1_000)
+    writer = StateWriter(KafkaAccess("127.0.0.1:9"), "none", 1_000)
     with pytest.raises(StateWriteError, match=r"could not write none.dead-letters: .*127.0.0.1:9 up"):
         writer.write_dead_letters([DeadLetter("t", 0, 0, "r", b"", 0)])
     writer.close()

@@ -50,7 +50,7 @@ class Register:
 
 @pytest.fixture
 def register(kafka: RunningKafka, request: pytest.FixtureRequest) -> Register:
-    create_topics(kafka.bootstrap, namespace=_namespace(request))
+    create_topics(kafka.access, namespace=_namespace(request))
     return Register(kafka, _namespace(request))
 
 
@@ -67,7 +67,7 @@ def test_the_register_gives_the_number_of_subscriptions(
     register.put("p1", Role.PUBLISHER)
     register.remove("s1")
     register.write_rubbish("s9")
-    counter = KafkaClientRegister(kafka.bootstrap, _namespace(request), lambda letter: None)
+    counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
     wait_until(lambda: counter.count() is not None)
     assert counter.count() == 2
     assert sum(counter.undecodable.values()) == 1
@@ -83,10 +83,10 @@ def test_an_empty_register_has_no_subscriptions_and_an_absent_one_is_unknown(
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
 ) -> None:
     """Nobody connected is a number; a topic that is not there is none."""
-    counter = KafkaClientRegister(kafka.bootstrap, _namespace(request), lambda letter: None)
+    counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
     wait_until(lambda: counter.count() == 0)
     counter.close()
-    absent = KafkaClientRegister(kafka.bootstrap, "nowhere", lambda letter: None)
+    absent = KafkaClientRegister(kafka.access, "nowhere", lambda letter: None)
     assert [absent.count() for _ in range(3)] == [None] * 3
     absent.close()
 
@@ -95,7 +95,7 @@ def test_the_register_gives_users_with_their_topics_and_what_publishers_publish_
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
 ) -> None:
     """Nothing is known before it has been read to its end; then a user's newest record counts, until it leaves."""
-    counter = KafkaClientRegister(kafka.bootstrap, _namespace(request), lambda letter: None)
+    counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
     assert counter.interests(("b00", "b01")) is None
     assert counter.is_waited_for
     assert counter.fault == "the register of clients is not yet read to its end"
@@ -124,7 +124,7 @@ def test_a_register_beyond_the_bound_is_let_go(
 ) -> None:
     """The number is unknown from then on, however many leave again."""
     monkeypatch.setattr(controller.ports.client_register, "SUBSCRIPTIONS_MAX", 2)
-    counter = KafkaClientRegister(kafka.bootstrap, _namespace(request), lambda letter: None)
+    counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
     register.put("s1")
     wait_until(lambda: counter.count() == 1)
     register.put("s2")

@@ -20,6 +20,7 @@ from controller.run_controller import run_controller
 from controller.state.plan_log import PlanLog
 from infra.create_topics import create_topics
 from infra.find_port import choose_ports
+from infra.kafka_access import KafkaAccess
 from infra.kafka_server import RunningKafka, start_kafka
 from schemas.codec import encode
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
@@ -47,7 +48,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 @pytest.fixture
 def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
     name = request.node.name.replace("_", "-")[:40]
-    create_topics(kafka.bootstrap, namespace=name)
+    create_topics(kafka.access, namespace=name)
     return name
 
 
@@ -67,7 +68,7 @@ def test_reader_starts_at_a_point_in_time(kafka: RunningKafka, namespace: str) -
     producer.produce(topic, encode(msgspec.structs.replace(answer, broker="b01")), timestamp=2_000_000)
     producer.flush(PATIENCE_S)
     for _ in range(2):
-        reader = TopicReader(kafka.bootstrap, {topic: CommandResult}, 1_500_000, pytest.fail)
+        reader = TopicReader(kafka.access, {topic: CommandResult}, 1_500_000, pytest.fail)
         assert [record.broker for record in collected(reader, 1)] == ["b01"]
         reader.close()
 
@@ -77,9 +78,9 @@ def test_reader_that_starts_at_the_end_misses_nothing_that_follows(kafka: Runnin
     earlier = Producer({"bootstrap.servers": kafka.bootstrap})
     earlier.produce(topic_name(COMMANDS, namespace), encode(Command("plan-1", CommandPhase.PREPARE, "b00", 0, 1)))
     assert earlier.flush(PATIENCE_S) == 0  # A sender waits a second only: a broker just started may take longer.
-    sender = RecordSender(kafka.bootstrap, namespace)
+    sender = RecordSender(kafka.access, namespace)
     reader = TopicReader(
-        kafka.bootstrap, {topic_name(COMMANDS, namespace): Command}, time.time_ns() // 1_000_000 + 60_000, pytest.fail
+        kafka.access, {topic_name(COMMANDS, namespace): Command}, time.time_ns() // 1_000_000 + 60_000, pytest.fail
     )
     assert reader.poll() == []
     wait_until(lambda: reader.poll() == [] and reader.is_reading)
@@ -97,12 +98,12 @@ def test_undecodable_record_becomes_a_dead_letter(kafka: RunningKafka, namespace
     answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
     producer.produce(topic, encode(answer))
     producer.flush(PATIENCE_S)
-    sender = RecordSender(kafka.bootstrap, namespace)
-    reader = TopicReader(kafka.bootstrap, {topic: CommandResult}, 0, sender.bury)
+    sender = RecordSender(kafka.access, namespace)
+    reader = TopicReader(kafka.access, {topic: CommandResult}, 0, sender.bury)
     assert collected(reader, 1) == [answer]
     sender.close()
     assert reader.undecodable == {topic: 1}
-    letters = TopicReader(kafka.bootstrap, {topic_name(DEAD_LETTERS, namespace): DeadLetter}, 0, pytest.fail)
+    letters = TopicReader(kafka.access, {topic_name(DEAD_LETTERS, namespace): DeadLetter}, 0, pytest.fail)
     (letter,) = collected(letters, 1)
     assert (letter.topic, letter.offset, letter.value) == (topic, 0, b"rubbish")
     assert "expected 00" in letter.reason
@@ -112,7 +113,7 @@ def test_undecodable_record_becomes_a_dead_letter(kafka: RunningKafka, namespace
 
 def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, namespace: str) -> None:
     """An acknowledged plan is there for the next controller, whatever else is in the topic."""
-    store = KafkaPlanStore(kafka.bootstrap, namespace, lambda letter: None)
+    store = KafkaPlanStore(kafka.access, namespace, lambda letter: None)
     assert store.load() == []
     for plan in (plan_at(1, PlanPhase.PREPARING), plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)):
         assert store.persist(plan)
@@ -120,7 +121,7 @@ def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, na
     producer.produce(topic_name(PLANS, namespace), b"rubbish", key=b"plan-9")
     producer.produce(topic_name(PLANS, namespace), None, key=b"plan-8")
     producer.flush(PATIENCE_S)
-    found = KafkaPlanStore(kafka.bootstrap, namespace, lambda letter: None).load()
+    found = KafkaPlanStore(kafka.access, namespace, lambda letter: None).load()
     assert found == [plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)]
     log = PlanLog(INVENTORY, found)
     assert log.moving == plan_at(2, PlanPhase.ACTIVATING)
@@ -129,7 +130,7 @@ def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, na
 
 def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: str) -> None:
     """Its tombstone goes out with the next plan that is stored; the topic must not grow for ever."""
-    store = KafkaPlanStore(kafka.bootstrap, namespace, pytest.fail)
+    store = KafkaPlanStore(kafka.access, namespace, pytest.fail)
     assert store.persist(plan_at(1, PlanPhase.COMPLETED))
     store.forget("plan-1")
     assert store.persist(plan_at(2, PlanPhase.PREPARING))
@@ -139,10 +140,10 @@ def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: st
 
 def test_store_says_that_kafka_is_away(tmp_path: Path) -> None:
     """Without a broker, or without the topic, loading gives None and storing False, in bounded time."""
-    store = KafkaPlanStore("127.0.0.1:1", "nowhere", pytest.fail)
+    store = KafkaPlanStore(KafkaAccess("127.0.0.1:1"), "nowhere", pytest.fail)
     assert store.load() is None
     assert not store.persist(plan_at(1, PlanPhase.PREPARING))
-    reader = TopicReader("127.0.0.1:1", {"nowhere.results": CommandResult}, 0, pytest.fail)
+    reader = TopicReader(KafkaAccess("127.0.0.1:1"), {"nowhere.results": CommandResult}, 0, pytest.fail)
     assert reader.poll() == []
     reader.close()
     store.close()
@@ -150,10 +151,10 @@ def test_store_says_that_kafka_is_away(tmp_path: Path) -> None:
 
 def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
     """A reader that starts before its topic exists reads it once it is there."""
-    reader = TopicReader(kafka.bootstrap, {topic_name(EVENTS, "later"): AdaptationEvent}, 0, pytest.fail)
+    reader = TopicReader(kafka.access, {topic_name(EVENTS, "later"): AdaptationEvent}, 0, pytest.fail)
     assert reader.poll() == []
-    create_topics(kafka.bootstrap, namespace="later")
-    sender = RecordSender(kafka.bootstrap, "later")
+    create_topics(kafka.access, namespace="later")
+    sender = RecordSender(kafka.access, "later")
     event = AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, 0, "text", details={"a": "b"})
     sender.emit(event)
     sender.close()
@@ -163,10 +164,10 @@ def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
 
 def test_plan_survives_a_killed_broker(kafka: RunningKafka, namespace: str) -> None:
     """A plan that is stored while the broker is killed is acknowledged after its return and stored once in order."""
-    store = KafkaPlanStore(kafka.bootstrap, namespace, pytest.fail)
+    store = KafkaPlanStore(kafka.access, namespace, pytest.fail)
     assert store.persist(plan_at(1, PlanPhase.PREPARING))
     reader = TopicReader(
-        kafka.bootstrap,
+        kafka.access,
         {topic_name(STATE, namespace): StateRow, topic_name(WINDOWS, namespace): WindowClosed},
         0,
         pytest.fail,
@@ -216,7 +217,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store = KafkaPlanStore(kafka.bootstrap, namespace, pytest.fail)
+    store = KafkaPlanStore(kafka.access, namespace, pytest.fail)
     try:
         with KafkaOverlay(kafka.bootstrap, namespace, inventory):
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.COMPLETED])

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError, RecordWriter
+from infra.kafka_access import KafkaAccess
+from infra.record_writer import RecordWriter
+from producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
 from schemas.client import Client, Role
 from schemas.codec import decode, encode
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
@@ -16,6 +18,7 @@ from schemas.topics import CLIENTS, COMMANDS, DEAD_LETTERS, RESULTS, TELEMETRY, 
 from tests.wait_until import wait_until
 
 NAMESPACE = "test"
+NOBODY = KafkaAccess("127.0.0.1:1")
 WAIT_S_MAX = 30.0
 COMMAND = Command("plan-1", CommandPhase.ACTIVATE, "b1", 0, 1)
 
@@ -34,7 +37,7 @@ def cluster() -> Iterator[tuple[Producer, str]]:
 @pytest.fixture
 def ports(cluster: tuple[Producer, str]) -> Iterator[KafkaPorts]:
     """Connected ports."""
-    connected = KafkaPorts(cluster[1], NAMESPACE, outage_s_max=60, buffer_records_max=1_000, now_ms=lambda: 42)
+    connected = KafkaPorts(KafkaAccess(cluster[1]), NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
     connected.connect(WAIT_S_MAX)
     yield connected
     connected.close()
@@ -87,11 +90,11 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
     topic = topic_name(COMMANDS, NAMESPACE)
     owner.produce(topic, value=encode(COMMAND), key=b"b1")
     owner.flush(WAIT_S_MAX)
-    ports = KafkaPorts(bootstrap, NAMESPACE, outage_s_max=60, buffer_records_max=1_000, now_ms=lambda: 42)
+    ports = KafkaPorts(KafkaAccess(bootstrap), NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
     ports.connect(WAIT_S_MAX)
     newer = Command("plan-2", CommandPhase.PREPARE, "b1", 1, 2)
     for value in (b"nonsense", encode(newer)):
-        owner.produce(topic, value=value, key=b"b1")
+        owner.produce(topic, value=value, key=b"b1", timestamp=42)
     owner.flush(WAIT_S_MAX)
     got: list[Command] = []
     wait_until(lambda: got.extend(ports.poll()) or bool(got))  # type: ignore[func-returns-value]
@@ -106,26 +109,17 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
 
 def test_missing_kafka_is_one_clear_sentence() -> None:
     """Without Kafka the start ends in time and says what to do."""
-    letters = RecordWriter("127.0.0.1:1", outage_s_max=10, buffer_records_max=10, linger_ms=0)
-    reader = CommandReader("127.0.0.1:1", NAMESPACE, letters, lambda: 0)
+    letters = RecordWriter(NOBODY, outage_s_max=10, buffer_records_max=10, linger_ms=0)
+    reader = CommandReader(NOBODY, NAMESPACE, letters)
     with pytest.raises(KafkaUnreachableError, match=r"test\.commands at 127\.0\.0\.1:1 did not answer within 0\.1 s"):
         reader.connect(0.1)
     reader.close()
 
 
-def test_full_buffer_counts_what_it_cannot_hold() -> None:
-    """While Kafka is away the buffer fills to its bound; the rest is counted as lost, and nothing blocks."""
-    writer = RecordWriter("127.0.0.1:1", outage_s_max=60, buffer_records_max=10, linger_ms=0)
-    for _ in range(15):
-        writer.write("topic", "b1", COMMAND)
-    assert writer.waiting_count == 10
-    assert writer.lost == {"topic": 5}
-
-
 def test_records_written_before_kafka_answers_arrive_once_and_in_order(cluster: tuple[Producer, str]) -> None:
     """What is written while only a dead server is known waits, and comes in order when another one answers."""
     bootstrap = cluster[1]
-    writer = RecordWriter(f"127.0.0.1:1,{bootstrap}", outage_s_max=60, buffer_records_max=100, linger_ms=0)
+    writer = RecordWriter(KafkaAccess(f"127.0.0.1:1,{bootstrap}"), outage_s_max=60, buffer_records_max=100, linger_ms=0)
     batches = [TelemetryBatch("b1", 7, number, 1_000, 0) for number in range(20)]
     topic = topic_name(TELEMETRY, NAMESPACE)
     for batch in batches:
@@ -133,11 +127,3 @@ def test_records_written_before_kafka_answers_arrive_once_and_in_order(cluster: 
     assert writer.flush(WAIT_S_MAX) == 0
     assert writer.waiting_count == 0
     assert [decode(value, TelemetryBatch) for _, value in read_all(bootstrap, topic, 20)] == batches
-
-
-def test_what_an_outage_outlasts_is_counted() -> None:
-    """A record that found no Kafka within its time is lost and counted, not forgotten."""
-    writer = RecordWriter("127.0.0.1:1", outage_s_max=0.5, buffer_records_max=10, linger_ms=0)
-    writer.write("topic", "b1", COMMAND)
-    assert writer.flush(WAIT_S_MAX) == 0
-    assert (writer.lost, writer.waiting_count) == ({"topic": 1}, 0)

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from infra.create_topics import create_topics
+from infra.kafka_access import KafkaAccess
 from infra.kafka_server import start_kafka
 from infra.stack_error import StackError
 from producers.recordings.read_recording import open_recording
@@ -62,7 +63,7 @@ class Recording:
 
     def __init__(self, bootstrap: str, out: Path, topics: tuple[Topic, ...], *, from_start: bool = False) -> None:
         self.writer = RecordingWriter(out, recorded_run(LIVE), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), START_MS)
-        self.recorder = TopicRecorder(bootstrap, LIVE, topics, self.writer, from_start=from_start)
+        self.recorder = TopicRecorder(KafkaAccess(bootstrap), LIVE, topics, self.writer, from_start=from_start)
         self.shown: list[RecordingProgress] = []
         self._stop = threading.Event()
         self.recorder.connect()
@@ -123,7 +124,7 @@ def test_every_topic_but_the_dead_letters_has_a_record_type() -> None:
 def test_a_missing_kafka_is_told(tmp_path: Path) -> None:
     """A wrong address has one sentence with the way out, and leaves no file."""
     writer = RecordingWriter(tmp_path / "rec.avro", recorded_run(), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), START_MS)
-    recorder = TopicRecorder("127.0.0.1:9", LIVE, (TELEMETRY,), writer, from_start=False)
+    recorder = TopicRecorder(KafkaAccess("127.0.0.1:9"), LIVE, (TELEMETRY,), writer, from_start=False)
     with closing(recorder), pytest.raises(StackError, match="did not answer within 5 s"):
         recorder.connect()
     assert not (tmp_path / "rec.avro").exists()
@@ -148,7 +149,7 @@ def read_all(bootstrap: str, name: str, count: int) -> list[tuple[bytes | None, 
 
 
 def replayer_of(file: Path, bootstrap: str, namespace: str, **options: object) -> RecordingReplayer:
-    return RecordingReplayer(open_recording(file), bootstrap, namespace, **options)  # type: ignore[arg-type]
+    return RecordingReplayer(open_recording(file), KafkaAccess(bootstrap), namespace, **options)  # type: ignore[arg-type]
 
 
 def test_a_recording_comes_back_with_its_keys_times_and_places(cluster: tuple[Producer, str], tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_a_recording_comes_back_with_its_keys_times_and_places(cluster: tuple[Pr
     ]
     assert replayer.done.records == {"telemetry": 40, "clients": 2}
     with pytest.raises(StackError, match=r"again.telemetry at .* holds 40 records already"):
-        check_replay_namespace(bootstrap, "again", open_recording(tmp_path / "rec.avro"), "regraft")
+        check_replay_namespace(KafkaAccess(bootstrap), "again", open_recording(tmp_path / "rec.avro"), "regraft")
 
 
 def test_a_part_of_the_time_has_the_whole_register(cluster: tuple[Producer, str], tmp_path: Path) -> None:
@@ -217,10 +218,10 @@ def test_live_namespaces_are_refused(cluster: tuple[Producer, str], tmp_path: Pa
     write(tmp_path / "rec.avro", telemetry(range(5)))
     recording = open_recording(tmp_path / "rec.avro")
     with pytest.raises(StackError, match="is the one that was recorded: a replay there would be taken for live"):
-        check_replay_namespace(bootstrap, "live", recording, "regraft")
+        check_replay_namespace(KafkaAccess(bootstrap), "live", recording, "regraft")
     with pytest.raises(StackError, match=r"is the one of the settings \(kafka.namespace\)"):
-        check_replay_namespace(bootstrap, "regraft", recording, "regraft")
-    check_replay_namespace(bootstrap, "fresh", recording, "regraft")
+        check_replay_namespace(KafkaAccess(bootstrap), "regraft", recording, "regraft")
+    check_replay_namespace(KafkaAccess(bootstrap), "fresh", recording, "regraft")
 
 
 def test_a_stopped_replay_ends_at_once(cluster: tuple[Producer, str], tmp_path: Path) -> None:
@@ -240,7 +241,7 @@ def test_recording_goes_on_when_kafka_is_back(tmp_path: Path) -> None:
     """Kafka is killed and starts again: nothing is missed and nothing comes twice."""
     messages = telemetry(range(40))
     with start_kafka(tmp_path / "kafka") as kafka:
-        create_topics(kafka.bootstrap, [topic for topic in TOPICS if topic != EVENTS], LIVE)
+        create_topics(kafka.access, [topic for topic in TOPICS if topic != EVENTS], LIVE)
         producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True, "log_level": 0})
         running = Recording(kafka.bootstrap, tmp_path / "rec.avro", (TELEMETRY, CLIENTS, EVENTS))
         send(producer, messages[:20])

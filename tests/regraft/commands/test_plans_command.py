@@ -41,7 +41,7 @@ def told(kafka: RunningKafka, namespace: str, *arguments: str) -> Result:
 
 def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path: Path) -> None:
     """Nothing happens until a person has seen before, after and reasons, and said yes; then exactly that happens."""
-    create_topics(kafka.bootstrap, namespace="review")
+    create_topics(kafka.access, namespace="review")
     inventory = inventory_of(line_of(5), {("b00", "b04"): 2.0})
     inventory.save(tmp_path / "inventory.json")
     settings = ControllerSettings(
@@ -54,7 +54,7 @@ def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path:
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store = KafkaPlanStore(kafka.bootstrap, "review", pytest.fail)
+    store = KafkaPlanStore(kafka.access, "review", pytest.fail)
     try:
         with KafkaOverlay(kafka.bootstrap, "review", inventory) as overlay:
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED])
@@ -81,12 +81,12 @@ def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path:
 
 def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka) -> None:
     """Pause and maintenance are read from the beginning by a controller that starts later, newest words last."""
-    create_topics(kafka.bootstrap, namespace="orders")
+    create_topics(kafka.access, namespace="orders")
     assert told(kafka, "orders", "pause", "--reason", "patching", "--for", "5").exit_code == 0
     assert told(kafka, "orders", "maintain", "b01", "--reason", "new disks", "--evacuate").exit_code == 0
     assert told(kafka, "orders", "return", "b01").exit_code == 0
     assert told(kafka, "orders", "maintain", "b02", "--reason", "new disks").exit_code == 0
-    source = KafkaOrders(kafka.bootstrap, "orders", pytest.fail)
+    source = KafkaOrders(kafka.access, "orders", pytest.fail)
     found = []
     wait_until(lambda: bool(found.extend(source.poll())) or source.is_known)
     source.close()
@@ -102,7 +102,7 @@ def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka) -> None:
 
 def test_an_order_without_a_reason_or_about_no_plan_is_refused(kafka: RunningKafka) -> None:
     """Before anything is stored: a wrong call ends with 2, a plan that is not there is named with those that are."""
-    create_topics(kafka.bootstrap, namespace="wrong")
+    create_topics(kafka.access, namespace="wrong")
     assert told(kafka, "wrong", "pause", "--reason", " ").exit_code == 2
     assert told(kafka, "wrong", "pause", "--reason", "x", "--for", "0").exit_code == 2
     unknown = told(kafka, "wrong", "plans", "approve", "plan-9")

@@ -43,7 +43,7 @@ def test_a_replay_gives_the_same_rows_and_plans(kafka: RunningKafka, tmp_path: P
     found = regraft("replay", str(SMALL), *address, "--namespace", NAMESPACE, "--run", "--out", str(tmp_path), "--json")
     recording = open_recording(SMALL)
     topics = {STATE: StateRow, WINDOWS: WindowClosed}
-    rows = sorted(encode(row) for row in read_whole(kafka.bootstrap, NAMESPACE, topics, 60.0))
+    rows = sorted(encode(row) for row in read_whole(kafka.access, NAMESPACE, topics, 60.0))
     assert rows == sorted(encode(row) for row in reference_rows(recording, recorded_settings(recording, {}, None)[0]))
     assert (tmp_path / "plans.json").read_bytes() == SMALL_PLANS.read_bytes()
     assert found["plans_same"] == found["plans_recorded"] == len(found["plans"])

@@ -181,7 +181,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 @pytest.mark.stack
 def test_the_register_is_read_with_its_tombstones(kafka: RunningKafka) -> None:
     """In the order of the topic; a client's record has its own time, a tombstone that of its writing."""
-    create_topics(kafka.bootstrap, namespace="replay")
+    create_topics(kafka.access, namespace="replay")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     topic = topic_name(CLIENTS, "replay")
     first, again = user("u", "b00", "a", time_ms=5), user("u", "b01", "b", time_ms=7)
@@ -193,6 +193,6 @@ def test_the_register_is_read_with_its_tombstones(kafka: RunningKafka) -> None:
     ):
         producer.produce(topic, value, key=key.encode(), timestamp=stamp)
     assert producer.flush(30) == 0
-    found = list(read_client_changes(kafka.bootstrap, "replay", 30))
+    found = list(read_client_changes(kafka.access, "replay", 30))
     assert found == [ClientChange(5, "u", first), ClientChange(7, "u", again), ClientChange(103, "u", None)]
-    assert list(read_whole(kafka.bootstrap, "replay", {CLIENTS: Client}, 30)) == [first, again]
+    assert list(read_whole(kafka.access, "replay", {CLIENTS: Client}, 30)) == [first, again]

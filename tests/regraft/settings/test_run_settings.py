@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.kafka_access import KafkaAccess
 from regraft.commands.parse_assignments import parse_assignments
 from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
 from regraft.settings.settings_example import example_text, settings_text, toml_text
@@ -65,6 +66,15 @@ def test_what_stages_share_cannot_differ() -> None:
     assert settings.emulator.seed == settings.controller.seed == 4
     assert settings.emulator.namespace == settings.streaming.namespace == settings.controller.namespace == "lab"
     assert settings.emulator.inventory_path == settings.controller.inventory_path == Path("lab/inventory.json")
+
+
+def test_every_stage_reaches_the_same_kafka_in_its_own_name() -> None:
+    """Servers and security are given once; Kafka's log tells the stages apart."""
+    settings = load_settings({"kafka": {"bootstrap": "kafka:9092"}})
+    stages = ("emulator", "streaming", "controller", "alerts", "dashboard")
+    for name in stages:
+        assert getattr(settings, name).kafka == KafkaAccess("kafka:9092", f"regraft-{name}", settings.kafka.security)
+    assert settings.kafka.access == KafkaAccess("kafka:9092", "regraft", settings.kafka.security)
 
 
 def test_all_faults_are_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

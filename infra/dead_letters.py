@@ -1,0 +1,67 @@
+"""Dead letters: what could not be used, kept whole with its place and the reason, in the one topic for it.
+
+In: messages of Kafka and why they are refused. Out: DeadLetter records, and where to write them. Who writes them, and
+in which transaction, belongs to the stages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+import structlog
+from confluent_kafka import Message
+
+from schemas.codec import UndecodableRecordError, decode
+from schemas.dead_letter import DeadLetter
+from schemas.topics import DEAD_LETTERS, topic_name
+
+log = structlog.get_logger(__name__)
+
+VALUE_BYTES_MAX = 900_000  # Kafka's default bound of a record is 1 MiB; a letter also holds the reason.
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+def dead_letter(topic: str, partition: int, offset: int, reason: str, value: bytes, time_ms: int) -> DeadLetter:
+    """Return the letter of a record that stood there; of a longer value the first VALUE_BYTES_MAX bytes are kept.
+
+    ``time_ms`` is when Kafka took the record.
+    """
+    if len(value) > VALUE_BYTES_MAX:
+        reason = f"{reason} (the first {VALUE_BYTES_MAX} of {len(value)} bytes are kept)"
+    return DeadLetter(topic, partition, offset, reason, value[:VALUE_BYTES_MAX], time_ms)
+
+
+def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]:
+    """Return topic, key and record of a letter: what its writer is to write."""
+    return topic_name(DEAD_LETTERS, namespace), letter.topic, letter
+
+
+class RecordDecoder:
+    """Decodes messages; one that is no record is logged, counted in ``undecodable`` by topic, and a dead letter."""
+
+    def __init__(self, bury: Callable[[DeadLetter], None]) -> None:
+        self._bury = bury
+        self.undecodable: Counter[str] = Counter()
+
+    def decode(self, message: Message, record_type: type[Record]) -> Record | None:
+        """Return a message's record; None for a tombstone, and for what did not decode and so was buried."""
+        value = message.value()
+        if value is None:
+            return None
+        try:
+            return decode(value, record_type)
+        except UndecodableRecordError as error:
+            self._refuse(message, value, str(error))
+            return None
+
+    def _refuse(self, message: Message, value: bytes, reason: str) -> None:
+        topic, offset = message.topic() or "", message.offset() or 0
+        self.undecodable[topic] += 1
+        count = self.undecodable[topic]
+        if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...: a topic full of them must not flood the log.
+            log.warning("record_not_decoded", topic=topic, offset=offset, reason=reason, count=count)
+        self._bury(dead_letter(topic, message.partition() or 0, offset, reason, value, message.timestamp()[1]))

@@ -1,0 +1,80 @@
+"""Write records to Kafka without ever blocking: while it is away they wait in a bounded buffer.
+
+In: topics, keys, records. Out: records in Kafka, and counts of those written, waiting and lost. Records that must be
+known to be stored before something else happens do not go this way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import close_producer, open_producer
+from schemas.codec import encode
+
+log = structlog.get_logger(__name__)
+
+BUFFER_KBYTES_MAX = 256 * 1024
+
+
+class RecordWriter:
+    """One idempotent producer with a bounded buffer.
+
+    ``written`` counts by topic what Kafka has acknowledged, ``lost`` what could not be delivered within
+    ``outage_s_max`` or found the buffer full; ``waiting_count`` is what neither has happened to yet.
+    """
+
+    def __init__(self, kafka: KafkaAccess, *, outage_s_max: float, buffer_records_max: int, linger_ms: float) -> None:
+        self._producer = open_producer(
+            kafka,
+            {
+                "message.timeout.ms": int(outage_s_max * 1_000),  # Until then it is tried again.
+                "compression.type": "lz4",
+                "linger.ms": linger_ms,
+                "queue.buffering.max.messages": buffer_records_max,
+                "queue.buffering.max.kbytes": BUFFER_KBYTES_MAX,
+                "topic.metadata.refresh.interval.ms": 10_000,
+            },
+        )
+        self.lost: Counter[str] = Counter()
+        self.written: Counter[str] = Counter()
+        self.waiting_count = 0
+
+    def write(self, topic: str, key: str, record: msgspec.Struct | None) -> None:
+        """Put a record, or a tombstone, into the buffer."""
+        value = None if record is None else encode(record)
+        try:
+            self._producer.produce(topic, key=key.encode(), value=value, on_delivery=self._on_delivery)
+            self.waiting_count += 1
+        except (BufferError, KafkaException) as error:
+            self._count_loss(topic, str(error))
+
+    def serve(self) -> None:
+        """Take in acknowledgements; call it often."""
+        self._producer.poll(0)
+
+    def flush(self, wait_s_max: float) -> int:
+        """Wait for all acknowledgements, at most so long; return how many records are still without."""
+        return int(self._producer.flush(wait_s_max))
+
+    def close(self, wait_s_max: float = 0.0) -> None:
+        """Wait at most so long for what is still to be sent; what is not sent by then is lost, and counted."""
+        close_producer(self._producer, wait_s_max)
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        topic = message.topic() or ""
+        self.waiting_count -= 1
+        if error is None:
+            self.written[topic] += 1
+        else:
+            self._count_loss(topic, error.str())
+
+    def _count_loss(self, topic: str, reason: str) -> None:
+        self.lost[topic] += 1
+        count = self.lost[topic]
+        if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...: an outage must not flood the log.
+            log.warning("record_not_sent", topic=topic, reason=reason, count=count)

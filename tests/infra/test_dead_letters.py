@@ -1,0 +1,86 @@
+"""Dead letters: what one holds, where it goes, and what becomes of a message that does not decode."""
+
+from typing import Any
+
+import pytest
+import structlog
+
+from infra.dead_letters import VALUE_BYTES_MAX, RecordDecoder, addressed, dead_letter
+from schemas.codec import encode
+from schemas.dead_letter import DeadLetter
+from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+
+
+class FakeMessage:
+    """A message at offset 5 of partition 2."""
+
+    def __init__(self, value: bytes | None) -> None:
+        self._value = value
+
+    def topic(self) -> str:
+        return "regraft.orders"
+
+    def partition(self) -> int:
+        return 2
+
+    def offset(self) -> int:
+        return 5
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_234
+
+    def value(self) -> bytes | None:
+        return self._value
+
+
+def message(value: bytes | None) -> Any:
+    return FakeMessage(value)
+
+
+def test_what_does_not_decode_is_kept_with_its_place_and_the_reason() -> None:
+    """It is buried, counted by topic, and logged; the caller goes on without it."""
+    letters: list[DeadLetter] = []
+    decoder = RecordDecoder(letters.append)
+    with structlog.testing.capture_logs() as logged:
+        assert decoder.decode(message(b"rubbish"), Order) is None
+    (letter,) = letters
+    assert (letter.topic, letter.partition, letter.offset, letter.time_ms) == ("regraft.orders", 2, 5, 1_234)
+    assert letter.value == b"rubbish"
+    assert "expected 00" in letter.reason
+    assert decoder.undecodable == {"regraft.orders": 1}
+    assert [(entry["event"], entry["offset"], entry["reason"]) for entry in logged] == [
+        ("record_not_decoded", 5, letter.reason)
+    ]
+
+
+def test_a_flood_of_them_is_buried_whole_but_logged_seldom() -> None:
+    """Every record is kept; the log gets the 1st, 2nd, 4th, 8th."""
+    letters: list[DeadLetter] = []
+    decoder = RecordDecoder(letters.append)
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(10):
+            decoder.decode(message(b"rubbish"), Order)
+    assert len(letters) == 10
+    assert [entry["count"] for entry in logged] == [1, 2, 4, 8]
+
+
+def test_records_and_tombstones_are_no_dead_letters() -> None:
+    """A record is returned, a tombstone is None, and neither is counted."""
+    decoder = RecordDecoder(pytest.fail)
+    order = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ann", "night", 1_000)
+    assert decoder.decode(message(encode(order)), Order) == order
+    assert decoder.decode(message(None), Order) is None
+    assert not decoder.undecodable
+
+
+def test_a_long_value_is_cut_so_that_the_letter_fits_a_record() -> None:
+    """A record as long as Kafka allows would be too long with its reason; the letter says how much is missing."""
+    letter = dead_letter("t", 0, 1, "no record", b"x" * (VALUE_BYTES_MAX + 7), 0)
+    assert len(letter.value) == VALUE_BYTES_MAX
+    assert letter.reason == f"no record (the first {VALUE_BYTES_MAX} of {VALUE_BYTES_MAX + 7} bytes are kept)"
+
+
+def test_letters_are_keyed_by_where_the_record_came_from() -> None:
+    """All stages of a namespace share one topic."""
+    letter = dead_letter("live.results", 0, 1, "no record", b"", 0)
+    assert addressed(letter, "live") == ("live.dead-letters", "live.results", letter)

@@ -1,0 +1,34 @@
+"""The writer of records while Kafka is away: what waits, what is lost, and what closing gives up."""
+
+from infra.kafka_access import KafkaAccess
+from infra.record_writer import RecordWriter
+from schemas.command import Command, CommandPhase
+
+NOBODY = KafkaAccess("127.0.0.1:1")
+COMMAND = Command("plan-1", CommandPhase.ACTIVATE, "b1", 0, 1)
+
+
+def test_full_buffer_counts_what_it_cannot_hold() -> None:
+    """While Kafka is away the buffer fills to its bound; the rest is counted as lost, and nothing blocks."""
+    writer = RecordWriter(NOBODY, outage_s_max=60, buffer_records_max=10, linger_ms=0)
+    for _ in range(15):
+        writer.write("topic", "b1", COMMAND)
+    assert writer.waiting_count == 10
+    assert writer.lost == {"topic": 5}
+
+
+def test_what_an_outage_outlasts_is_counted() -> None:
+    """A record that found no Kafka within its time is lost and counted, not forgotten."""
+    writer = RecordWriter(NOBODY, outage_s_max=0.5, buffer_records_max=10, linger_ms=0)
+    writer.write("topic", "b1", COMMAND)
+    assert writer.flush(30.0) == 0
+    assert (writer.lost, writer.waiting_count) == ({"topic": 1}, 0)
+
+
+def test_closing_counts_what_was_still_to_be_sent() -> None:
+    """Nothing is forgotten in silence: what waits when the time is up is lost."""
+    writer = RecordWriter(NOBODY, outage_s_max=60, buffer_records_max=10, linger_ms=0)
+    for topic in ("a", "a", "b"):
+        writer.write(topic, "b1", COMMAND)
+    writer.close()
+    assert (writer.lost, writer.waiting_count) == ({"a": 2, "b": 1}, 0)
