@@ -51,7 +51,7 @@ def test_killers_name_tests_and_scenarios_that_exist() -> None:
     [
         ("tree_hold_nothing", "scenarios/test_rare_orders_tree.py"),
         ("ring_prepared_before_users_came", "scenarios/test_rare_orders_ring.py"),
-        ("controller_refusal_ignored", "controller/test_transition.py"),
+        ("controller_refusal_ignored", "controller/execute/test_transition.py"),
     ],
 )
 def test_a_missing_safeguard_is_noticed(copy: MutatedCopy, name: str, killer: str) -> None:
