@@ -23,6 +23,7 @@ SCENARIO_SECONDS_MAX = 60.0
 TESTS = {
     "tree": (
         "tests/scenarios/test_rare_orders_tree.py",
+        "tests/scenarios/test_rare_orders_withdrawals.py",
         "tests/producers/brokers/test_broker_core.py",
         "tests/producers/emulator/test_publisher_clients.py",
         "tests/producers/emulator/test_emulate_overlay.py",
