@@ -24,6 +24,7 @@ TESTS = {
     "tree": (
         "tests/scenarios/test_rare_orders_tree.py",
         "tests/scenarios/test_rare_orders_withdrawals.py",
+        "tests/scenarios/test_rare_orders_deaths.py",
         "tests/producers/brokers/test_broker_core.py",
         "tests/producers/emulator/test_publisher_clients.py",
         "tests/producers/emulator/test_emulate_overlay.py",
@@ -32,6 +33,7 @@ TESTS = {
     ),
     "ring": (
         "tests/scenarios/test_rare_orders_ring.py",
+        "tests/scenarios/test_rare_orders_deaths.py",
         "tests/producers/brokers/test_chord_core.py",
         "tests/producers/emulator/test_user_clients.py",
         "tests/producers/emulator/test_emulate_overlay.py",
