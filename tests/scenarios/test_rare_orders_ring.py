@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
@@ -290,15 +292,15 @@ def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
     assert sent <= 3  # END of its publisher, END of the topic, and that the old home has handed over all.
 
 
-def test_the_end_of_a_publisher_does_not_overtake_what_of_it_waits_at_the_rendezvous() -> None:
-    """END of the old epoch takes the longer way; a user that ends meanwhile is owed what took the shorter one."""
+@pytest.mark.parametrize("slow", [("b2", "b0"), ("b2", "b1")])
+def test_the_end_of_a_publisher_does_not_overtake_what_it_published(slow: tuple[str, str]) -> None:
+    """It ends over both ways, each may be the slower one; a user that ends meanwhile is owed what was published."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
     overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
     overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
     overlay.run()
     overlay.carry_out(DETOUR, id_moves=id_moves_between(NEAR, DETOUR), phases=(PREPARE,))
-    slow = ("b2", "b0")
     for broker in overlay.brokers:
         overlay.command(broker, ACTIVATE, DETOUR)
     overlay.publish("b2", "p", topic=topic)
@@ -371,3 +373,43 @@ def test_what_comes_late_goes_on_only_where_its_way_is_the_old_one() -> None:
     overlay.run()
     overlay.carry_out(AFTER, phases=(RETIRE,))
     assert overlay.got == [("s-b1", "p", 0), ("s-b2", "p", 0)]
+
+
+def test_a_rendezvous_that_changes_is_drained_when_its_publishers_are_over_though_nobody_wants_the_topic() -> None:
+    """Whoever asks for the topic in the new epoch gets nothing of the old one out of order."""
+    overlay = StepByStep(PAIR)
+    topic = topic_at(PAIR, "b1")
+    target = ChordConfiguration.of(1, 6, {"b0": 40, "b1": 3})
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("gone", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.feed("b1", None, CancelRequest("gone"))
+    overlay.run()
+    overlay.carry_out(target, id_moves=id_moves_between(PAIR, target), phases=(PREPARE,))
+    overlay.publish("b0", "p", topic=topic)
+    for broker in overlay.brokers:
+        overlay.command(broker, ACTIVATE, target)
+    overlay.feed("b0", None, SubscribeRequest("new", "v", topic_filter(topic)))
+    assert overlay.said(Outcome.DRAINED) == {"b0"}
+    overlay.run()
+    overlay.carry_out(target, phases=(RETIRE,))
+    overlay.publish("b0", "p", topic=topic)
+    overlay.run()
+    assert overlay.got == [("new", "p", 1)]
+
+
+def test_a_publisher_that_comes_again_is_confirmed_when_every_rendezvous_has_heard_of_its_earlier_end() -> None:
+    """Its rendezvous in the next epoch knows of no earlier stay, that in the present one does."""
+    overlay = StepByStep(THREE)
+    topic = topic_at(THREE, "b2")
+    target = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
+    slow = ("b0", overlay.cores["b0"].tables[0].next_hop("b2"))
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic), 1))
+    overlay.command("b1", PREPARE, target, id_moves=id_moves_between(THREE, target))
+    overlay.run(held=[slow])
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+    overlay.run()
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 1)]
