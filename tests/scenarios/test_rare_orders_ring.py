@@ -208,66 +208,6 @@ def test_a_user_whose_stay_its_home_has_ended_is_attached_no_more() -> None:
     assert not overlay.cores["b1"].locals
 
 
-def test_nothing_is_waited_for_from_publishers_whose_home_is_dead() -> None:
-    """The rendezvous says END of their topics without them, so a user's old home can hand over and the plan goes on."""
-    overlay = StepByStep(THREE)
-    topic = topic_at(THREE, "b2")
-    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
-    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
-    overlay.run()
-    target = THREE.replaced(1, [])
-    overlay.carry_out(target, (ClientMove("u", "b1", "b2"),), phases=(PREPARE,))
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
-    overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
-    overlay.run()
-    for broker in ("b1", "b2"):
-        overlay.lose_peer(broker, "b0")
-        overlay.command(broker, ACTIVATE, target)
-    overlay.run()
-    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b2")]
-
-
-def test_nothing_more_of_a_topic_is_waited_for_behind_a_dead_parent() -> None:
-    """A user that moves away from below it is told that it has all."""
-    overlay = StepByStep(NEAR)  # The way from b2 to b1 leads over b0.
-    topic = topic_at(NEAR, "b2")
-    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
-    overlay.run()
-    target = NEAR.replaced(1, [])
-    overlay.carry_out(target, (ClientMove("u", "b1", "b2"),), phases=(PREPARE,))
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
-    overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
-    overlay.run()
-    for broker in ("b1", "b2"):
-        overlay.lose_peer(broker, "b0")
-    overlay.command("b1", ACTIVATE, target)
-    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b2")]
-
-
-def test_a_subscription_behind_a_dead_parent_blocks_no_plan() -> None:
-    """Nothing can come to it, so nothing is waited for before it is confirmed."""
-    overlay = StepByStep(NEAR)
-    for broker in ("b1", "b2"):
-        overlay.lose_peer(broker, "b0")
-    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic_at(NEAR, "b2"))))
-    assert overlay.told_of(Confirmed) == [Confirmed("s")]
-    overlay.command("b1", PREPARE, NEAR.replaced(1, []))
-    assert overlay.said(Outcome.PREPARED) == {"b1"}
-
-
-def test_a_broker_leaves_a_tree_in_which_its_last_child_has_died() -> None:
-    """Nobody below it wants the topic any more."""
-    overlay = StepByStep(NEAR)
-    topic = topic_at(NEAR, "b2")
-    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
-    overlay.run()
-    assert topic in overlay.cores["b0"].tables[0].topics
-    for broker in ("b0", "b2"):
-        overlay.lose_peer(broker, "b1")
-    overlay.run(held=[("b0", "b1"), ("b2", "b1")])
-    assert not any(overlay.cores[broker].tables[0].topics for broker in ("b0", "b2"))
-
-
 def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
     """A plan that moves one user says END of that user's topic, not of the other ones."""
     overlay = StepByStep(PAIR)
