@@ -192,7 +192,7 @@ class BrokerTransition(BrokerRouting):
     def _taken_over(self, under_way: Transition) -> list[Effect]:
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         known = [self.advertisements[name] for name in coming if name in self.advertisements]
-        return [PublisherTaken(one.publisher, one.connection) for one in known if one.epoch < under_way.epoch_to]
+        return [PublisherTaken(one.publisher, one.connection) for one in known]
 
     def _drain_on(self) -> list[Effect]:
         """Send END over each old link whose other old links have all ended."""
