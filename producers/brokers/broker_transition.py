@@ -105,7 +105,7 @@ class BrokerTransition(BrokerRouting):
         effects = self._derive_later(older.entries.values())
         self.transition.waiting_for = {
             name
-            for name in {*self.tables[command.epoch_to].entries, *self.locals, *self._own_unconfirmed()}
+            for name in {*self.tables[command.epoch_to].entries, *self._own_unconfirmed()}
             if not self._is_ready(name)
         }
         return effects
