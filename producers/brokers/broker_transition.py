@@ -98,8 +98,6 @@ class BrokerTransition(BrokerRouting):
         moves = {move.client: move for move in command.moves}
         moved = {name: move.home_to for name, move in moves.items()}
         self.tables[command.epoch_to] = RoutingTables(self.broker, target, self.tables[self.epoch].configuration, moved)
-        for peer in self.lost_peers:
-            self.tables[command.epoch_to].lose_peer(peer)
         self.transition = TreeTransition(command.plan, command.epoch_from, command.epoch_to, moves)
         older = self.tables[self.epoch]
         effects = self._derive_later(older.entries.values())
