@@ -208,7 +208,6 @@ class BrokerTransition(BrokerRouting):
         for publisher, known in self.advertisements.items():
             known.home = self._home_in(tables, publisher)
         tables.moved.clear()
-        tables.released.clear()
 
     def _forget_epoch(self, gone: RoutingTables, under_way: Transition | None, now_ms: float) -> list[Effect]:
         names = sorted(gone.entries)
