@@ -353,3 +353,24 @@ def test_a_publisher_that_comes_again_is_confirmed_when_every_rendezvous_has_hea
     assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
     overlay.run()
     assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 1)]
+
+
+def test_a_subscription_is_confirmed_when_its_place_in_the_next_epoch_stands_too() -> None:
+    """Its parent is in the tree for a user that is to move away, and has left that of the next epoch already."""
+    overlay = StepByStep(NEAR)  # The way from b2 to b1 leads over b0.
+    topic, slow = topic_at(NEAR, "b2"), [("b0", "b2")]
+    overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b0", None, SubscribeRequest("moves", "u", topic_filter(topic)))
+    overlay.run()
+    target, moves = NEAR.replaced(1, []), (ClientMove("u", "b0", "b2"),)
+    for broker in ("b0", "b2"):
+        overlay.command(broker, PREPARE, target, moves)
+    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("moves", topic),)))
+    overlay.run()
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b2"}
+    overlay.feed("b1", None, SubscribeRequest("s", "v", topic_filter(topic)))
+    overlay.run(held=slow)
+    assert overlay.told_of(Confirmed) == [Confirmed("moves")]
+    overlay.run()
+    assert overlay.told_of(Confirmed) == [Confirmed("moves"), Confirmed("s")]
