@@ -374,3 +374,28 @@ def test_a_subscription_is_confirmed_when_its_place_in_the_next_epoch_stands_too
     assert overlay.told_of(Confirmed) == [Confirmed("moves")]
     overlay.run()
     assert overlay.told_of(Confirmed) == [Confirmed("moves"), Confirmed("s")]
+
+
+def test_what_comes_late_over_a_way_of_old_is_not_handed_to_whoever_has_come_since() -> None:
+    """It was sent to b1 before b0 heard that b1 had left the tree; what follows comes over b2, and is quicker."""
+    overlay = StepByStep(BEFORE)
+    topic, slow = topic_at(BEFORE, "b0"), [("b0", "b1")]
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("gone", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.feed("b1", None, CancelRequest("gone"))
+    overlay.run(held=slow)
+    overlay.publish("b0", "p", topic=topic)
+    overlay.cross("b0", "b1")  # The end of the flush: b1 leaves the tree.
+    ids = id_moves_between(BEFORE, AFTER)
+    for phase in (PREPARE, ACTIVATE, RETIRE):
+        for broker in overlay.brokers:
+            overlay.command(broker, phase, AFTER, id_moves=ids)
+        overlay.run(held=slow)
+        if phase is ACTIVATE:
+            overlay.feed("b1", None, SubscribeRequest("new", "v", topic_filter(topic)))
+    assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
+    overlay.publish("b0", "p", topic=topic)
+    overlay.run(held=slow)
+    overlay.run()
+    assert overlay.got == [("new", "p", 1)]
