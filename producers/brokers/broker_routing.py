@@ -149,7 +149,6 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         if entry is not None and source in entry.unreleased:
             entry.unreleased.discard(source)
             if not entry.leaving:
-                entry.unconfirmed.discard(source)
                 tables.note_release(entry, source)
                 effects += self._forward(tables, entry)
         return effects + self._settle((name,), now_ms)
@@ -159,7 +158,6 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         if entry is None or entry.leaving:
             return []
         entry.leaving = True
-        entry.unconfirmed -= entry.unreleased  # They will not get it again.
         return self._release(tables, entry, entry.forwarded)
 
     def _release(self, tables: RoutingTables, entry: Entry, peers: Iterable[str]) -> list[Effect]:
@@ -173,7 +171,6 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         if entry.leaving:
             return []
         wanted = self._wanted(tables, entry)
-        entry.unconfirmed |= wanted & entry.unreleased  # They get it again when they have released it.
         effects: list[Effect] = []
         for peer in sorted(wanted - entry.forwarded):
             self.covered_forwards += tables.note_forward(entry, peer)

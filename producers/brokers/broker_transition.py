@@ -98,14 +98,12 @@ class BrokerTransition(BrokerRouting):
         moves = {move.client: move for move in command.moves}
         moved = {name: move.home_to for name, move in moves.items()}
         self.tables[command.epoch_to] = RoutingTables(self.broker, target, self.tables[self.epoch].configuration, moved)
-        for peer in self.lost_peers:
-            self.tables[command.epoch_to].lose_peer(peer)
         self.transition = TreeTransition(command.plan, command.epoch_from, command.epoch_to, moves)
         older = self.tables[self.epoch]
         effects = self._derive_later(older.entries.values())
         self.transition.waiting_for = {
             name
-            for name in {*self.tables[command.epoch_to].entries, *self.locals, *self._own_unconfirmed()}
+            for name in {*self.tables[command.epoch_to].entries, *self._own_unconfirmed()}
             if not self._is_ready(name)
         }
         return effects
@@ -192,7 +190,7 @@ class BrokerTransition(BrokerRouting):
     def _taken_over(self, under_way: Transition) -> list[Effect]:
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         known = [self.advertisements[name] for name in coming if name in self.advertisements]
-        return [PublisherTaken(one.publisher, one.connection) for one in known if one.epoch < under_way.epoch_to]
+        return [PublisherTaken(one.publisher, one.connection) for one in known]
 
     def _drain_on(self) -> list[Effect]:
         """Send END over each old link whose other old links have all ended."""
@@ -210,7 +208,6 @@ class BrokerTransition(BrokerRouting):
         for publisher, known in self.advertisements.items():
             known.home = self._home_in(tables, publisher)
         tables.moved.clear()
-        tables.released.clear()
 
     def _forget_epoch(self, gone: RoutingTables, under_way: Transition | None, now_ms: float) -> list[Effect]:
         names = sorted(gone.entries)

@@ -370,10 +370,7 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
 
     def _advertise(self, request: AdvertiseRequest) -> list[Effect]:
         self.publishers[request.publisher] = LocalPublisher(topic_of(request.filter_), request.connection)
-        effects: list[Effect] = []
-        for tables in self._epochs():
-            effects += self._register(tables, request.publisher)
-        return effects
+        return self._register(self.tables[self.epoch], request.publisher)
 
     def _register(self, tables: ChordTables, publisher: str) -> list[Effect]:
         local = self.publishers[publisher]

@@ -21,8 +21,8 @@ class Entry:
 
     ``towards`` is the neighbour on the way to its home, or LOCAL. ``meets`` are the advertised publishers it matches.
     ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased`` are those
-    whose acknowledgement of a subscribe or an unsubscribe is outstanding; a neighbour in both is to get it again when
-    it has released it. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max`` is the newest
+    whose acknowledgement of a subscribe or an unsubscribe is outstanding; one that has released it gets it again where
+    it is wanted by then. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max`` is the newest
     epoch in which its home issued it (:class:`producers.brokers.broker_messages.Subscribe`).
     ``again`` is what has come for it while it is leaving: it is to be installed anew when it has left.
     """

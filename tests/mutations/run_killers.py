@@ -23,6 +23,8 @@ SCENARIO_SECONDS_MAX = 60.0
 TESTS = {
     "tree": (
         "tests/scenarios/test_rare_orders_tree.py",
+        "tests/scenarios/test_rare_orders_withdrawals.py",
+        "tests/scenarios/test_rare_orders_deaths.py",
         "tests/producers/brokers/test_broker_core.py",
         "tests/producers/emulator/test_publisher_clients.py",
         "tests/producers/emulator/test_emulate_overlay.py",
@@ -31,6 +33,7 @@ TESTS = {
     ),
     "ring": (
         "tests/scenarios/test_rare_orders_ring.py",
+        "tests/scenarios/test_rare_orders_deaths.py",
         "tests/producers/brokers/test_chord_core.py",
         "tests/producers/emulator/test_user_clients.py",
         "tests/producers/emulator/test_emulate_overlay.py",

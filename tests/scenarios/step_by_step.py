@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
 from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_core import BrokerCore
 from producers.brokers.broker_messages import UNSTAMPED_EPOCH, Answer, Deliver, Notification, Send, control_messages_in
@@ -69,15 +70,21 @@ class StepByStep:
         target: OverlayConfiguration,
         moves: tuple[ClientMove, ...] = (),
         id_moves: tuple[IdMove, ...] = (),
+        lost_brokers: tuple[str, ...] = (),
     ) -> None:
-        """Let a broker obey one command of the plan that leads to ``target``; links of a tree stay as they are."""
+        """Let a broker obey one command of the plan that leads to ``target``."""
         epoch_from = target.epoch - 1
         is_prepare = phase is CommandPhase.PREPARE
+        before = self.cores[broker].tables[epoch_from].configuration if is_prepare else target
+        is_tree = isinstance(target, Configuration) and isinstance(before, Configuration)
         order = Command(
             f"plan-{target.epoch}", phase, broker, epoch_from, target.epoch,
+            links_removed=tuple(sorted(set(before.links) - set(target.links))) if is_tree else (),
+            links_added=tuple(sorted(set(target.links) - set(before.links))) if is_tree else (),
             digest=target.digest if is_prepare else "",
             moves=moves if is_prepare else (),
             id_moves=id_moves if is_prepare else (),
+            lost_brokers=lost_brokers,
         )  # fmt: skip
         self.feed(broker, None, order)
 

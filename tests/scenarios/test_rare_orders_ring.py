@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
@@ -206,66 +208,6 @@ def test_a_user_whose_stay_its_home_has_ended_is_attached_no_more() -> None:
     assert not overlay.cores["b1"].locals
 
 
-def test_nothing_is_waited_for_from_publishers_whose_home_is_dead() -> None:
-    """The rendezvous says END of their topics without them, so a user's old home can hand over and the plan goes on."""
-    overlay = StepByStep(THREE)
-    topic = topic_at(THREE, "b2")
-    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
-    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
-    overlay.run()
-    target = THREE.replaced(1, [])
-    overlay.carry_out(target, (ClientMove("u", "b1", "b2"),), phases=(PREPARE,))
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
-    overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
-    overlay.run()
-    for broker in ("b1", "b2"):
-        overlay.lose_peer(broker, "b0")
-        overlay.command(broker, ACTIVATE, target)
-    overlay.run()
-    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b2")]
-
-
-def test_nothing_more_of_a_topic_is_waited_for_behind_a_dead_parent() -> None:
-    """A user that moves away from below it is told that it has all."""
-    overlay = StepByStep(NEAR)  # The way from b2 to b1 leads over b0.
-    topic = topic_at(NEAR, "b2")
-    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
-    overlay.run()
-    target = NEAR.replaced(1, [])
-    overlay.carry_out(target, (ClientMove("u", "b1", "b2"),), phases=(PREPARE,))
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
-    overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
-    overlay.run()
-    for broker in ("b1", "b2"):
-        overlay.lose_peer(broker, "b0")
-    overlay.command("b1", ACTIVATE, target)
-    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b2")]
-
-
-def test_a_subscription_behind_a_dead_parent_blocks_no_plan() -> None:
-    """Nothing can come to it, so nothing is waited for before it is confirmed."""
-    overlay = StepByStep(NEAR)
-    for broker in ("b1", "b2"):
-        overlay.lose_peer(broker, "b0")
-    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic_at(NEAR, "b2"))))
-    assert overlay.told_of(Confirmed) == [Confirmed("s")]
-    overlay.command("b1", PREPARE, NEAR.replaced(1, []))
-    assert overlay.said(Outcome.PREPARED) == {"b1"}
-
-
-def test_a_broker_leaves_a_tree_in_which_its_last_child_has_died() -> None:
-    """Nobody below it wants the topic any more."""
-    overlay = StepByStep(NEAR)
-    topic = topic_at(NEAR, "b2")
-    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
-    overlay.run()
-    assert topic in overlay.cores["b0"].tables[0].topics
-    for broker in ("b0", "b2"):
-        overlay.lose_peer(broker, "b1")
-    overlay.run(held=[("b0", "b1"), ("b2", "b1")])
-    assert not any(overlay.cores[broker].tables[0].topics for broker in ("b0", "b2"))
-
-
 def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
     """A plan that moves one user says END of that user's topic, not of the other ones."""
     overlay = StepByStep(PAIR)
@@ -290,15 +232,15 @@ def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
     assert sent <= 3  # END of its publisher, END of the topic, and that the old home has handed over all.
 
 
-def test_the_end_of_a_publisher_does_not_overtake_what_of_it_waits_at_the_rendezvous() -> None:
-    """END of the old epoch takes the longer way; a user that ends meanwhile is owed what took the shorter one."""
+@pytest.mark.parametrize("slow", [("b2", "b0"), ("b2", "b1")])
+def test_the_end_of_a_publisher_does_not_overtake_what_it_published(slow: tuple[str, str]) -> None:
+    """It ends over both ways, each may be the slower one; a user that ends meanwhile is owed what was published."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
     overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
     overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
     overlay.run()
     overlay.carry_out(DETOUR, id_moves=id_moves_between(NEAR, DETOUR), phases=(PREPARE,))
-    slow = ("b2", "b0")
     for broker in overlay.brokers:
         overlay.command(broker, ACTIVATE, DETOUR)
     overlay.publish("b2", "p", topic=topic)
@@ -371,3 +313,89 @@ def test_what_comes_late_goes_on_only_where_its_way_is_the_old_one() -> None:
     overlay.run()
     overlay.carry_out(AFTER, phases=(RETIRE,))
     assert overlay.got == [("s-b1", "p", 0), ("s-b2", "p", 0)]
+
+
+def test_a_rendezvous_that_changes_is_drained_when_its_publishers_are_over_though_nobody_wants_the_topic() -> None:
+    """Whoever asks for the topic in the new epoch gets nothing of the old one out of order."""
+    overlay = StepByStep(PAIR)
+    topic = topic_at(PAIR, "b1")
+    target = ChordConfiguration.of(1, 6, {"b0": 40, "b1": 3})
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("gone", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.feed("b1", None, CancelRequest("gone"))
+    overlay.run()
+    overlay.carry_out(target, id_moves=id_moves_between(PAIR, target), phases=(PREPARE,))
+    overlay.publish("b0", "p", topic=topic)
+    for broker in overlay.brokers:
+        overlay.command(broker, ACTIVATE, target)
+    overlay.feed("b0", None, SubscribeRequest("new", "v", topic_filter(topic)))
+    assert overlay.said(Outcome.DRAINED) == {"b0"}
+    overlay.run()
+    overlay.carry_out(target, phases=(RETIRE,))
+    overlay.publish("b0", "p", topic=topic)
+    overlay.run()
+    assert overlay.got == [("new", "p", 1)]
+
+
+def test_a_publisher_that_comes_again_is_confirmed_when_every_rendezvous_has_heard_of_its_earlier_end() -> None:
+    """Its rendezvous in the next epoch knows of no earlier stay, that in the present one does."""
+    overlay = StepByStep(THREE)
+    topic = topic_at(THREE, "b2")
+    target = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
+    slow = ("b0", overlay.cores["b0"].tables[0].next_hop("b2"))
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic), 1))
+    overlay.command("b1", PREPARE, target, id_moves=id_moves_between(THREE, target))
+    overlay.run(held=[slow])
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+    overlay.run()
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 1)]
+
+
+def test_a_subscription_is_confirmed_when_its_place_in_the_next_epoch_stands_too() -> None:
+    """Its parent is in the tree for a user that is to move away, and has left that of the next epoch already."""
+    overlay = StepByStep(NEAR)  # The way from b2 to b1 leads over b0.
+    topic, slow = topic_at(NEAR, "b2"), [("b0", "b2")]
+    overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b0", None, SubscribeRequest("moves", "u", topic_filter(topic)))
+    overlay.run()
+    target, moves = NEAR.replaced(1, []), (ClientMove("u", "b0", "b2"),)
+    for broker in ("b0", "b2"):
+        overlay.command(broker, PREPARE, target, moves)
+    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("moves", topic),)))
+    overlay.run()
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b2"}
+    overlay.feed("b1", None, SubscribeRequest("s", "v", topic_filter(topic)))
+    overlay.run(held=slow)
+    assert overlay.told_of(Confirmed) == [Confirmed("moves")]
+    overlay.run()
+    assert overlay.told_of(Confirmed) == [Confirmed("moves"), Confirmed("s")]
+
+
+def test_what_comes_late_over_a_way_of_old_is_not_handed_to_whoever_has_come_since() -> None:
+    """It was sent to b1 before b0 heard that b1 had left the tree; what follows comes over b2, and is quicker."""
+    overlay = StepByStep(BEFORE)
+    topic, slow = topic_at(BEFORE, "b0"), [("b0", "b1")]
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("gone", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.feed("b1", None, CancelRequest("gone"))
+    overlay.run(held=slow)
+    overlay.publish("b0", "p", topic=topic)
+    overlay.cross("b0", "b1")  # The end of the flush: b1 leaves the tree.
+    ids = id_moves_between(BEFORE, AFTER)
+    for phase in (PREPARE, ACTIVATE, RETIRE):
+        for broker in overlay.brokers:
+            overlay.command(broker, phase, AFTER, id_moves=ids)
+        overlay.run(held=slow)
+        if phase is ACTIVATE:
+            overlay.feed("b1", None, SubscribeRequest("new", "v", topic_filter(topic)))
+    assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
+    overlay.publish("b0", "p", topic=topic)
+    overlay.run(held=slow)
+    overlay.run()
+    assert overlay.got == [("new", "p", 1)]

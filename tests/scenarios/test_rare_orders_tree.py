@@ -301,3 +301,35 @@ def test_a_publisher_that_ends_at_its_next_home_is_known_until_its_old_one_has_s
     overlay.carry_out(target, phases=(RETIRE,))
     assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
     assert not any(core.advertisements for core in overlay.cores.values())
+
+
+def test_a_stay_that_begins_and_ends_while_the_earlier_one_waits_to_end_takes_only_itself_back() -> None:
+    """All three wait until the transition is over: the end of the first stay is still to be told."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
+    overlay.run()
+    target = PAIR.replaced(1, [], [])
+    overlay.carry_out(target, phases=(PREPARE, ACTIVATE))
+    for request in (UnadvertiseRequest("p", 0), AdvertiseRequest("p", ALL, 1), UnadvertiseRequest("p", 1)):
+        overlay.feed("b0", None, request)
+    overlay.carry_out(target, phases=(RETIRE,))
+    assert not any(core.advertisements for core in overlay.cores.values())
+
+
+def test_a_broker_is_not_prepared_before_its_subscriptions_are_confirmed() -> None:
+    """On its way s goes on over a new link: when the old epoch is retired, that may not be behind it yet."""
+    before = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b0", "b2")])
+    overlay = StepByStep(before)
+    for number, home in enumerate(("b1", "b2")):
+        overlay.feed(home, None, AdvertiseRequest(f"p{number}", ALL))
+    overlay.run()
+    target = before.replaced(1, [("b0", "b2")], [("b1", "b2")])
+    slow = [("b1", "b2")]
+    overlay.command("b1", PREPARE, target)
+    overlay.feed("b0", None, SubscribeRequest("s", "u", ALL))
+    for broker in ("b0", "b2"):
+        overlay.command(broker, PREPARE, target)
+    overlay.run(held=slow)
+    assert overlay.said(Outcome.PREPARED) == {"b1", "b2"}
+    overlay.run()
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b1", "b2"}

@@ -19,9 +19,11 @@ def swap_plan() -> Plan:
     )  # fmt: skip
 
 
-def answer(broker: str, phase: CommandPhase, outcome: Outcome, plan: str = "plan-1", sent: int = 0) -> CommandResult:
+def answer(
+    broker: str, phase: CommandPhase, outcome: Outcome, plan: str = "plan-1", sent: int = 0, lost: tuple[str, ...] = ()
+) -> CommandResult:
     """Return one broker's answer."""
-    return CommandResult(plan, phase, broker, 1, outcome, "", sent, 0)
+    return CommandResult(plan, phase, broker, 1, outcome, "", sent, 0, lost)
 
 
 def transition_of(plan: Plan) -> Transition:
@@ -131,6 +133,30 @@ def test_after_activation_a_stall_is_told_once_and_never_aborted() -> None:
     later = transition.on_tick(4_000)
     assert {type(effect) for effect in later} == {SendCommand}
     assert transition.plan.phase is PlanPhase.DRAINING
+
+
+def test_a_plan_is_aborted_when_a_broker_is_found_dead_before_all_are_known_to_be_prepared() -> None:
+    """Also when the last answer says so, and the dead one had been prepared: a plan needs every broker."""
+    transition = run_to(PlanPhase.PREPARING)
+    for broker in ("a", "b"):
+        transition.on_result(answer(broker, CommandPhase.PREPARE, Outcome.PREPARED), 10)
+    transition.on_result(answer("c", CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",)), 10)
+    assert transition.plan.phase is PlanPhase.ABORTING
+    assert "b dead" in transition.plan.history[-1].reason
+
+
+def test_draining_that_waits_for_the_dead_ends_when_it_has_had_its_time_and_the_others_are_told_why() -> None:
+    """What was to come from there is lost; whoever still waits for it may go on."""
+    transition = run_to(PlanPhase.DRAINING)
+    transition.on_result(answer("a", CommandPhase.ACTIVATE, Outcome.DRAINED, lost=("b",)), 10)
+    effects = transition.on_tick(1_011)
+    assert transition.plan.phase is PlanPhase.RETIRING
+    commands = [effect.command for effect in effects if isinstance(effect, SendCommand)]
+    assert [(command.broker, command.phase) for command in commands] == [
+        ("a", CommandPhase.RETIRE),
+        ("c", CommandPhase.RETIRE),
+    ]
+    assert {command.lost_brokers for command in commands} == {("b",)}
 
 
 def test_unanswered_commands_are_repeated_to_those_that_did_not_answer() -> None:

@@ -1,0 +1,135 @@
+"""A broker dies in the middle of something: those who are left go on, each order as short as it can be told."""
+
+from __future__ import annotations
+
+from producers.brokers.broker_messages import (
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    Confirmed,
+    SubscribeRequest,
+    UserDrained,
+)
+from producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
+from producers.emulator.user_clients import topic_filter
+from schemas.command import CommandPhase, Outcome
+from schemas.plan import ClientMove
+from tests.scenarios.step_by_step import ALL, StepByStep
+from tests.scenarios.test_rare_orders_ring import NEAR, THREE, moving_user, topic_at
+from tests.scenarios.test_rare_orders_ring import PAIR as RING_PAIR
+from tests.scenarios.test_rare_orders_tree import PAIR
+
+PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
+
+
+def test_a_subscription_is_confirmed_without_the_acknowledgement_of_a_dead_neighbour() -> None:
+    """What is published beyond that is lost anyway."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b1", None, SubscribeRequest("s", "u", ALL))
+    assert overlay.told_of(Confirmed) == []
+    overlay.lose_peer("b1", "b0")
+    assert overlay.told_of(Confirmed) == [Confirmed("s")]
+
+
+def test_a_publisher_may_publish_without_the_answer_of_a_dead_neighbour() -> None:
+    """Whoever is beyond that cannot be reached anyway."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    assert overlay.told_of(AdvertiseConfirmed) == []
+    overlay.lose_peer("b0", "b1")
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+
+
+def test_the_flow_of_a_dead_neighbour_has_ended_and_what_waited_for_it_is_handed_over() -> None:
+    """A publisher has moved away from it and publishes here; its old home died before it had switched."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b1", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    target = PAIR.replaced(1, [], [])
+    overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE,))
+    overlay.command("b1", ACTIVATE, target)
+    overlay.publish("b1", "p", symbol="A")
+    assert overlay.got == []
+    overlay.lose_peer("b1", "b0")
+    assert overlay.got == [("s", "p", 0)]
+    assert overlay.said(Outcome.DRAINED) == {"b1"}
+
+
+def test_what_is_held_for_a_user_whose_old_home_has_died_is_handed_over_when_waiting_is_given_up() -> None:
+    """Nobody can say any more that all of the old epoch has come; but the plan goes on when draining had its time."""
+    overlay = StepByStep(RING_PAIR)
+    topic = topic_at(RING_PAIR, "b1")
+    target, moves = moving_user(overlay, topic)
+    overlay.carry_out(target, moves, phases=(PREPARE,))
+    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
+    overlay.lose_peer("b1", "b0")
+    overlay.command("b1", ACTIVATE, target)
+    overlay.publish("b1", "p", topic=topic)
+    overlay.command("b1", RETIRE, target)
+    assert overlay.got == []
+    overlay.command("b1", RETIRE, target, lost_brokers=("b0",))
+    assert overlay.got == [("s", "p", 0)]
+    assert overlay.said(Outcome.RETIRED) == {"b1"}
+
+
+def test_nothing_is_waited_for_from_publishers_whose_home_is_dead() -> None:
+    """The rendezvous says END of their topics without them, so a user's old home can hand over and the plan goes on."""
+    overlay = StepByStep(THREE)
+    topic = topic_at(THREE, "b2")
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    target = THREE.replaced(1, [])
+    overlay.carry_out(target, (ClientMove("u", "b1", "b2"),), phases=(PREPARE,))
+    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
+    overlay.run()
+    for broker in ("b1", "b2"):
+        overlay.lose_peer(broker, "b0")
+        overlay.command(broker, ACTIVATE, target)
+    overlay.run()
+    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b2")]
+
+
+def test_nothing_more_of_a_topic_is_waited_for_behind_a_dead_parent() -> None:
+    """A user that moves away from below it is told that it has all."""
+    overlay = StepByStep(NEAR)  # The way from b2 to b1 leads over b0.
+    topic = topic_at(NEAR, "b2")
+    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    target = NEAR.replaced(1, [])
+    overlay.carry_out(target, (ClientMove("u", "b1", "b2"),), phases=(PREPARE,))
+    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
+    overlay.run()
+    for broker in ("b1", "b2"):
+        overlay.lose_peer(broker, "b0")
+    overlay.command("b1", ACTIVATE, target)
+    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b2")]
+
+
+def test_a_subscription_behind_a_dead_parent_blocks_no_plan() -> None:
+    """Nothing can come to it, so nothing is waited for before it is confirmed."""
+    overlay = StepByStep(NEAR)
+    for broker in ("b1", "b2"):
+        overlay.lose_peer(broker, "b0")
+    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic_at(NEAR, "b2"))))
+    assert overlay.told_of(Confirmed) == [Confirmed("s")]
+    overlay.command("b1", PREPARE, NEAR.replaced(1, []))
+    assert overlay.said(Outcome.PREPARED) == {"b1"}
+
+
+def test_a_broker_leaves_a_tree_in_which_its_last_child_has_died() -> None:
+    """Nobody below it wants the topic any more."""
+    overlay = StepByStep(NEAR)
+    topic = topic_at(NEAR, "b2")
+    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    assert topic in overlay.cores["b0"].tables[0].topics
+    for broker in ("b0", "b2"):
+        overlay.lose_peer(broker, "b1")
+    overlay.run(held=[("b0", "b1"), ("b2", "b1")])
+    assert not any(overlay.cores[broker].tables[0].topics for broker in ("b0", "b2"))

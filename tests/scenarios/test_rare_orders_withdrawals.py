@@ -1,0 +1,197 @@
+"""Rare orders in which a tree withdraws a subscription from a neighbour, and publishers come or end meanwhile.
+
+In all of them ``s`` is a subscription that a plan withdraws where it leads to no publisher of the new epoch any more.
+"""
+
+from __future__ import annotations
+
+from overlay.configuration import Configuration
+from producers.brokers.broker_messages import (
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    CancelRequest,
+    LeaveRequest,
+    SubscribeRequest,
+    UnadvertiseRequest,
+    Unsubscribe,
+)
+from schemas.command import CommandPhase, Outcome
+from schemas.plan import ClientMove
+from tests.scenarios.step_by_step import ALL, StepByStep
+
+PAIR = Configuration.of(0, ["b0", "b1"], [("b0", "b1")])
+LINE = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
+LONG = Configuration.of(0, ["b0", "b1", "b2", "b3"], [("b0", "b1"), ("b1", "b2"), ("b2", "b3")])
+STAR = Configuration.of(0, ["b0", "b1", "b2", "b3"], [("b0", "b1"), ("b1", "b2"), ("b1", "b3")])
+PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
+
+
+def subscribed_at_b0(tree: Configuration, publisher_home: str) -> tuple[StepByStep, Configuration]:
+    """A publisher p, the subscription s at b0, and the same tree as the target of a plan."""
+    overlay = StepByStep(tree)
+    overlay.feed(publisher_home, None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b0", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    return overlay, tree.replaced(1, [], [])
+
+
+def assert_that_s_leaves_nothing_behind(overlay: StepByStep, target: Configuration) -> None:
+    """Carry the plan out behind its prepare, let p leave its old home, and end s."""
+    overlay.carry_out(target, phases=(ACTIVATE,))
+    overlay.feed("b1", None, LeaveRequest("p"))
+    overlay.run()
+    overlay.carry_out(target, phases=(RETIRE,))
+    assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
+    overlay.feed("b0", None, CancelRequest("s"))
+    overlay.run()
+    assert not any(core.tables[1].entries for core in overlay.cores.values())
+
+
+def come_and_end(overlay: StepByStep, home: str) -> None:
+    """Let a publisher q come and end at once."""
+    overlay.feed(home, None, AdvertiseRequest("q", ALL))
+    overlay.feed(home, None, UnadvertiseRequest("q"))
+
+
+def test_what_a_neighbour_derives_behind_a_broker_that_has_let_go_is_withdrawn_from_it() -> None:
+    """b1 holds s in the old epoch only when it passes it on to b2, which is still to prepare."""
+    overlay, target = subscribed_at_b0(LINE, "b1")
+    moves = (ClientMove("p", "b1", "b0"),)
+    for broker in ("b1", "b0"):  # b0 withdraws s from b1.
+        overlay.command(broker, PREPARE, target, moves)
+        overlay.run()
+    come_and_end(overlay, "b2")
+    overlay.run(held=[("b1", "b0")])
+    overlay.command("b2", PREPARE, target, moves)
+    overlay.run()
+    assert_that_s_leaves_nothing_behind(overlay, target)
+
+
+def test_what_a_neighbour_derives_behind_a_broker_that_is_letting_go_is_withdrawn_from_it() -> None:
+    """The same while b1 waits for b2 to let go, and passes s on to b3."""
+    overlay, target = subscribed_at_b0(STAR, "b1")
+    moves, slow = (ClientMove("p", "b1", "b2"),), [("b2", "b1")]
+    for broker in ("b1", "b2"):  # b1 sends s to b2.
+        overlay.command(broker, PREPARE, target, moves)
+        overlay.run()
+    overlay.feed("b1", None, UnadvertiseRequest("p"))
+    overlay.run()
+    overlay.command("b0", PREPARE, target, moves)  # Withdraws s from b1, and that from b2.
+    overlay.run(held=slow)
+    come_and_end(overlay, "b3")
+    overlay.run(held=slow)
+    overlay.command("b3", PREPARE, target, moves)
+    overlay.run()
+    assert_that_s_leaves_nothing_behind(overlay, target)
+
+
+def test_a_broker_derives_nothing_that_has_been_withdrawn_from_it_already() -> None:
+    """b2 had s in the new epoch only; when it comes in the old one, b1 waits for the answer to its withdrawal."""
+    overlay, target = subscribed_at_b0(LINE, "b1")
+    moves, slow = (ClientMove("p", "b1", "b2"),), [("b2", "b1")]
+    come_and_end(overlay, "b2")
+    for broker in ("b1", "b2"):  # b1 sends s to b2.
+        overlay.command(broker, PREPARE, target, moves)
+        overlay.run(held=slow)
+    overlay.feed("b1", None, UnadvertiseRequest("p"))
+    overlay.run(held=slow)
+    overlay.command("b0", PREPARE, target, moves)  # Withdraws s from b1, and that from b2.
+    overlay.run(held=slow)
+    overlay.cross("b2", "b1")  # That q has come: b1 sends s to b2 in the old epoch.
+    overlay.run(held=slow)
+    overlay.run()
+    assert_that_s_leaves_nothing_behind(overlay, target)
+
+
+def test_a_subscription_that_comes_again_while_a_broker_is_letting_go_of_it_is_taken_when_it_has() -> None:
+    """b1 has withdrawn what b2 derived, and is asked for s again for a publisher beyond; b3 is still to prepare."""
+    overlay, target = subscribed_at_b0(LONG, "b1")
+    moves = (ClientMove("p", "b1", "b0"),)
+    for broker in ("b1", "b2", "b0"):  # b0 withdraws s from b1.
+        overlay.command(broker, PREPARE, target, moves)
+        overlay.run()
+    overlay.feed("b3", None, AdvertiseRequest("q", ALL))
+    overlay.run()
+    overlay.command("b3", PREPARE, target, moves)
+    overlay.run()
+    assert AdvertiseConfirmed("q", 0) in overlay.told_of(AdvertiseConfirmed)
+    overlay.carry_out(target, phases=(ACTIVATE,))
+    overlay.publish("b3", "q", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "q", 0)]
+    assert_that_s_leaves_nothing_behind(overlay, target)
+
+
+def test_a_subscription_that_ends_while_it_is_withdrawn_is_withdrawn_once() -> None:
+    """The neighbour answers once, too: a second answer could be taken for that to a later withdrawal."""
+    overlay, target = subscribed_at_b0(LINE, "b2")
+    overlay.command("b1", PREPARE, target, (ClientMove("p", "b2", "b0"),))  # Withdraws s from b2.
+    overlay.feed("b0", None, CancelRequest("s"))
+    overlay.cross("b0", "b1")
+    assert list(overlay.links["b1", "b2"]) == [Unsubscribe(1, "s"), Unsubscribe(0, "s")]
+
+
+def test_what_is_still_being_withdrawn_when_the_next_plan_is_prepared_is_sent_again_in_its_epoch() -> None:
+    """The answer comes behind END, which it need not precede: b1 must not believe that b0 derives s."""
+    overlay, slow = StepByStep(PAIR), [("b0", "b1")]
+    overlay.feed("b1", None, AdvertiseRequest("q", ALL))
+    overlay.feed("b1", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    first, moves = PAIR.replaced(1, [], []), (ClientMove("p", "b0", "b1"),)
+    overlay.command("b1", PREPARE, first, moves)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.cross("b0", "b1")  # b1 sends s in the old epoch, and withdraws it in the new one.
+    overlay.feed("b0", None, UnadvertiseRequest("p"))
+    overlay.command("b0", PREPARE, first, moves)
+    overlay.cross("b0", "b1")
+    for broker in ("b0", "b1"):
+        overlay.command(broker, ACTIVATE, first)
+    overlay.cross("b0", "b1")
+    overlay.run(held=slow)
+    for broker in ("b0", "b1"):
+        overlay.command(broker, RETIRE, first)
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    assert overlay.links["b0", "b1"]
+    second = first.replaced(2, [], [])
+    overlay.command("b1", PREPARE, second, (ClientMove("q", "b1", "b0"),))
+    overlay.run()
+    overlay.command("b0", PREPARE, second, (ClientMove("q", "b1", "b0"),))
+    overlay.run()
+    overlay.carry_out(second, phases=(ACTIVATE,))
+    overlay.feed("b1", None, LeaveRequest("q"))
+    overlay.publish("b0", "q", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "q", 0)]
+
+
+def test_a_publisher_waits_for_what_is_sent_again_in_the_old_epoch_though_the_new_one_has_it() -> None:
+    """b1 still lets go of s in the epoch in which its publisher q is to publish; b0 is prepared for the next."""
+    overlay = StepByStep(LINE)
+    overlay.feed("b0", None, SubscribeRequest("s", "u", ALL))
+    first, moves = LINE.replaced(1, [], []), (ClientMove("p", "b2", "b0"),)
+    for broker in ("b0", "b1"):
+        overlay.command(broker, PREPARE, first, moves)
+    overlay.feed("b2", None, AdvertiseRequest("p", ALL))
+    overlay.run(held=[("b1", "b2")])  # b0 sends s in the old epoch, and withdraws it in the new one; so does b1.
+    overlay.feed("b2", None, UnadvertiseRequest("p"))
+    overlay.command("b2", PREPARE, first, moves)
+    for broker in overlay.brokers:
+        overlay.command(broker, ACTIVATE, first)
+    overlay.run(held=[("b1", "b2")])
+    overlay.run(held=[("b2", "b1")])
+    for broker in overlay.brokers:
+        overlay.command(broker, RETIRE, first)
+    assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
+    overlay.feed("b1", None, AdvertiseRequest("q", ALL))
+    second = first.replaced(2, [], [])
+    for broker in ("b0", "b1"):
+        overlay.command(broker, PREPARE, second)
+    overlay.run(held=[("b2", "b1")])
+    overlay.run(held=[("b1", "b0")])  # b1 has let go of s at last, and b2 knows q.
+    assert overlay.told_of(AdvertiseConfirmed) == []
+    overlay.run()
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("q", 0)]
+    overlay.publish("b1", "q", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "q", 0)]
