@@ -30,11 +30,12 @@ test: lint ## Check style, types and imports, then run every test (real Kafka, S
 	$(BIN)/python -m pytest -m "not spark and not stack" -n auto --dist worksteal
 	$(BIN)/python -m pytest -m "spark or stack"
 
-lint: setup ## Check style, types and import contracts
+lint: setup ## Check style, types, import contracts and the rules of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/house
 
 mutate: setup ## Take each safeguard out of the protocol and see that a test notices
 	$(BIN)/python -m tests.mutations

@@ -112,7 +112,7 @@ def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, s
     thread = threading.Thread(target=serve, name="dashboard")
     thread.start()
     parts: DashboardParts = app.state.parts
-    log.info("dashboard served", url=url, can_order=parts.secret is not None)
+    log.info("dashboard_served", url=url, can_order=parts.secret is not None)
     status = StatusFile(settings.status_file) if settings.status_file is not None else None
     try:
         while thread.is_alive() and not stop.is_set():

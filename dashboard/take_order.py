@@ -81,7 +81,7 @@ class OrderDesk:
             raise OrderRefusedError(503, str(error)) from error
         finally:
             self._waiting -= 1
-        log.info("order given", kind=order.kind, subject=order.subject, by=by, reason=order.reason)
+        log.info("order_given", kind=order.kind, subject=order.subject, by=by, reason=order.reason)
         return order
 
     def _check(self, request: OrderRequest) -> None:

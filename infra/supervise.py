@@ -295,7 +295,7 @@ class Supervisor:
         os.kill(child.process.pid, child.service.stop_signal)  # not send_signal, which may reap it
         while not _has_ended(child.process):
             if time.monotonic() > deadline_s:
-                log.warning("killed a service that did not stop", service=child.service.name)
+                log.warning("service_killed", service=child.service.name)
                 break
             time.sleep(TICK_S / 5)
         return self._reap(child)
@@ -332,7 +332,7 @@ class Supervisor:
         try:
             self._on_event(event)
         except Exception:  # a listener's fault must not end the thread that all children hang on
-            log.exception("listener of service events failed", service=event.service, what=str(kind))
+            log.exception("service_listener_failed", service=event.service, what=str(kind))
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
@@ -345,7 +345,7 @@ def _answers(service: Service) -> bool:
     try:
         return service.ready()
     except Exception as error:
-        log.debug("readiness probe failed", service=service.name, error=str(error))
+        log.debug("readiness_probe_failed", service=service.name, error=str(error))
         return False
 
 

@@ -148,7 +148,7 @@ class WallClockEmulator:
         while not self.overlay.is_quiet and self._env.now < deadline_ms:
             self._turn()
         if not self.overlay.is_quiet:
-            log.error("the model is not quiet: the account is not final", waited_s=self._settings.drain_s_max)
+            log.error("account_not_final", waited_s=self._settings.drain_s_max)
         self._emitter.flush_all()
         self._health.is_running = False
 
@@ -170,7 +170,7 @@ class WallClockEmulator:
                 self._transitions.on_command(command)
                 self.overlay.obey(command)
             else:
-                log.warning("command for a broker that is not in the inventory", broker=command.broker)
+                log.warning("command_for_unknown_broker", broker=command.broker)
         self._env.timeout(self._settings.command_poll_ms).callbacks.append(self._obey_commands)
 
     def _look_after(self, _: object) -> None:

@@ -49,7 +49,7 @@ class StatusFile:
         except OSError as error:
             self.failures += 1
             if not self._is_failing:
-                log.warning("status not written", path=str(self._path), reason=str(error))
+                log.warning("status_not_written", path=str(self._path), reason=str(error))
             self._is_failing = True
         else:
             self._is_failing = False

@@ -30,7 +30,7 @@ def records_behind(kafka: KafkaAccess, topic: str, next_offsets: Mapping[str, in
             behind += max(high - max(next_offsets.get(str(partition), low), low), 0)
         return behind
     except KafkaException as error:
-        log.warning("backlog unknown", topic=topic, reason=error.args[0].str())
+        log.warning("backlog_unknown", topic=topic, reason=error.args[0].str())
         return None
     finally:
         consumer.close()

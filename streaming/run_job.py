@@ -181,7 +181,7 @@ class _Job:
             raise _explained(str(error), self._topic, settings) from error
         self.reports.run_id = str(query.runId)
         self._metrics.query_starts.labels("catch_up" if catching_up else "live").inc()
-        log.info("streaming query started", grace_ms=grace_ms, catching_up=catching_up)
+        log.info("streaming_query_started", grace_ms=grace_ms, catching_up=catching_up)
         self.status.grace_ms = grace_ms
         if self._status_file is not None and self.status.batch_id >= 0:  # Before the first batch nobody is to see one.
             self._status_file.write(asdict(self.status))
@@ -246,7 +246,7 @@ class _Job:
         late = sum(operator.numRowsDroppedByWatermark for operator in operators)
         self._late_rows_untold += late
         if late:
-            log.warning("late telemetry dropped", rows=late, batch=progress.batchId)
+            log.warning("late_telemetry_dropped", rows=late, batch=progress.batchId)
         status.late_rows += late
         status.batch_id, status.batch_time_ms = progress.batchId, _epoch_ms(progress.timestamp)
         status.state_bytes = sum(operator.memoryUsedBytes for operator in operators)

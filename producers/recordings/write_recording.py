@@ -209,7 +209,7 @@ class RecordingWriter:
             self.counts.unread[form.suffix] += 1
             count = self.counts.unread[form.suffix]
             if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...
-                log.warning("record kept unread", topic=form.suffix, reason=str(reason), count=count)
+                log.warning("record_kept_unread", topic=form.suffix, reason=str(reason), count=count)
             return UNREAD_BRANCH, varint(len(value)) + value
 
     def _write_block(self, now_s: float) -> None:

@@ -95,7 +95,7 @@ def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | N
     for message in recording.messages([topic.suffix for topic in TOLD_TOPICS], None, to_ms):
         reader.take(message)
     if reader.faults:
-        log.warning("records skipped", **reader.faults)
+        log.warning("records_skipped", **reader.faults)
     return reader.inputs(is_answered=RESULTS.suffix in recording.info.topics)
 
 

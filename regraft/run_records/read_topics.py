@@ -44,7 +44,7 @@ def read_whole(
         try:
             yield decode(message.value(), types[str(message.topic())])
         except UndecodableRecordError as fault:
-            log.warning("record skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
 
 
 def read_messages(kafka: KafkaAccess, names: Sequence[str], wait_s_max: float) -> Iterator[Message]:

@@ -46,7 +46,7 @@ def read_client_changes(kafka: KafkaAccess, namespace: str, wait_s_max: float) -
         try:
             client = None if value is None else decode(value, Client)
         except UndecodableRecordError as fault:
-            log.warning("record skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
             continue
         yield ClientChange(message.timestamp()[1] if client is None else client.time_ms, name, client)
 
@@ -85,7 +85,7 @@ def with_register(
             oldest += 1
             kept -= 0 if gone is None or found[oldest].interests is gone else gone.subscription_count
     if oldest:
-        log.warning("windows not costed", count=oldest, reason=f"more than {SUBSCRIPTIONS_KEPT_MAX} subscriptions")
+        log.warning("windows_not_costed", count=oldest, reason=f"more than {SUBSCRIPTIONS_KEPT_MAX} subscriptions")
     return tuple(found)
 
 

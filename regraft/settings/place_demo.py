@@ -30,5 +30,5 @@ def ensure_inventory(settings: Settings) -> Inventory:
     kind = EMULATED_KINDS[scenario_of(settings.demo.scenario).kind]
     inventory = kind.place(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))
     inventory.save(file)
-    log.info("brokers placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
+    log.info("brokers_placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
     return Inventory.load(file)

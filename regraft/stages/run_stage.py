@@ -40,7 +40,7 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
     try:
         run_emulator(settings.emulator, stop)
     except KafkaUnreachableError as error:
-        log.error("stage cannot run", stage="emulate", reason=str(error))
+        log.error("stage_cannot_run", stage="emulate", reason=str(error))
         return EXIT_FAILED
     return EXIT_OK
 
@@ -65,7 +65,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     try:
         run_job(spark, settings.streaming, stop)
     except StreamingJobError as error:
-        log.error("stage cannot go on", stage="stream", reason=str(error))
+        log.error("stage_cannot_go_on", stage="stream", reason=str(error))
         return error.exit_code
     finally:
         spark.stop()
@@ -124,17 +124,17 @@ def run_stage(name: str, settings: Settings) -> int:
         use_registry(namespace=settings.kafka.namespace)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError) as error:
-        log.error("stage cannot run", stage=name, reason=str(error))
+        log.error("stage_cannot_run", stage=name, reason=str(error))
         return EXIT_FAILED
     except OSError as error:
-        log.error("stage cannot run", stage=name, reason=tell_disk_full(error) if is_disk_full(error) else str(error))
+        log.error("stage_cannot_run", stage=name, reason=tell_disk_full(error) if is_disk_full(error) else str(error))
         return EXIT_FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception:
-        log.exception("stage failed", stage=name)
+        log.exception("stage_failed", stage=name)
         return EXIT_FAILED
-    log.info("stage ended", stage=name, asked=stop.is_set(), code=code)
+    log.info("stage_ended", stage=name, asked=stop.is_set(), code=code)
     return code
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.any_order_run import RunSpec, run
-from tests.scenarios.record_run import record_of, recorded_run
+from tests.scenarios.trace_run import record_of, recorded_run
 
 RUNS = sorted((Path(__file__).parent / "recorded_runs").glob("*.json"))
 

@@ -1,0 +1,186 @@
+"""The rules of the house that no linter knows, each with its reason. `make lint` runs them; CONTRIBUTING.md lists them.
+
+Functions and files that were longer than the aims when the rule came are listed in ``sizes.toml``. The list is a
+ratchet: an entry may only get smaller, and one that meets the aim goes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("alerts", "controller", "dashboard", "infra", "overlay", "producers", "regraft", "schemas", "streaming")
+CODE = (*PRODUCT, "benchmarks", "experiments", "tests")
+FUNCTION_LINES_MAX, FILE_LINES_MAX = 40, 400
+
+UNITS = {"ns", "us", "ms", "s", "hz", "bytes", "kb", "mb", "gb"}
+AFTER_UNIT = {"from", "to", "min", "max", "mean", "sum", "total", "first", "last", "share", "by", "p50", "p95", "p99"}
+AHEAD = {"max", "min", "num", "nr", "avg", "mean"}
+NUMBERS = {"int", "float"}
+# Names that others have chosen: of a library's keyword, or of a paper's symbol.
+NAMES_OF_OTHERS = {"max_workers", "max_examples"}
+
+
+def _files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_no_two_files_have_one_name() -> None:
+    """A name says which file is meant, in a stack trace and in a search."""
+    names = Counter(path.name for path in _files(*CODE))
+    twice = {name for name, count in names.items() if count > 1}
+    assert twice <= {"__init__.py", "__main__.py", "conftest.py"}
+
+
+def _numbers(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of parameters and fields that are annotated as numbers."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name | ast.Attribute):
+            name = node.target.id if isinstance(node.target, ast.Name) else node.target.attr
+            annotation: ast.expr | None = node.annotation
+        elif isinstance(node, ast.arg):
+            name, annotation = node.arg, node.annotation
+        else:
+            continue
+        if annotation is not None and set(re.split(r"[ |]+", ast.unparse(annotation))) & NUMBERS:
+            yield name
+
+
+def _has_unit_last(name: str) -> bool:
+    words = name.strip("_").lower().split("_")
+    if words[0] in AHEAD:
+        return set(words[1:]) <= UNITS | {"per"}  # Of a record that is all about one time: its mean and its largest.
+    places = [at for at, word in enumerate(words) if word in UNITS and at]
+    return not places or all(word in UNITS | AFTER_UNIT | {"per"} for word in words[places[0] :])
+
+
+@pytest.mark.parametrize("folder", PRODUCT)
+def test_units_and_bounds_come_last_in_the_names_of_numbers(folder: str) -> None:
+    """``wait_ms_max``, not ``max_wait``: a reader sees at the end of the word what is being compared."""
+    wrong = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in _files(folder)
+        for name in _numbers(_tree(path))
+        if name not in NAMES_OF_OTHERS and not _has_unit_last(name)
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "is_good"),
+    [
+        ("wait_ms", True),
+        ("wait_ms_max", True),
+        ("rate_per_s", True),
+        ("bytes_per_ms_max", True),
+        ("mean_ms", True),
+        ("count", True),
+        ("max_wait", False),
+        ("max_wait_ms", False),
+        ("wait_ms_of_all", False),
+    ],
+)
+def test_the_rule_of_units_knows_good_names(name: str, is_good: bool) -> None:
+    """The rule itself, by example."""
+    assert _has_unit_last(name) is is_good
+
+
+def test_nothing_is_left_to_do() -> None:
+    """What is to be done is an issue: in the code nobody finds it."""
+    marks = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in _files(*CODE)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if marks.search(line)
+    ]
+    assert not found
+
+
+def _only_passes_on(tree: ast.Module) -> bool:
+    body = [node for node in tree.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+    names = {"__all__"}
+    return bool(body) and all(
+        isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.Assign) and {getattr(target, "id", "") for target in node.targets} <= names)
+        for node in body
+    )
+
+
+def test_no_module_only_passes_on_what_others_have() -> None:
+    """One way to everything: a name is imported from where it is defined."""
+    found = [str(path.relative_to(ROOT)) for path in _files(*PRODUCT) if _only_passes_on(_tree(path))]
+    assert not found
+
+
+def _code_lines(node: ast.AST, lines: list[str]) -> int:
+    """Return the lines of code: neither docstring, nor comment, nor blank."""
+    first, last = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+    skipped: set[int] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(inner):
+            text = inner.body[0]
+            skipped |= set(range(text.lineno, (text.end_lineno or text.lineno) + 1))
+    shown = range(first, last + 1)
+    return sum(
+        at not in skipped and bool(lines[at - 1].strip()) and not lines[at - 1].lstrip().startswith("#") for at in shown
+    )
+
+
+def _long_ones() -> dict[str, int]:
+    found: dict[str, int] = {}
+    for path in _files(*PRODUCT):
+        text = path.read_text(encoding="utf-8")
+        lines, name = text.splitlines(), str(path.relative_to(ROOT))
+        if len(lines) > FILE_LINES_MAX:
+            found[name] = len(lines)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                count = _code_lines(node, lines)
+                if count > FUNCTION_LINES_MAX:
+                    found[f"{name}::{node.name}"] = count
+    return found
+
+
+def test_functions_and_files_stay_short() -> None:
+    """At most 40 lines of code a function and 400 lines a file, or the length that ``sizes.toml`` still allows."""
+    allowed = tomllib.loads((ROOT / "tests" / "house" / "sizes.toml").read_text(encoding="utf-8"))["sizes"]
+    found = _long_ones()
+    longer = {name: count for name, count in found.items() if count > allowed.get(name, 0)}
+    assert not longer, f"longer than the aim, or than before: {longer}"
+    shorter = {name: (count, found.get(name)) for name, count in allowed.items() if found.get(name, 0) < count}
+    assert not shorter, f"shorter than sizes.toml allows, note the smaller size or take the line out: {shorter}"
+
+
+LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical"}
+
+
+def _log_events(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOG_CALLS:
+            of = node.func.value
+            if isinstance(of, ast.Name) and of.id == "log" and node.args:
+                yield node.args[0]
+
+
+def test_log_events_have_names_not_sentences() -> None:
+    """``plan_started`` with values beside it can be searched, counted and alerted on; a sentence cannot."""
+    found = [
+        f"{path.relative_to(ROOT)}: {event.value}"
+        for path in _files(*PRODUCT, "experiments")
+        for event in _log_events(_tree(path))
+        if isinstance(event, ast.Constant) and not re.fullmatch(r"[a-z][a-z0-9_]*", str(event.value))
+    ]
+    assert not found
