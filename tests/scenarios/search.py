@@ -23,8 +23,8 @@ from typing import Any
 from tests.scenarios.any_order_deeds import FEATURES
 from tests.scenarios.any_order_run import RING, TREE, RunResult, RunSpec, run
 from tests.scenarios.any_order_schedules import SCHEDULES
-from tests.scenarios.trace_run import record_of, text_of
 from tests.scenarios.shrink_run import RunShrinker, trace_of
+from tests.scenarios.trace_run import record_of, text_of
 
 PROGRESS_S = 10.0
 TRACE_LINES_MAX = 120
