@@ -1,0 +1,128 @@
+"""Draw the packages and their rooms from the imports into ARCHITECTURE.md: ``python -m tests.house.draw_packages``.
+
+In: the source. Out: Mermaid figures between two marks of the page, and a table of rooms, floors and arrows. A test
+holds the page to what this would draw. An arrow goes from who imports to who is imported; one that other arrows imply
+is left out of the picture, not out of the counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "ARCHITECTURE.md"
+BEGIN, END = "<!-- drawn by tests.house.draw_packages -->", "<!-- end of what is drawn -->"
+PACKAGES = ("regraft", "experiments", "producers", "streaming", "controller", "alerts", "dashboard", "infra", "overlay",
+            "schemas")  # fmt: skip
+ROOMY = ("controller", "producers", "regraft")
+
+Graph = dict[str, set[str]]
+
+
+def _imports(path: Path) -> set[str]:
+    """Return the modules of the project that a file imports, at its top or in a function."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            is_package = (ROOT / Path(*node.module.split("."))).is_dir()
+            found |= {f"{node.module}.{each.name}" for each in node.names} if is_package else {node.module}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return {name for name in found if name.split(".")[0] in PACKAGES}
+
+
+def _modules(package: str) -> dict[str, set[str]]:
+    paths = sorted((ROOT / package).rglob("*.py"))
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): _imports(path)
+        for path in paths
+        if path.name not in ("__init__.py", "__main__.py") and "__pycache__" not in path.parts
+    }
+
+
+def package_graph() -> Graph:
+    """Return which package imports which."""
+    graph: Graph = {name: set() for name in PACKAGES}
+    for package in PACKAGES:
+        for imported in _modules(package).values():
+            graph[package] |= {name.split(".")[0] for name in imported} - {package}
+    return graph
+
+
+def room_graph(package: str) -> Graph:
+    """Return which room of a package imports which; a module at the door of the package is a room of its own."""
+    graph: Graph = {}
+    for module, imported in _modules(package).items():
+        room = module.split(".")[1]
+        own = {name.split(".")[1] for name in imported if name.split(".")[0] == package and "." in name}
+        graph.setdefault(room, set()).update(own - {room})
+    return {room: known & graph.keys() for room, known in graph.items()}
+
+
+def floors(graph: Mapping[str, set[str]]) -> dict[str, int]:
+    """Return how high each node stands: one above the highest that it imports. Raises ValueError on a circle."""
+    found: dict[str, int] = {}
+    while len(found) < len(graph):
+        ready = [name for name, known in graph.items() if name not in found and known <= found.keys()]
+        if not ready:
+            raise ValueError(f"a circle among {', '.join(sorted(graph.keys() - found.keys()))}")
+        found |= {name: 1 + max((found[one] for one in graph[name]), default=0) for name in ready}
+    return found
+
+
+def _direct(graph: Mapping[str, set[str]]) -> list[tuple[str, str]]:
+    """Return the arrows that no longer way implies."""
+    beyond = {name: _reached(graph, known) for name, known in graph.items()}
+    return sorted(
+        (name, one) for name, known in graph.items() for one in known if not any(one in beyond[via] for via in known)
+    )
+
+
+def _reached(graph: Mapping[str, set[str]], names: set[str]) -> set[str]:
+    found, frontier = set(names), list(names)
+    while frontier:
+        fresh = graph[frontier.pop()] - found
+        found |= fresh
+        frontier += fresh
+    return found
+
+
+def _mermaid(graph: Mapping[str, set[str]]) -> list[str]:
+    height = floors(graph)
+    names = sorted(graph, key=lambda name: (-height[name], name))
+    arrows = [f"  {name} --> {one}" for name, one in _direct(graph)]
+    return ["```mermaid", "flowchart TD", *(f"  {name}" for name in names), *arrows, "```"]
+
+
+def drawn() -> str:
+    """Return what stands between the marks."""
+    parts = ["", "Packages, from the command line down to the records:", "", *_mermaid(package_graph()), ""]
+    rows = []
+    for package in ROOMY:
+        graph = room_graph(package)
+        rows.append(
+            f"| `{package}/` | {len(graph)} | {max(floors(graph).values())} | {sum(map(len, graph.values()))} |"
+        )
+        parts += [f"Rooms of `{package}/`:", "", *_mermaid(graph), ""]
+    parts += ["| package | rooms | floors | arrows |", "| --- | --- | --- | --- |", *rows, ""]
+    return "\n".join(parts)
+
+
+def page_with(figures: str) -> str:
+    """Return the page with these figures between its marks."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{figures}\n{END}{rest.split(END)[1]}"
+
+
+def main() -> int:
+    """Draw the page anew."""
+    PAGE.write_text(page_with(drawn()), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
