@@ -1,4 +1,4 @@
-"""The one form in which measurements are written: ``run`` and a flat list of ``figures`` (architecture, section 12)."""
+"""The one form in which measurements are written: ``run`` and a flat list of ``figures``."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the controller tells one broker and what the broker answers (architecture, section 6)."""
+"""What the controller tells one broker and what the broker answers (ARCHITECTURE.md, "The transition protocol")."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Records that brokers emit: one TelemetryBatch for each flush (architecture, section 4).
+"""Records that brokers emit: one TelemetryBatch for each flush (ARCHITECTURE.md, "From telemetry to state").
 
 Every measure can be aggregated idempotently, so a record that arrives twice changes nothing.
 """

@@ -1,4 +1,4 @@
-"""Parts of batches -> merged figures, vectorised: the idempotent aggregates of architecture.md section 4.
+"""Parts of batches -> merged figures, vectorised and idempotent (ARCHITECTURE.md, "From telemetry to state").
 
 In: the Arrow table of closed cells (window_start_ms, broker, boot, parts) of ``aggregate_windows``, in any order and
 with repeats. Out: columns sorted by window and names, each figure once: masks by OR, counters by max and min, last

@@ -8,7 +8,7 @@ from overlay.chord_ring import ChordRing
 from overlay.ring_reassignment import RingProblem
 
 BITS = 16
-FIG_2_BEFORE = ({0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4})  # What the lost drawing may have shown (papers.md 3.2).
+FIG_2_BEFORE = ({0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4})  # What the lost drawing may have shown.
 FIG_2_AFTER = {1, 2, 3, 5}  # And what it must have shown.
 
 

@@ -23,7 +23,7 @@ def fig_2(subscribed: set[int]) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("subscribed", [{0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4}])
 def test_figure_2_before_has_three_unrelated_relays_or_the_broker_on_id_0_three_hops_away(subscribed: set[int]) -> None:
-    """Paper 002, Fig. 2a: three relays, three hops at most (papers.md 3.2: any of these sets)."""
+    """Paper 002, Fig. 2a: three relays, three hops at most (the drawing is lost: any of these sets fits the text)."""
     _, relays, _ = fig_2(subscribed)
     assert relays == 3
     assert ChordRing(3, tuple(range(8))).depths[1, list(subscribed)].max() == 3

@@ -69,7 +69,7 @@ def test_hop_delays_belong_to_brokers_not_to_positions() -> None:
 
 
 def test_a_reassignment_costs_what_the_protocol_sends_at_most() -> None:
-    """papers.md 3.2: 100 brokers, 100 topics: 708.5 messages per moved broker and 100 once; nothing when none moves."""
+    """With 100 brokers and 100 topics: 708.5 messages per moved broker and 100 once; nothing when none moves."""
     problem = problem_of(100, 100)
     assert problem.move_price == pytest.approx(708.5, abs=0.05)
     assert problem.reassignment_cost(0) == 0
