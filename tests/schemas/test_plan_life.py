@@ -5,8 +5,7 @@ from dataclasses import fields
 import msgspec
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.execute.transition import TransitionLimits
+from controller.controller_settings import ControllerSettings, TransitionLimits
 from schemas.command import CommandPhase, Outcome
 from schemas.order import OrderKind
 from schemas.plan import Plan, PlanPhase
