@@ -26,7 +26,7 @@ from controller.report.loop_metrics import LoopMetrics
 from controller.report.show_status import CostPoint, LoopStatus
 from controller.report.tell_refusals import RefusalTeller
 from controller.state.closed_window import ClosedWindow
-from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.state.plan_log import PlanLog
 from controller.state.planner_interface import Planner
 from controller.windows.read_windows import WindowReader
 from overlay.inventory import Inventory
@@ -294,7 +294,7 @@ class ControlLoop:
         self._metrics.epoch.set(plan_log.present.epoch)
         for phase in PlanPhase:
             self._metrics.plans.labels(phase).set(sum(plan.phase is phase for plan in plan_log.plans))
-        carried_out = [plan for plan in plan_log.plans if plan.phase in PASSED_PHASES]
+        carried_out = plan_log.in_force
         self._metrics.changes.labels("links").set(sum(len(plan.links_added) for plan in carried_out))
         clients = plan_log.present.CLIENTS
         self._metrics.changes.labels(clients).set(sum(len(plan.moves) for plan in carried_out))

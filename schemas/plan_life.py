@@ -33,7 +33,8 @@ class PhaseFacts:
     ``limit``: the setting that bounds the phase, empty without one.
     ``orders``: what a person may order about the plan.
     ``is_committed``: past the point of no return: brokers may use the new overlay, and it can only be carried out.
-    ``is_in_force``: every broker has drained the old overlay, so the new one alone carries what is published.
+    ``is_in_force``: every broker has drained the old overlay, so the new one alone carries what is published, until a
+    later plan is in force.
     ``is_aborted``: given up after brokers have heard of it.
     """
 

@@ -23,7 +23,7 @@ from controller.kinds.find_kind import kind_of
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
-from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.state.plan_log import PlanLog
 from controller.windows.read_windows import WindowReader
 from experiments.run_tasks import TellWork
 from infra.stack_error import StackError
@@ -123,8 +123,7 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
             cost = math.nan if in_force is None else kind.cost_per_s(in_force.with_homes({}), window)
             first = inventory.bootstrap.with_homes(feed.plan_log.homes_origin)  # Before any recorded plan.
             points.append(CostPoint(window.end_ms, cost, kind.cost_per_s(first, window)))
-    carried_out = [plan for plan in feed.plan_log.plans if plan.phase in PASSED_PHASES]
-    marks = [mark_of(plan) for plan in carried_out]
+    marks = [mark_of(plan) for plan in feed.plan_log.in_force]
     here = tuple(mark for mark in marks if begin_ms is not None and begin_ms <= mark.time_ms <= (end_ms or 0))
     return Outcome(
         planner=RECORDED,
