@@ -12,15 +12,10 @@ from collections.abc import Sequence
 import msgspec
 
 from schemas.client import Client
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.command import Command, CommandPhase, CommandResult
+from schemas.plan_life import answers_to
 from schemas.state import PublisherDelivery, StateRow, WindowClosed
 
-ANSWERS = {
-    CommandPhase.PREPARE: (Outcome.PREPARED,),
-    CommandPhase.ACTIVATE: (Outcome.ACTIVATED, Outcome.DRAINED),
-    CommandPhase.RETIRE: (Outcome.RETIRED,),
-    CommandPhase.ABORT: (Outcome.ABORTED,),
-}
 MARKERS_PER_BROKER = 2  # What a drain sends at least: a marker over each link in both directions.
 WORD = 1 << 64
 SIGN = 1 << 63
@@ -56,7 +51,7 @@ class ImaginedBrokers:
                 MARKERS_PER_BROKER,
                 now_ms,
             )
-            for outcome in ANSWERS[command.phase]
+            for outcome in answers_to(command.phase)
         ]
 
     def placed(self, client: Client) -> Client:

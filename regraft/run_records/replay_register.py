@@ -60,8 +60,8 @@ def with_register(
 ) -> tuple[ClosedWindow, ...]:
     """Return the windows (oldest first) with the register as of the end of each.
 
-    ``configurations`` are those that were in force, by epoch. Each change is looked at once, in the order in which the
-    topic has them, and memory is bounded by SUBSCRIPTIONS_KEPT_MAX.
+    ``configurations`` are those that brokers may have stamped, by epoch. Each change is looked at once, in the order in
+    which the topic has them, and memory is bounded by SUBSCRIPTIONS_KEPT_MAX.
     """
     register = RegisteredClients()
     coming = iter(changes)
