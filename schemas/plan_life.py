@@ -128,6 +128,11 @@ def entered(plan: Plan, phase: PlanPhase, reason: str, at_ms: int) -> Plan:
     return msgspec.structs.replace(plan, phase=phase, history=history)
 
 
+def committed_ms(plan: Plan) -> int | None:
+    """Return when a plan was committed, None where its history does not say."""
+    return next((change.time_ms for change in plan.history if LIFE[change.phase].is_committed), None)
+
+
 def phases_for(order: OrderKind) -> tuple[PlanPhase, ...]:
     """Return the phases in which an order about a plan can be followed, none for an order about something else."""
     return tuple(phase for phase, facts in LIFE.items() if order in facts.orders)

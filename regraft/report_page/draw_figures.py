@@ -23,7 +23,7 @@ from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
 from regraft.run_records.run_record import RunRecord
 from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE
+from schemas.plan_life import LIFE, committed_ms
 
 # Okabe-Ito: told apart by readers with any colour vision, and by line style besides.
 PRESENT_COLOUR = "#0072b2"
@@ -105,10 +105,8 @@ def _present_label(record: RunRecord) -> str:
 
 def plan_time_ms(plan: Plan) -> int | None:
     """Return when a plan was committed, or else aborted; None while it is neither."""
-    committed = [change for change in plan.history if LIFE[change.phase].is_committed]
-    aborted = [change for change in plan.history if LIFE[change.phase].is_aborted]
-    told = committed[:1] or aborted[-1:]
-    return told[0].time_ms if told else None
+    aborted_ms = [change.time_ms for change in plan.history if LIFE[change.phase].is_aborted]
+    return aborted_ms[-1] if aborted_ms else committed_ms(plan)
 
 
 def draw_overlay(

@@ -16,6 +16,7 @@ from schemas.plan_life import (
     PhaseOrderError,
     against_order,
     answers_to,
+    committed_ms,
     entered,
     phases_for,
 )
@@ -165,6 +166,13 @@ def test_a_plan_begins_in_review_or_with_its_first_command() -> None:
     assert plan_in(PlanPhase.PREPARING).phase is PlanPhase.PREPARING
     with pytest.raises(PhaseOrderError, match="cannot be activating next: it has not begun"):
         plan_in(PlanPhase.ACTIVATING)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_plan_is_committed_when_its_history_first_says_so(phase: PlanPhase) -> None:
+    for way in ways_to(phase):
+        at_ms = way.index(PlanPhase.ACTIVATING) if LIFE[phase].is_committed else None
+        assert committed_ms(plan_in(*way)) == at_ms
 
 
 def test_nothing_but_phase_and_history_changes_and_the_history_is_bounded() -> None:
