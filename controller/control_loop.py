@@ -139,7 +139,7 @@ class ControlLoop:
 
     def _read_windows(self, plan_log: PlanLog, now_ms: int) -> None:
         for window in self._windows.read(plan_log, now_ms):
-            in_force = plan_log.configuration_of(window.epoch_max) or plan_log.present
+            overlay = plan_log.configuration_of(window.epoch_max) or plan_log.present
             # What a shadow would have made of windows from before this controller nobody knows.
             looking_on = self.status.shadows if window.end_ms >= self.status.started_ms else ()
             shadow_costs: dict[str, float] = {}
@@ -147,7 +147,7 @@ class ControlLoop:
                 cost_per_s = shadow.add_window(window, now_ms, plan_log.homes_before_plans_since)
                 if cost_per_s is not None:
                     shadow_costs[shadow.name] = cost_per_s
-            point = self.status.add_window(window, in_force, plan_log.homes_origin, shadow_costs, now_ms)
+            point = self.status.add_window(window, overlay, plan_log.homes_origin, shadow_costs, now_ms)
             self._metrics.windows.labels(str(window.is_complete).lower()).inc()
             if point is not None:
                 self._show_costs(point)

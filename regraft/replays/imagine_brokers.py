@@ -25,7 +25,7 @@ class ImaginedBrokers:
     """Brokers that hold the overlay that the plans lead to; ``epoch`` is the one they begin with."""
 
     def __init__(self, epoch: int) -> None:
-        self._epochs: list[tuple[int, int]] = [(-(1 << 62), epoch)]  # From when on which epoch is in force.
+        self._epochs: list[tuple[int, int]] = [(-(1 << 62), epoch)]  # From when on which epoch is stamped.
         self._homes: dict[str, str] = {}
         self._moves: dict[str, dict[str, tuple[str, str]]] = {}  # By plan: client -> home before, home after.
         self._users: dict[str, tuple[str, str]] = {}  # Where a user really was when it was moved, and where it is here.
