@@ -17,20 +17,14 @@ from alerts.rule_kinds import CountRule
 from schemas.alert import AlertStatus
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent, EventKind
-from schemas.plan import Plan, PlanPhase, Verdict
+from schemas.plan import Plan, Verdict
+from schemas.plan_life import LIFE, committed_ms
 from schemas.topics import ALERTS
 
 ALL_PLANS = "plans"  # The subject of alerts that concern plans as such.
 SUBJECTS_MAX = 1_000
 COUNTED_MAX = 10_000  # Of one subject; beyond that the figure is "at least so many".
 DETAIL_CHARACTERS_MAX = 300
-CARRIED_OUT = (
-    PlanPhase.ACTIVATING,
-    PlanPhase.DRAINING,
-    PlanPhase.RETIRING,
-    PlanPhase.VERIFYING,
-    PlanPhase.COMPLETED,
-)
 
 
 @dataclass(frozen=True)
@@ -120,10 +114,10 @@ def _told(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Str
 
 
 def _taken_back(record: msgspec.Struct) -> Happening | None:
-    """A plan that undoes another and is carried out; its later phases are told again and count once."""
-    if not isinstance(record, Plan) or not record.undoes or record.phase not in CARRIED_OUT:
+    """A committed plan that undoes another; its later phases are told again and count once."""
+    if not isinstance(record, Plan) or not record.undoes or not LIFE[record.phase].is_committed:
         return None
-    time_ms = activated_ms(record)
+    time_ms = committed_ms(record) or 0
     return Happening(ALL_PLANS, time_ms, f"{record.undoes} by {record.plan}", record.plan)
 
 
@@ -149,11 +143,6 @@ def _buried(record: msgspec.Struct) -> Happening | None:
     if not isinstance(record, DeadLetter) or record.topic.endswith(f".{ALERTS.suffix}"):
         return None
     return Happening(record.topic, record.time_ms, record.reason)
-
-
-def activated_ms(plan: Plan) -> int:
-    """Return when a plan that is carried out began to hold."""
-    return next((change.time_ms for change in plan.history if change.phase is PlanPhase.ACTIVATING), 0)
 
 
 HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {

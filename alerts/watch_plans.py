@@ -13,18 +13,11 @@ import msgspec
 
 from alerts.findings import Finding, RaisedAlerts
 from alerts.rule_kinds import FlappingRule, StalledRule
-from alerts.watch_events import CARRIED_OUT, activated_ms
 from schemas.alert import AlertStatus
 from schemas.event import AdaptationEvent, EventKind
 from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE, committed_ms
 
-MOVING = (
-    PlanPhase.PREPARING,
-    PlanPhase.ACTIVATING,
-    PlanPhase.DRAINING,
-    PlanPhase.RETIRING,
-    PlanPhase.ABORTING,
-)
 PLANS_MAX = 1_000
 THINGS_MAX = 100_000  # Links, clients and ring IDs that are remembered; those changed longest ago go first.
 ABSENT, PRESENT = "absent", "present"
@@ -50,7 +43,7 @@ class StalledWatcher:
         if not isinstance(record, AdaptationEvent) or record.kind is not EventKind.PLAN_STALLED:
             return []
         known = self._phases.get(record.subject)
-        is_over = known is not None and (known.phase not in MOVING or record.time_ms < known.since_ms)
+        is_over = known is not None and (not LIFE[known.phase].is_moving or record.time_ms < known.since_ms)
         if is_over or record.subject in raised.subjects(self._rule.name):
             return []
         return [self._finding(record.subject, AlertStatus.RAISED, min(record.time_ms, now_ms), 0.0, record.text)]
@@ -61,7 +54,7 @@ class StalledWatcher:
         findings = []
         for plan, known in self._phases.items():
             waited_s = (now_ms - known.since_ms) / 1000
-            if plan not in standing and known.phase in MOVING and waited_s >= self._rule.for_s:
+            if plan not in standing and LIFE[known.phase].is_moving and waited_s >= self._rule.for_s:
                 detail = f"{known.phase} for {waited_s:.0f} s"
                 findings.append(self._finding(plan, AlertStatus.RAISED, now_ms, waited_s, detail))
         return findings
@@ -74,7 +67,7 @@ class StalledWatcher:
             del self._phases[next(iter(self._phases))]
         if plan.plan not in raised.subjects(self._rule.name):
             return []
-        if plan.phase in MOVING and since_ms <= raised.changed_ms(self._rule.name, plan.plan):
+        if LIFE[plan.phase].is_moving and since_ms <= raised.changed_ms(self._rule.name, plan.plan):
             return []  # The phase that it stalled in, told again.
         time_ms = max(min(since_ms, now_ms), raised.changed_ms(self._rule.name, plan.plan))
         return [self._finding(plan.plan, AlertStatus.CLEARED, time_ms, 0.0, f"now {plan.phase}")]
@@ -112,11 +105,11 @@ class FlappingWatcher:
         self._plans: deque[str] = deque(maxlen=PLANS_MAX)
 
     def take(self, record: msgspec.Struct, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Take a plan that is carried out, once."""
-        if not isinstance(record, Plan) or record.phase not in CARRIED_OUT or record.plan in self._plans:
+        """Take a plan that is committed, once."""
+        if not isinstance(record, Plan) or not LIFE[record.phase].is_committed or record.plan in self._plans:
             return []
         self._plans.append(record.plan)
-        time_ms, span_ms = min(activated_ms(record), now_ms), self._rule.span_s * 1000
+        time_ms, span_ms = min(committed_ms(record) or 0, now_ms), self._rule.span_s * 1000
         standing = raised.subjects(self._rule.name)
         findings = []
         for name, before, after in _changes(record):

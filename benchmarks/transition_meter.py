@@ -27,18 +27,14 @@ from schemas.client import Role
 from schemas.codec import encode
 from schemas.command import Command, CommandResult
 from schemas.event import EventKind
-from schemas.plan import Plan, PlanPhase
+from schemas.plan import Plan
+from schemas.plan_life import LIFE
 
 TICK_MS = 100.0
 STEP_MS = 10.0
 WAIT_MS_MAX = 300_000.0
 # The name of the time at which a plan enters a phase: when all brokers have given the answer of the phase before.
-REACHED = {
-    PlanPhase.ACTIVATING: "prepared_ms",
-    PlanPhase.DRAINING: "activated_ms",
-    PlanPhase.RETIRING: "drained_ms",
-    PlanPhase.VERIFYING: "retired_ms",
-}
+REACHED = {facts.next[0]: f"{facts.answer}_ms" for facts in LIFE.values() if facts.is_moving}
 
 
 @lru_cache(maxsize=100)

@@ -26,7 +26,7 @@ from controller.report.loop_metrics import LoopMetrics
 from controller.report.show_status import CostPoint, LoopStatus
 from controller.report.tell_refusals import RefusalTeller
 from controller.state.closed_window import ClosedWindow
-from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.state.plan_log import PlanLog
 from controller.state.planner_interface import Planner
 from controller.windows.read_windows import WindowReader
 from overlay.inventory import Inventory
@@ -139,7 +139,7 @@ class ControlLoop:
 
     def _read_windows(self, plan_log: PlanLog, now_ms: int) -> None:
         for window in self._windows.read(plan_log, now_ms):
-            in_force = plan_log.configuration_of(window.epoch_max) or plan_log.present
+            overlay = plan_log.configuration_of(window.epoch_max) or plan_log.present
             # What a shadow would have made of windows from before this controller nobody knows.
             looking_on = self.status.shadows if window.end_ms >= self.status.started_ms else ()
             shadow_costs: dict[str, float] = {}
@@ -147,7 +147,7 @@ class ControlLoop:
                 cost_per_s = shadow.add_window(window, now_ms, plan_log.homes_before_plans_since)
                 if cost_per_s is not None:
                     shadow_costs[shadow.name] = cost_per_s
-            point = self.status.add_window(window, in_force, plan_log.homes_origin, shadow_costs, now_ms)
+            point = self.status.add_window(window, overlay, plan_log.homes_origin, shadow_costs, now_ms)
             self._metrics.windows.labels(str(window.is_complete).lower()).inc()
             if point is not None:
                 self._show_costs(point)
@@ -294,7 +294,7 @@ class ControlLoop:
         self._metrics.epoch.set(plan_log.present.epoch)
         for phase in PlanPhase:
             self._metrics.plans.labels(phase).set(sum(plan.phase is phase for plan in plan_log.plans))
-        carried_out = [plan for plan in plan_log.plans if plan.phase in PASSED_PHASES]
+        carried_out = plan_log.in_force
         self._metrics.changes.labels("links").set(sum(len(plan.links_added) for plan in carried_out))
         clients = plan_log.present.CLIENTS
         self._metrics.changes.labels(clients).set(sum(len(plan.moves) for plan in carried_out))

@@ -13,6 +13,8 @@ from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from overlay.bloom_filters import PAPER_HASHES
+from schemas.plan import PlanPhase
+from schemas.plan_life import LIFE
 from schemas.topics import DEFAULT_NAMESPACE
 
 
@@ -54,6 +56,11 @@ class TransitionLimits:
     drain_ms: int = 60_000
     retire_ms: int = 20_000
     resend_ms: int = 2_000
+
+    def of(self, phase: PlanPhase) -> int:
+        """Return how long a phase in which brokers are at work may take, in ms."""
+        limit_ms: int = getattr(self, LIFE[phase].limit)
+        return limit_ms
 
 
 @dataclass(frozen=True, kw_only=True)

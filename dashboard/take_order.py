@@ -17,20 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from dashboard.live_board import LiveBoard
 from infra.stack_error import StackError
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from schemas.plan import PlanPhase
+from schemas.plan_life import against_order
 
 REASON_LENGTH_MIN = 3
 ORDERS_AT_ONCE_MAX = 4
 MINUTE_MS = 60_000
 MINUTES_MAX = 60 * 24 * 31
 MAY_END = (OrderKind.PAUSE, OrderKind.MAINTAIN)
-# In which phase a plan must be shown for the order to make sense.
-PHASE_FOR = {
-    OrderKind.APPROVE: PlanPhase.PROPOSED,
-    OrderKind.REFUSE: PlanPhase.PROPOSED,
-    OrderKind.CANCEL: PlanPhase.PREPARING,
-}
-PAST_OF = {OrderKind.APPROVE: "approved", OrderKind.REFUSE: "refused", OrderKind.CANCEL: "cancelled"}
 
 Send = Callable[[Order], None]
 
@@ -104,8 +97,5 @@ class OrderDesk:
         found = next((plan for plan in reversed(plans) if plan["plan"] == subject), None)
         if found is None:
             raise OrderRefusedError(409, f"There is no plan {subject!r} among the {len(plans)} that are shown.")
-        phase = found.get("phase")
-        if phase != PHASE_FOR[kind]:
-            raise OrderRefusedError(
-                409, f"{subject} is {phase}: only a plan that is {PHASE_FOR[kind]} can be {PAST_OF[kind]}."
-            )
+        if against := against_order(kind, subject, str(found.get("phase"))):
+            raise OrderRefusedError(409, f"{against}.")

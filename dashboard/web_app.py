@@ -27,6 +27,7 @@ from dashboard.operator_tokens import Operator, TokenRefusedError, check_token, 
 from dashboard.poll_view import LIVE, ViewPoller, ViewSource
 from dashboard.read_view import SERIES
 from dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequest, Send
+from dashboard.tell_phases import phases_part
 from dashboard.watch_inventory import InventoryWatcher
 
 STATIC = Path(__file__).parent / "static"
@@ -62,6 +63,7 @@ def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> Fa
 
     @asynccontextmanager
     async def run_tasks(_: FastAPI) -> AsyncIterator[None]:
+        await board.replace({"phases": phases_part()})
         tasks = [asyncio.create_task(poller.run()), asyncio.create_task(watcher.run())]
         try:
             yield

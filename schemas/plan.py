@@ -92,7 +92,7 @@ class Proposal(Struct, frozen=True):
 
 
 class PlanPhase(StrEnum):
-    """The whole life of a plan: one transition from ``epoch_from`` to ``epoch_to``.
+    """The whole life of a plan: one transition from ``epoch_from`` to ``epoch_to``; its order is in ``plan_life``.
 
     In a dry run it begins as ``proposed`` and waits for a person; ``refused`` it leaves no trace but its record.
     """

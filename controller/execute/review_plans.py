@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from controller.control_ports import OrderSource
 from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import recheck_plan
@@ -21,7 +19,8 @@ from controller.state.plan_log import PlanLog
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.order import Order, OrderKind
 from schemas.order_book import OrderBook, order_text
-from schemas.plan import PhaseChange, Plan, PlanPhase
+from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE, against_order, entered
 
 CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.
 NOT_KNOWN = "what people have ordered is not known yet: is the topic of orders there and readable?"
@@ -78,14 +77,16 @@ class PlanReviewer:
 
     def propose(self, runner: PlanRunner, plan: Plan, now_ms: int) -> None:
         """Store a plan that a person is to look at."""
-        proposed = _entered(plan, PlanPhase.PROPOSED, now_ms, "waits for approval")
+        proposed = entered(plan, PlanPhase.PROPOSED, "waits for approval", now_ms)
         text = f"plan {plan.plan} waits for approval: `regraft plans show {plan.plan}`"
         runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
 
     def cancel(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
         """Abort the plan that is being prepared when a person wants it so."""
         plan = plan_log.moving
-        order = None if plan is None or plan.phase is not PlanPhase.PREPARING else self._word_about(plan)
+        if plan is None or OrderKind.CANCEL not in LIFE[plan.phase].orders:
+            return
+        order = self._word_about(plan)
         if order is not None and order.kind is OrderKind.CANCEL:
             runner.cancel(f"cancelled by {order.by}: {order.reason}", now_ms)
 
@@ -153,7 +154,7 @@ class PlanReviewer:
         return ""
 
     def _refuse(self, runner: PlanRunner, plan: Plan, reason: str, now_ms: int) -> None:
-        refused = _entered(plan, PlanPhase.REFUSED, now_ms, reason)
+        refused = entered(plan, PlanPhase.REFUSED, reason, now_ms)
         text = f"plan {plan.plan} is not carried out: {reason}"
         runner.add([PersistPlan(refused), _event(plan, EventKind.PLAN_REFUSED, Severity.INFO, now_ms, text)])
 
@@ -176,16 +177,7 @@ def _unfit(order: Order, plan_log: PlanLog) -> str:
     plan = next((plan for plan in plan_log.plans if plan.plan == order.subject), None)
     if plan is None:
         return f"there is no plan {order.subject}"
-    if plan.phase is PlanPhase.PROPOSED or (plan.phase is PlanPhase.PREPARING and order.kind is OrderKind.CANCEL):
-        return ""
-    if order.kind is OrderKind.CANCEL:
-        return f"{plan.plan} is {plan.phase}: only a plan that waits or is being prepared can be cancelled"
-    return f"{plan.plan} is {plan.phase}: only a plan that waits for approval can be approved or refused"
-
-
-def _entered(plan: Plan, phase: PlanPhase, now_ms: int, reason: str) -> Plan:
-    change = PhaseChange(phase, now_ms, reason)
-    return msgspec.structs.replace(plan, phase=phase, history=(*plan.history, change))
+    return against_order(order.kind, plan.plan, plan.phase)
 
 
 def _event(plan: Plan, kind: EventKind, severity: Severity, now_ms: int, text: str) -> EmitEvent:

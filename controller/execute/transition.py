@@ -2,10 +2,8 @@
 
 Nothing here sends or stores: every step returns effects that the control loop carries out in order. A plan and its
 phase are persisted before any command of that phase is sent, so that a controller that restarts resumes from the
-persisted phase by asking again; brokers answer a repeated command as they answered the first.
-
-    PREPARING -> ACTIVATING -> DRAINING -> RETIRING -> VERIFYING -> COMPLETED
-        |-> ABORTING -> ABORTED
+persisted phase by asking again; brokers answer a repeated command as they answered the first. What each phase leads
+to, its command, answer and limit stand in :mod:`schemas.plan_life`.
 
 Persisting ACTIVATING is the point of no return: before it a plan can be aborted without trace, after it only a new
 plan can undo.
@@ -23,9 +21,9 @@ from controller.report.describe_changes import changes_text
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import PhaseChange, Plan, PlanPhase
+from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE, PhaseFacts, entered
 
-HISTORY_MAX = 64  # Phase changes kept in a plan; a transition has at most seven.
 NAMED_BROKERS_MAX = 5  # Brokers named in a message before the rest is only counted.
 
 
@@ -52,29 +50,6 @@ class EmitEvent:
 
 TransitionEffect = PersistPlan | SendCommand | EmitEvent
 
-_COMMAND_OF_PHASE = {
-    PlanPhase.PREPARING: CommandPhase.PREPARE,
-    PlanPhase.ACTIVATING: CommandPhase.ACTIVATE,
-    # A repeated activate makes a broker say again whether it has drained.
-    PlanPhase.DRAINING: CommandPhase.ACTIVATE,
-    PlanPhase.RETIRING: CommandPhase.RETIRE,
-    PlanPhase.ABORTING: CommandPhase.ABORT,
-}
-_ANSWER_OF_PHASE = {
-    PlanPhase.PREPARING: Outcome.PREPARED,
-    PlanPhase.ACTIVATING: Outcome.ACTIVATED,
-    PlanPhase.DRAINING: Outcome.DRAINED,
-    PlanPhase.RETIRING: Outcome.RETIRED,
-    PlanPhase.ABORTING: Outcome.ABORTED,
-}
-_NEXT_PHASE = {
-    PlanPhase.PREPARING: PlanPhase.ACTIVATING,
-    PlanPhase.ACTIVATING: PlanPhase.DRAINING,
-    PlanPhase.DRAINING: PlanPhase.RETIRING,
-    PlanPhase.RETIRING: PlanPhase.VERIFYING,
-    PlanPhase.ABORTING: PlanPhase.ABORTED,
-}
-
 
 class Transition:
     """One plan on its way from PREPARING to VERIFYING or ABORTED; ``target`` is the overlay that it leads to."""
@@ -95,17 +70,22 @@ class Transition:
     @property
     def is_done(self) -> bool:
         """Tell whether no command of this plan is or will be under way."""
-        return self.plan.phase not in _COMMAND_OF_PHASE
+        return not self._facts.is_moving
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
         """The brokers whose answer the present phase still needs, sorted: a dead one is needed to prepare only."""
-        if self.is_done:
+        answer = self._facts.answer
+        if answer is None:
             return ()
-        answered = self._answered[_ANSWER_OF_PHASE[self.plan.phase]]
+        answered = self._answered[answer]
         if self.plan.phase is not PlanPhase.PREPARING:
             answered = answered | self._lost
         return tuple(broker for broker in self._brokers if broker not in answered)
+
+    @property
+    def _facts(self) -> PhaseFacts:
+        return LIFE[self.plan.phase]
 
     def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
         """Begin a plan that no broker has heard of yet."""
@@ -122,7 +102,7 @@ class Transition:
 
     def cancel(self, reason: str, now_ms: int) -> list[TransitionEffect]:
         """Abort a plan that is being prepared; later it is too late, and nothing happens."""
-        return self._enter(PlanPhase.ABORTING, now_ms, reason) if self.plan.phase is PlanPhase.PREPARING else []
+        return self._enter(PlanPhase.ABORTING, now_ms, reason) if PlanPhase.ABORTING in self._facts.next else []
 
     def on_result(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
         """Take a broker's answer; late, repeated and foreign answers change nothing."""
@@ -139,7 +119,7 @@ class Transition:
             reason = f"{self._named(sorted(self._lost))} dead, as the neighbours say: a plan needs every broker"
             effects += self._enter(PlanPhase.ABORTING, now_ms, reason)
         while not self.is_done and not self.waiting_for:
-            effects += self._enter(_NEXT_PHASE[self.plan.phase], now_ms, "all brokers answered")
+            effects += self._enter(self._facts.next[0], now_ms, "all brokers answered")
         return effects
 
     def on_tick(self, now_ms: int) -> list[TransitionEffect]:
@@ -147,7 +127,7 @@ class Transition:
         if self.is_done:
             return []
         late_ms = now_ms - self._phase_since_ms
-        if late_ms > self._limit_ms():
+        if late_ms > self.limits.of(self.plan.phase):
             if self.plan.phase is PlanPhase.PREPARING:
                 reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {self._named(self.waiting_for)}"
                 return self._enter(PlanPhase.ABORTING, now_ms, reason)
@@ -155,7 +135,7 @@ class Transition:
                 dead = self._named(sorted(self._lost))
                 return self._enter(PlanPhase.RETIRING, now_ms, f"{dead} dead: what was to come from there is lost")
             effects: list[TransitionEffect] = [] if self._stall_told else [self._stalled(late_ms, now_ms)]
-            if now_ms - self._asked_all_ms >= self._limit_ms():
+            if now_ms - self._asked_all_ms >= self.limits.of(self.plan.phase):
                 effects += self._ask(now_ms, self._brokers)  # Who has answered may have found a neighbour dead since.
             if effects:
                 return effects
@@ -166,7 +146,7 @@ class Transition:
     def _on_refusal(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
         if self.plan.phase is PlanPhase.PREPARING and result.phase is CommandPhase.PREPARE:
             return self._enter(PlanPhase.ABORTING, now_ms, f"{result.broker} refused to prepare: {result.reason}")
-        if result.phase is not _COMMAND_OF_PHASE[self.plan.phase]:
+        if result.phase is not self._facts.command:
             return []  # The answer to a command of an earlier phase that was under way.
         if self._stall_told:
             return []
@@ -181,13 +161,8 @@ class Transition:
 
     def _enter(self, phase: PlanPhase, now_ms: int, reason: str) -> list[TransitionEffect]:
         """Persist the phase first; only then send its commands."""
-        change = PhaseChange(phase, now_ms, reason)
-        self.plan = msgspec.structs.replace(
-            self.plan,
-            phase=phase,
-            history=(*self.plan.history, change)[-HISTORY_MAX:],
-            control_messages=sum(self._control_messages.values()),
-        )
+        plan = entered(self.plan, phase, reason, now_ms)
+        self.plan = msgspec.structs.replace(plan, control_messages=sum(self._control_messages.values()))
         self._phase_since_ms = self._asked_all_ms = now_ms
         self._stall_told = False
         effects: list[TransitionEffect] = [PersistPlan(self.plan)]
@@ -211,7 +186,7 @@ class Transition:
         self._asked_ms = now_ms
         if brokers is not None:
             self._asked_all_ms = now_ms
-        phase = _COMMAND_OF_PHASE.get(self.plan.phase)
+        phase = self._facts.command
         if phase is None:
             return []
         asked = self.waiting_for if brokers is None else brokers
@@ -234,15 +209,6 @@ class Transition:
             self._target.moves_known_to(broker, plan.moves),
             plan.id_moves,
         )
-
-    def _limit_ms(self) -> int:
-        return {
-            PlanPhase.PREPARING: self.limits.prepare_ms,
-            PlanPhase.ACTIVATING: self.limits.activate_ms,
-            PlanPhase.DRAINING: self.limits.drain_ms,
-            PlanPhase.RETIRING: self.limits.retire_ms,
-            PlanPhase.ABORTING: self.limits.retire_ms,
-        }[self.plan.phase]
 
     def _named(self, brokers: Sequence[str]) -> str:
         named = ", ".join(brokers[:NAMED_BROKERS_MAX])

@@ -15,11 +15,12 @@ from controller.decide.verify_gain import Verification, observed_gains_per_s, pl
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.transition import EmitEvent, PersistPlan
 from controller.kinds.overlay_kind import AnyKind, is_evacuation
-from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.state.plan_log import PlanLog
 from controller.state.plan_target import configuration_before
 from controller.windows.read_windows import WindowReader
 from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import PhaseChange, Plan, PlanPhase
+from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE, entered
 
 
 class PlanVerifier:
@@ -52,7 +53,7 @@ class PlanVerifier:
         if undo is not None and undo.phase is PlanPhase.PROPOSED:
             return
         if undo is not None:
-            done = "taken back by" if undo.phase in PASSED_PHASES else "made things worse, but was not taken back by"
+            done = "taken back by" if LIFE[undo.phase].is_in_force else "made things worse, but was not taken back by"
             self._close(runner, plan, self._verified.pop(plan.plan, None), f"{done} {undo.plan}", now_ms)
             return
         windows = self._windows.verifying(plan.epoch_to)
@@ -81,13 +82,9 @@ class PlanVerifier:
 
     def _close(self, runner: PlanRunner, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
         """Store the plan as completed and tell it."""
-        change = PhaseChange(PlanPhase.COMPLETED, now_ms, reason)
-        completed = msgspec.structs.replace(
-            plan,
-            phase=PlanPhase.COMPLETED,
-            history=(*plan.history, change),
-            cost_observed_per_s=None if found is None else found.cost_observed_per_s,
-        )
+        observed_per_s = None if found is None else found.cost_observed_per_s
+        completed = entered(plan, PlanPhase.COMPLETED, reason, now_ms)
+        completed = msgspec.structs.replace(completed, cost_observed_per_s=observed_per_s)
         text = f"plan {plan.plan} completed: {reason}"
         event = AdaptationEvent(plan.plan, EventKind.PLAN_COMPLETED, Severity.INFO, now_ms, text, plan.plan)
         runner.add([PersistPlan(completed), EmitEvent(event)])

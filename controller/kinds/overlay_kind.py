@@ -121,13 +121,13 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         window: ClosedWindow,
         interests: UserInterests | None,
         topic_of: Mapping[str, str],
-        in_force: Sequence[ConfigurationT],
+        overlays: Sequence[ConfigurationT],
         unknown_share_max: float,
         fault: str = "",
     ) -> tuple[ClosedWindow, tuple[str, ...]]:
         """Return the window with what the register of clients knows, and the publishers that it does not know.
 
-        ``in_force`` are the configurations of the window's first and last epoch. The window is incomplete when the
+        ``overlays`` are the configurations of the window's first and last epoch. The window is incomplete when the
         kind needs ``interests`` and there are none (``fault`` says why), or when more than ``unknown_share_max`` of its
         notifications are of publishers that the register does not know.
         """

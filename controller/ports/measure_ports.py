@@ -13,11 +13,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from controller.control_ports import CommandSink, ControlPorts, Document, EventSink, PlanStore
-from controller.report.bind_plan import UNDER_WAY_PHASES, PlanBinder
+from controller.report.bind_plan import PlanBinder
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent, Severity
 from schemas.plan import Plan
+from schemas.plan_life import LIFE
 
 log = structlog.get_logger(__name__)
 
@@ -160,8 +161,9 @@ class MeasuredPlans:
 
     def _show(self, plan: Plan) -> None:
         self._binder.note(plan)
-        for phase in UNDER_WAY_PHASES:
-            self._metrics.plan_phase.labels(phase).set(phase is plan.phase)
+        for phase, facts in LIFE.items():
+            if facts.is_under_way:
+                self._metrics.plan_phase.labels(phase).set(phase is plan.phase)
 
 
 class MetricsView:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from controller.state.plan_log import MOVING_PHASES
-from schemas.plan import Plan, PlanPhase
-
-UNDER_WAY_PHASES = MOVING_PHASES | {PlanPhase.VERIFYING}
+from schemas.plan import Plan
+from schemas.plan_life import LIFE
 
 
 class PlanBinder:
@@ -23,7 +21,7 @@ class PlanBinder:
 
     def note(self, plan: Plan) -> None:
         """Take a plan's newest version."""
-        if plan.phase in UNDER_WAY_PHASES:
+        if LIFE[plan.phase].is_under_way:
             bind_contextvars(plan=plan.plan, epoch=plan.epoch_to)
             self._bound = plan.plan
             self._newest = (plan.plan, plan.epoch_to)

@@ -40,7 +40,7 @@ PLANS_MAX = 200
 class CostPoint:
     """What the overlay cost in one window, per second.
 
-    ``cost_per_s`` is that of the overlay in force with clients where they were, ``cost_bootstrap_per_s`` what the first
+    ``cost_per_s`` is that of the window's overlay with clients where they were, ``cost_bootstrap_per_s`` what the first
     overlay with clients where they were before any plan moved them would have cost on the same window,
     ``cost_counted_per_s`` what the brokers' counters add up to, None on a ring. ``epoch`` is the newest epoch of the
     window; where a transition ran through it, ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what the overlays of
@@ -104,14 +104,15 @@ class LoopStatus:
     def add_window(
         self,
         window: ClosedWindow,
-        in_force: OverlayConfiguration,
+        overlay: OverlayConfiguration,
         homes_origin: Mapping[str, str],
         shadow_costs: Mapping[str, float],
         now_ms: int,
     ) -> CostPoint | None:
         """Count a window and return its point of the cost series; None where the window of a ring knows no interests.
 
-        ``homes_origin``: where clients would be, had no plan ever moved them.
+        ``overlay`` is that of the window's newest epoch. ``homes_origin``: where clients would be, had no plan ever
+        moved them.
         """
         self.state_latencies_ms.append(now_ms - window.end_ms)
         self.newest = window
@@ -124,7 +125,7 @@ class LoopStatus:
         kind = self._kind
         point = CostPoint(
             window.end_ms,
-            kind.cost_per_s(in_force.with_homes({}), window),
+            kind.cost_per_s(overlay.with_homes({}), window),
             kind.cost_per_s(kind.inventory.bootstrap.with_homes(homes_origin), window),
             kind.counted_cost_per_s(window),
             window.epoch_max,

@@ -12,10 +12,11 @@ from controller.state.find_homes import homes_after, homes_before
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE
 
-PASSED_PHASES = frozenset({PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.COMPLETED})
-MOVING_PHASES = frozenset(
-    {PlanPhase.PREPARING, PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING, PlanPhase.ABORTING}
+# The phases that end a transition: no broker is at work any more.
+TRANSITION_ENDS = frozenset(
+    after for facts in LIFE.values() if facts.is_moving for after in facts.next if not LIFE[after].is_moving
 )
 PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten, here and by the topic, which would grow for ever.
 MOVES_KEPT_MAX = 100_000  # The same by the clients that all plans together moved: some tens of MB.
@@ -69,13 +70,18 @@ class PlanLog:
         return tuple(sorted(self._plans.values(), key=lambda plan: plan.epoch_to))
 
     @property
+    def in_force(self) -> tuple[Plan, ...]:
+        """The kept plans that are or were in force, by epoch."""
+        return tuple(plan for plan in self.plans if LIFE[plan.phase].is_in_force)
+
+    @property
     def epoch_next(self) -> int:
         """The epoch of the next plan: one more than any plan has ever had."""
         return self._epoch_max + 1
 
     @property
     def present(self) -> OverlayConfiguration:
-        """The configuration of the last plan that passed activation, else the bootstrap.
+        """The configuration in force: that of the last plan in force, else the bootstrap.
 
         Its homes are those that plans have set; where the other clients are, telemetry and the register tell.
         """
@@ -89,7 +95,7 @@ class PlanLog:
     @property
     def moving(self) -> Plan | None:
         """The oldest plan whose transition is not over, to be carried on."""
-        return next((plan for plan in self.plans if plan.phase in MOVING_PHASES), None)
+        return next((plan for plan in self.plans if LIFE[plan.phase].is_moving), None)
 
     @property
     def proposed(self) -> Plan | None:
@@ -104,19 +110,18 @@ class PlanLog:
     @property
     def transition_ended_ms(self) -> int:
         """When the last transition was over, carried out or aborted; 0 when there was none."""
-        ended = (PlanPhase.VERIFYING, PlanPhase.ABORTED)
-        times = [change.time_ms for plan in self._plans.values() for change in plan.history if change.phase in ended]
-        return max(times, default=0)
+        changes = (change for plan in self._plans.values() for change in plan.history)
+        return max((change.time_ms for change in changes if change.phase in TRANSITION_ENDS), default=0)
 
     @property
     def control_messages_mean(self) -> float | None:
         """What the last plans that were carried out sent between brokers on average, None before the first."""
-        sent = [plan.control_messages for plan in self.plans if plan.phase in PASSED_PHASES][-PRICED_PLANS_MAX:]
+        sent = [plan.control_messages for plan in self.in_force[-PRICED_PLANS_MAX:]]
         return sum(sent) / len(sent) if sent else None
 
     def homes_before_plans_since(self, epoch: int) -> dict[str, str]:
         """Return the home that each client had before the kept plans to later epochs moved it."""
-        return homes_before(plan for plan in self.plans if plan.phase in PASSED_PHASES and plan.epoch_to > epoch)
+        return homes_before(plan for plan in self.in_force if plan.epoch_to > epoch)
 
     def target_of(self, plan: Plan) -> OverlayConfiguration:
         """Return the overlay that a plan leads to, without homes. Raises as :meth:`record` does."""
@@ -144,8 +149,8 @@ class PlanLog:
 
     @property
     def _epoch_present(self) -> int:
-        passed = [plan.epoch_to for plan in self._plans.values() if plan.phase in PASSED_PHASES]
-        return max(passed, default=self._bootstrap.epoch)
+        in_force = (plan.epoch_to for plan in self._plans.values() if LIFE[plan.phase].is_in_force)
+        return max(in_force, default=self._bootstrap.epoch)
 
     def _configuration_at(self, epoch: int) -> OverlayConfiguration:
         found = self._configurations.get(epoch)
@@ -153,7 +158,7 @@ class PlanLog:
             on_the_way = [
                 plan
                 for plan in self.plans
-                if plan.epoch_to == epoch or (plan.epoch_to < epoch and plan.phase in PASSED_PHASES)
+                if plan.epoch_to == epoch or (plan.epoch_to < epoch and LIFE[plan.phase].is_in_force)
             ]
             before = self._homes_forgotten if epoch > self._bootstrap.epoch else {}
             found = self._targets[epoch].with_homes(before | homes_after(on_the_way))
@@ -164,16 +169,16 @@ class PlanLog:
 
     def _forget_oldest(self) -> bool:
         """Forget the oldest plan that is over and leads nowhere in use; return False when there is none."""
-        final = (PlanPhase.COMPLETED, PlanPhase.ABORTED, PlanPhase.REFUSED)
         in_use = {self._epoch_present, self._epoch_max}
-        plan = next((plan for plan in self.plans if plan.phase in final and plan.epoch_to not in in_use), None)
+        over = (plan for plan in self.plans if LIFE[plan.phase].is_final)
+        plan = next((plan for plan in over if plan.epoch_to not in in_use), None)
         if plan is None:
             return False
         del self._plans[plan.plan]
         self._forgotten.append(plan.plan)
         del self._targets[plan.epoch_to]
         self._moves_kept -= len(plan.moves)
-        if plan.phase is PlanPhase.COMPLETED:
+        if LIFE[plan.phase].is_in_force:
             for client, home in homes_after([plan]).items():
                 self._homes_forgotten.pop(client, None)  # The newest stand last, so that the oldest go first.
                 self._homes_forgotten[client] = home

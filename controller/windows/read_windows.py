@@ -119,11 +119,11 @@ class WindowReader:
 
     def _with_clients(self, window: ClosedWindow, plan_log: PlanLog) -> ClosedWindow:
         epochs = dict.fromkeys((window.epoch_min, window.epoch_max))
-        in_force = [plan_log.configuration_of(epoch) or plan_log.present for epoch in epochs]
+        overlays = [plan_log.configuration_of(epoch) or plan_log.present for epoch in epochs]
         clients, kind = self._ports.clients, self._kind
         interests = clients.interests(kind.inventory.brokers) if kind.NEEDS_REGISTER else None
         share_max = 1 - self._settings.assembly.completeness_share_min
-        known, unknown = kind.attach_clients(window, interests, clients.topic_of, in_force, share_max, clients.fault)
+        known, unknown = kind.attach_clients(window, interests, clients.topic_of, overlays, share_max, clients.fault)
         if unknown:
             self._unknown["publisher without a topic in a window"] += len(unknown)
         return known

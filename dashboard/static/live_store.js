@@ -1,5 +1,7 @@
 // The newest state that the server sent, and who wants to know when a part of it changes.
 
+const NOTHING_KNOWN = { orders: [] };
+
 export class LiveStore {
   constructor() {
     this.version = 0;
@@ -72,12 +74,31 @@ export class LiveStore {
     return this.parts.plans ?? [];
   }
 
+  // What holds in a phase of a plan; the server has the table.
+  facts(phase) {
+    return this.parts.phases?.facts[phase] ?? NOTHING_KNOWN;
+  }
+
+  // The phases of a plan that is carried out, in their order.
+  get phaseSteps() {
+    return this.parts.phases?.steps ?? [];
+  }
+
   get proposedPlans() {
-    return this.plans.filter((plan) => plan.phase === "proposed");
+    return this.plans.filter((plan) => this.isProposed(plan));
+  }
+
+  isProposed(plan) {
+    return this.facts(plan.phase).orders.includes("approve");
   }
 
   get movingPlan() {
-    return this.plans.findLast((plan) => MOVING_PHASES.includes(plan.phase)) ?? null;
+    return this.plans.findLast((plan) => this.facts(plan.phase).is_moving) ?? null;
+  }
+
+  // The plan that has begun and is not over: one that brokers work on before one that is only checked.
+  get planUnderWay() {
+    return this.movingPlan ?? this.plans.findLast((plan) => this.facts(plan.phase).is_under_way) ?? null;
   }
 
   get activeAlerts() {
@@ -103,7 +124,3 @@ function unpackNetwork(packed) {
   const unpack = ({ fields, rows }) => rows.map((row) => Object.fromEntries(fields.map((field, at) => [field, row[at]])));
   return { window_end_ms: packed.window_end_ms, links: unpack(packed.links), brokers: unpack(packed.brokers) };
 }
-
-// Phases in which brokers are at work, in their order; a plan is verified after them.
-export const MOVING_PHASES = ["preparing", "activating", "draining", "retiring", "aborting"];
-export const PHASE_STEPS = ["preparing", "activating", "draining", "retiring", "verifying"];

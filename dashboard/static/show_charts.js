@@ -53,7 +53,7 @@ class Chart {
       showIfOther(this._legend, "empty", () => "No window has closed yet.");
       return;
     }
-    this._marks = planMarks(store.plans);
+    this._marks = planMarks(store);
     this._broken = built.broken;
     const lines = JSON.stringify(built.lines.map((line) => line.name));
     if (this._plot === null || lines !== this._lines) this._make(built, sync);
@@ -66,7 +66,7 @@ class Chart {
     });
     showIfOther(this._legend, built.lines.map((line) => [line.name, line.kind]), () => [
       ...built.lines.map((line) => element("span", {}, element("i", { class: `key ${line.kind}` }), `${line.name} `, element("b", { class: "at-cursor" }))),
-      this._hasMarkKey ? element("span", {}, element("i", { class: "key mark" }), "plan in force") : null,
+      this._hasMarkKey ? element("span", {}, element("i", { class: "key mark" }), "plan committed") : null,
       element("span", {}, element("i", { class: "key broken" }), "incomplete window"),
     ]);
     this._tell(this._plot);
@@ -147,12 +147,12 @@ class Chart {
   }
 }
 
-// A plan counts from when its brokers were told to switch.
-function planMarks(plans) {
-  return plans.flatMap((plan) => {
-    const switched = plan.history.find((change) => change.phase === "activating") ?? plan.history.find((change) => change.phase === "aborting");
-    if (!switched) return [];
-    return [{ time: switched.time_ms / 1000, text: plan.plan.replace(/^\D+/, ""), isAborted: switched.phase === "aborting" }];
+// A plan counts from when its brokers were told to switch, or to drop it.
+function planMarks(store) {
+  return store.plans.flatMap((plan) => {
+    const told = plan.history.find(({ phase }) => store.facts(phase).is_committed || store.facts(phase).is_aborted);
+    if (!told) return [];
+    return [{ time: told.time_ms / 1000, text: plan.plan.replace(/^\D+/, ""), isAborted: store.facts(told.phase).is_aborted }];
   });
 }
 
@@ -163,7 +163,7 @@ function costLines(store) {
   const lines = [
     { name: "first overlay", kind: "first", colour: "--first", dash: [6, 4], values: points.map((point) => point.cost_bootstrap_per_s) },
     ...shadows.map((name, number) => ({ name: `shadow ${words(name)}`, kind: `shadow-${number % 3}`, colour: `--shadow-${number % 3}`, width: 1.2, dash: [2, 3], values: points.map((point) => point.cost_shadows_per_s?.[name] ?? null) })),
-    { name: "in force", kind: "present", colour: "--accent", width: 2.2, fill: true, values: points.map((point) => point.cost_per_s) },
+    { name: "overlay of its time", kind: "present", colour: "--accent", width: 2.2, fill: true, values: points.map((point) => point.cost_per_s) },
   ];
   const saved = last ? last.cost_per_s / last.cost_bootstrap_per_s - 1 : null;
   const value = last ? [amount(last.cost_per_s), `${signedShare(saved)} against the first overlay`] : ["", ""];

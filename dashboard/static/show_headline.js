@@ -2,7 +2,6 @@
 
 import { element, icon, showIfOther } from "./build_elements.js";
 import { amount, clockTime, counted, readable, shortList, span, words } from "./format_values.js";
-import { PHASE_STEPS } from "./live_store.js";
 
 const COMPLETE_LOOKED_AT = 20;
 
@@ -23,7 +22,7 @@ export function showHeadline(store, desk) {
       showIfOther(body, [answer, desk.hindrance], () => [
         element("p", { class: "short" }, icon(answer.icon), element("span", {}, answer.short)),
         element("p", { class: "long" }, answer.long),
-        answer.phase ? phaseSteps(answer.phase) : null,
+        answer.phase ? phaseSteps(store, answer.phase) : null,
         answer.orders?.length ? element("p", { class: "acts" }, answer.orders.map(([text, kind]) => desk.button(text, kind, "overlay"))) : null,
       ]);
     });
@@ -34,9 +33,9 @@ export function showHeadline(store, desk) {
   setInterval(show, 1000);
 }
 
-export function phaseSteps(phase) {
-  const reached = PHASE_STEPS.indexOf(phase);
-  return element("ol", { class: "steps" }, PHASE_STEPS.map((step, number) =>
+export function phaseSteps(store, phase) {
+  const reached = store.phaseSteps.indexOf(phase);
+  return element("ol", { class: "steps" }, store.phaseSteps.map((step, number) =>
     element("li", { class: number < reached ? "done" : number === reached ? "now" : "", "aria-current": number === reached ? "step" : null }, step)));
 }
 
@@ -68,10 +67,10 @@ function incompleteText(window) {
 
 function whatItDoes(store) {
   const { counts, orders, last_decision: decision, window } = store.parts;
-  const plan = store.movingPlan ?? store.plans.findLast((one) => one.phase === "verifying");
+  const plan = store.planUnderWay;
   const pauseOrders = orders?.paused ? [["Resume", "resume"]] : [["Pause", "pause"]];
   if (!counts) return { kind: "unknown", icon: "clock", short: "Not known", long: "The controller has not written anything yet." };
-  if (plan && plan.phase === "verifying") {
+  if (plan && !store.facts(plan.phase).is_moving) {
     return { kind: "busy", icon: "eye", short: `Checking ${plan.plan}`, phase: plan.phase, orders: pauseOrders, long: `It is in force; the next windows tell what it saves. Predicted: ${amount(plan.cost_before_per_s - plan.cost_predicted_per_s)} of ${amount(plan.cost_before_per_s)} a second.` };
   }
   if (plan) {

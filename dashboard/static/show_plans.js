@@ -6,14 +6,16 @@ import { changesText } from "./show_headline.js";
 
 const SHOWN_FIRST = 25;
 
-const PHASES = {
-  proposed: ["ask", "ask"], refused: ["quiet", "cross"], completed: ["good", "check"], aborted: ["bad", "cross"],
-  aborting: ["bad", "cross"], verifying: ["busy", "eye"],
-};
+export function phasePill(store, phase) {
+  return pill(phase, ...phaseLook(store.facts(phase)));
+}
 
-export function phasePill(phase) {
-  const [kind, iconName] = PHASES[phase] ?? ["busy", "move"];
-  return pill(phase, kind, iconName);
+// A phase's colour and icon.
+function phaseLook(facts) {
+  if (facts.orders.includes("approve")) return ["ask", "ask"];
+  if (facts.is_aborted) return ["bad", "cross"];
+  if (facts.is_final) return facts.is_in_force ? ["good", "check"] : ["quiet", "cross"];
+  return facts.is_under_way && !facts.is_moving ? ["busy", "eye"] : ["busy", "move"];
 }
 
 // Fill `body` with the plans, the newest first; what is open stays open.
@@ -43,7 +45,7 @@ export function showPlanList(store, body) {
       }
       if (row === place) place = place.nextElementSibling;
       else list.insertBefore(row, place);
-      showIfOther(row.querySelector("summary"), plan, () => summaryContent(plan));
+      showIfOther(row.querySelector("summary"), plan, () => summaryContent(plan, store));
       if (open.has(plan.plan)) showIfOther(row.querySelector(".plan-body"), plan, () => planBody(plan, store));
     }
     more.hidden = store.plans.length <= most;
@@ -74,10 +76,10 @@ export function priceOf(plan) {
   return plan.proposals.length ? Math.max(...plan.proposals.map((one) => one.price_per_s)) : null;
 }
 
-function summaryContent(plan) {
+function summaryContent(plan, store) {
   const { predicted, observed } = gains(plan);
   return [
-    element("span", { class: "plan-name" }, plan.plan), phasePill(plan.phase),
+    element("span", { class: "plan-name" }, plan.plan), phasePill(store, plan.phase),
     element("span", { class: "when" }, clockTime(plan.history[0]?.time_ms)),
     element("span", { class: "what" }, plan.undoes ? `takes back ${plan.undoes}: ` : "", changesText(plan)),
     element("span", { class: "gain" }, `predicted −${amount(predicted)}/s (${share(predicted / plan.cost_before_per_s)})`),
@@ -104,7 +106,7 @@ export function planBody(plan, store) {
       latency === undefined ? "." : `; first command ${milliseconds(latency)} after the window's end.`),
     element("h3", {}, "Course"),
     element("ol", { class: "course" }, plan.history.map((change) =>
-      element("li", {}, element("time", {}, clockTime(change.time_ms)), " ", phasePill(change.phase), " ", readable(change.reason)))),
+      element("li", {}, element("time", {}, clockTime(change.time_ms)), " ", phasePill(store, change.phase), " ", readable(change.reason)))),
     element("h3", {}, `Changes and why (${plan.proposals.length})`),
     proposalTable(plan.proposals),
     plan.refused?.length ? element("h3", {}, `Refused and why (${plan.refused.length})`) : null,

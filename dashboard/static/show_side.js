@@ -36,8 +36,8 @@ export function showSide(store, desk, map) {
   }
 
   function showPlan() {
-    const shown = store.movingPlan ?? store.plans.findLast((one) => one.phase !== "proposed") ?? null;
-    showIfOther(plan, [shown, desk.hindrance], () => planContent(shown, desk));
+    const shown = store.movingPlan ?? store.plans.findLast((one) => !store.isProposed(one)) ?? null;
+    showIfOther(plan, [shown, desk.hindrance], () => planContent(store, shown, desk));
   }
 
   function showFacts() {
@@ -62,20 +62,20 @@ export function showSide(store, desk, map) {
   desk.watch(() => { showPlan(); showDetails(); });
 }
 
-function planContent(plan, desk) {
+function planContent(store, plan, desk) {
   if (!plan) return [element("div", { class: "panel-head" }, element("h2", {}, "No plan yet")), element("p", { class: "muted" }, "The first one comes when a change is worth its price.")];
-  const isMoving = ["preparing", "activating", "draining", "retiring", "verifying"].includes(plan.phase);
+  const facts = store.facts(plan.phase);
   const saves = plan.cost_before_per_s - plan.cost_predicted_per_s;
   const change = plan.history.at(-1);
   return [
-    element("div", { class: "panel-head" }, element("h2", {}, isMoving ? plan.plan : `Last plan: ${plan.plan}`), phasePill(plan.phase)),
-    isMoving ? phaseSteps(plan.phase) : null,
+    element("div", { class: "panel-head" }, element("h2", {}, facts.is_under_way ? plan.plan : `Last plan: ${plan.plan}`), phasePill(store, plan.phase)),
+    facts.is_under_way && !facts.is_aborted ? phaseSteps(store, plan.phase) : null,
     element("p", {}, `${changesText(plan)}, predicted to save `, element("b", {}, `${amount(saves)} a second (${share(saves / plan.cost_before_per_s)})`), "."),
     element("ul", { class: "changes" }, firstOfEach(changeLines(plan)).map(([kind, text]) => element("li", { class: kind }, text))),
     changeCount(plan) > firstOfEach(changeLines(plan)).length
       ? element("p", { class: "muted" }, `and ${changeCount(plan) - firstOfEach(changeLines(plan)).length} more: see Plans`) : null,
     change ? element("p", { class: "muted" }, `${clockTime(change.time_ms)} ${change.phase}: ${readable(change.reason)}`) : null,
-    plan.phase === "preparing" ? element("p", { class: "acts" }, desk.button("Cancel this plan", "cancel", plan.plan, { class: "bad" })) : null,
+    facts.orders.includes("cancel") ? element("p", { class: "acts" }, desk.button("Cancel this plan", "cancel", plan.plan, { class: "bad" })) : null,
   ];
 }
 

@@ -32,6 +32,7 @@ from producers.emulator.user_clients import topic_filter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.command import Command, CommandPhase, Outcome
 from schemas.plan import ClientMove
+from schemas.plan_life import answers_to
 
 Where = dict[str, str | int | float]
 
@@ -41,11 +42,7 @@ SETTLE_MS, STEP_MS, WAIT_MS_MAX = 2_000.0, 20.0, 120_000.0
 USERS_PER_BROKER, TOPICS_PER_USER = 10, 3
 MOVED_USERS_PER_BROKER = 1
 PAIRS_OF_WORK = 400  # Brokers times brokers and topics whose plans take as long as an hour of the Poisson model.
-PHASES = (
-    (CommandPhase.PREPARE, (Outcome.PREPARED,)),
-    (CommandPhase.ACTIVATE, (Outcome.ACTIVATED, Outcome.DRAINED)),
-    (CommandPhase.RETIRE, (Outcome.RETIRED,)),
-)
+COMMANDS = (CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE)
 STEP_OF = {
     "Join": "pubsub",
     "JoinAck": "pubsub",
@@ -158,7 +155,7 @@ class CountedRing:
         answered_before = len(results)
         id_moves = id_moves_between(self.ring, target)
         commands = 0
-        for phase, outcomes in PHASES:
+        for phase in COMMANDS:
             is_prepare = phase is CommandPhase.PREPARE
             for broker in target.brokers:
                 mine = tuple(move for move in moves if broker in (move.home_from, move.home_to)) if is_prepare else ()
@@ -170,7 +167,7 @@ class CountedRing:
                     )
                 )  # fmt: skip
                 commands += 1
-            for outcome in outcomes:
+            for outcome in answers_to(phase):
                 self._await(target, outcome)
         self.virtual.run_for(SETTLE_MS)
         self.home_of |= {move.client: move.home_to for move in moves}

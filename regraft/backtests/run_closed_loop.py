@@ -10,7 +10,6 @@ import msgspec
 
 from controller.controller_settings import ControllerSettings
 from controller.report.show_status import COST_POINTS_MAX
-from controller.state.plan_log import PASSED_PHASES
 from experiments.run_tasks import TellWork
 from producers.emulated_kinds import EMULATED_KINDS
 from producers.emulator.ledger import LedgerSnapshot
@@ -21,6 +20,7 @@ from regraft.recordings.aggregate_span import opened_recording
 from regraft.stages.run_stage import configure_logs
 from regraft.virtual_runs.record_virtual import virtual_settings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
+from schemas.plan_life import LIFE
 
 SECOND_MS = 1_000
 
@@ -81,7 +81,7 @@ def _outcome(task: ClosedLoopTask, loop: VirtualLoop, ledger: LedgerSnapshot, is
         if point.is_complete and point.window_end_ms <= end_ms
     )
     times = status.decision_times.get(f"acting:{task.planner}")
-    carried_out = [plan for plan in loop.plans if plan.phase in PASSED_PHASES]
+    carried_out = [plan for plan in loop.plans if LIFE[plan.phase].is_in_force]
     return Outcome(
         planner=task.planner,
         mode=Mode.CLOSED_LOOP,

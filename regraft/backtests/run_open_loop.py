@@ -23,7 +23,7 @@ from controller.kinds.find_kind import kind_of
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
-from controller.state.plan_log import PASSED_PHASES, PlanLog
+from controller.state.plan_log import PlanLog
 from controller.windows.read_windows import WindowReader
 from experiments.run_tasks import TellWork
 from infra.stack_error import StackError
@@ -108,7 +108,7 @@ def run_open_loop(task: OpenLoopTask, tell_work: TellWork) -> Outcome:
 
 
 def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory, tell_work: TellWork) -> Outcome:
-    """Return what the overlay in force cost, NaN where no recorded plan tells which it was; the bootstrap, too."""
+    """Return what each window's overlay cost, NaN where no recorded plan tells which it was; the bootstrap, too."""
     points: list[CostPoint] = []
     incomplete = unknown = 0
     begin_ms = end_ms = None
@@ -116,15 +116,14 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
     for window, now_ms in feed.windows():
         tell_work(1)
         begin_ms, end_ms = window.start_ms if begin_ms is None else begin_ms, now_ms
-        in_force = feed.plan_log.configuration_of(window.epoch_max)
+        overlay = feed.plan_log.configuration_of(window.epoch_max)
         incomplete += not window.is_complete
-        unknown += in_force is None
+        unknown += overlay is None
         if window.is_complete and kind.can_be_costed(window):
-            cost = math.nan if in_force is None else kind.cost_per_s(in_force.with_homes({}), window)
+            cost = math.nan if overlay is None else kind.cost_per_s(overlay.with_homes({}), window)
             first = inventory.bootstrap.with_homes(feed.plan_log.homes_origin)  # Before any recorded plan.
             points.append(CostPoint(window.end_ms, cost, kind.cost_per_s(first, window)))
-    carried_out = [plan for plan in feed.plan_log.plans if plan.phase in PASSED_PHASES]
-    marks = [mark_of(plan) for plan in carried_out]
+    marks = [mark_of(plan) for plan in feed.plan_log.in_force]
     here = tuple(mark for mark in marks if begin_ms is not None and begin_ms <= mark.time_ms <= (end_ms or 0))
     return Outcome(
         planner=RECORDED,

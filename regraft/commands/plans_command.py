@@ -20,6 +20,7 @@ from infra.stack_error import StackError
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of, who
 from schemas.order import Order, OrderKind
 from schemas.plan import Plan, PlanPhase, Proposal
+from schemas.plan_life import LIFE, against_order
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -28,11 +29,6 @@ READ_S_MAX = 30.0
 OUTCOME_POLL_S = 0.3
 MOVES_SHOWN_MAX = 12
 EXIT_FAILED = 1
-TOLD_PHASES = {
-    OrderKind.APPROVE: frozenset({PlanPhase.PROPOSED}),
-    OrderKind.REFUSE: frozenset({PlanPhase.PROPOSED}),
-    OrderKind.CANCEL: frozenset({PlanPhase.PROPOSED, PlanPhase.PREPARING, PlanPhase.ABORTING}),
-}
 
 plans_app = typer.Typer(
     no_args_is_help=True,
@@ -142,7 +138,10 @@ def cancel(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Abort a plan that is being prepared, without trace. Once brokers act on it, it is too late."""
+    """Refuse a plan that waits, or abort one that is being prepared, without trace. Later it can only be carried out.
+
+    Example: `regraft plans cancel plan-7 --reason "the night shift patches b03"`.
+    """
     _order(settings_of(assignments, settings_file, bootstrap), OrderKind.CANCEL, name, by, reason, wait_s)
 
 
@@ -234,13 +233,12 @@ def _named(plans: Sequence[Plan], name: str) -> Plan:
 
 
 def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str, wait_s: float) -> None:
-    """Store the order and wait until the plan has left the phases it is about. Raises StackError."""
+    """Store the order and wait until something has come of it. Raises StackError."""
     from infra.send_orders import send_order
 
     plan = _named(_stored(settings), name)
-    if plan.phase not in TOLD_PHASES[kind]:
-        wanted = " or ".join(sorted(TOLD_PHASES[kind] - {PlanPhase.ABORTING}))
-        raise StackError(f"{name} is {plan.phase}: only a plan that is {wanted} can be told to {kind}.")
+    if against := against_order(kind, name, plan.phase):
+        raise StackError(f"{against}.")
     order = Order(name, kind, who(by), reason, time.time_ns() // 1_000_000)
     send_order(settings.kafka.access, order, settings.kafka.namespace)
     outcome = _outcome(settings, kind, name, wait_s)
@@ -256,11 +254,17 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
         raise typer.Exit(EXIT_FAILED)
 
 
+def is_awaited(kind: OrderKind, phase: PlanPhase) -> bool:
+    """Tell whether what comes of an order is still open: it can be followed yet, or brokers still drop the plan."""
+    is_being_aborted = LIFE[phase].is_aborted and not LIFE[phase].is_final
+    return kind in LIFE[phase].orders or (kind is OrderKind.CANCEL and is_being_aborted)
+
+
 def _outcome(settings: Settings, kind: OrderKind, name: str, wait_s: float) -> Plan | None:
     deadline_s = time.monotonic() + wait_s
     while True:
         plan = _named(_stored(settings), name)
-        if plan.phase not in TOLD_PHASES[kind]:
+        if not is_awaited(kind, plan.phase):
             return plan
         if time.monotonic() >= deadline_s:
             return None

@@ -12,15 +12,10 @@ from collections.abc import Sequence
 import msgspec
 
 from schemas.client import Client
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.command import Command, CommandPhase, CommandResult
+from schemas.plan_life import answers_to
 from schemas.state import PublisherDelivery, StateRow, WindowClosed
 
-ANSWERS = {
-    CommandPhase.PREPARE: (Outcome.PREPARED,),
-    CommandPhase.ACTIVATE: (Outcome.ACTIVATED, Outcome.DRAINED),
-    CommandPhase.RETIRE: (Outcome.RETIRED,),
-    CommandPhase.ABORT: (Outcome.ABORTED,),
-}
 MARKERS_PER_BROKER = 2  # What a drain sends at least: a marker over each link in both directions.
 WORD = 1 << 64
 SIGN = 1 << 63
@@ -30,7 +25,7 @@ class ImaginedBrokers:
     """Brokers that hold the overlay that the plans lead to; ``epoch`` is the one they begin with."""
 
     def __init__(self, epoch: int) -> None:
-        self._epochs: list[tuple[int, int]] = [(-(1 << 62), epoch)]  # From when on which epoch is in force.
+        self._epochs: list[tuple[int, int]] = [(-(1 << 62), epoch)]  # From when on which epoch is stamped.
         self._homes: dict[str, str] = {}
         self._moves: dict[str, dict[str, tuple[str, str]]] = {}  # By plan: client -> home before, home after.
         self._users: dict[str, tuple[str, str]] = {}  # Where a user really was when it was moved, and where it is here.
@@ -56,7 +51,7 @@ class ImaginedBrokers:
                 MARKERS_PER_BROKER,
                 now_ms,
             )
-            for outcome in ANSWERS[command.phase]
+            for outcome in answers_to(command.phase)
         ]
 
     def placed(self, client: Client) -> Client:

@@ -23,6 +23,7 @@ from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
 from regraft.run_records.run_record import RunRecord
 from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE, committed_ms
 
 # Okabe-Ito: told apart by readers with any colour vision, and by line style besides.
 PRESENT_COLOUR = "#0072b2"
@@ -103,12 +104,9 @@ def _present_label(record: RunRecord) -> str:
 
 
 def plan_time_ms(plan: Plan) -> int | None:
-    """Return when a plan took effect or was given up; None while it has done neither."""
-    times = {change.phase: change.time_ms for change in plan.history}
-    for phase in (PlanPhase.ACTIVATING, PlanPhase.ABORTED, PlanPhase.ABORTING):
-        if phase in times:
-            return times[phase]
-    return None
+    """Return when a plan was committed, or else aborted; None while it is neither."""
+    aborted_ms = [change.time_ms for change in plan.history if LIFE[change.phase].is_aborted]
+    return aborted_ms[-1] if aborted_ms else committed_ms(plan)
 
 
 def draw_overlay(

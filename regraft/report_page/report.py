@@ -17,7 +17,8 @@ from regraft.report_page.kind_pages import page_of
 from regraft.report_page.report_planners import planner_part
 from regraft.run_records.run_record import OverlayComparison, RunRecord
 from regraft.run_records.summary import failures, summarise
-from schemas.plan import Plan, PlanPhase, Proposal
+from schemas.plan import Plan, Proposal
+from schemas.plan_life import LIFE
 
 PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -203,7 +204,7 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
     lines += [_link_line(proposal) for proposal in plan.proposals if proposal.links_added]
     lines += page_of(record).move_lines(plan)
     outcome = record.plan_outcomes.get(plan.plan, "")
-    if plan.phase in (PlanPhase.ABORTED, PlanPhase.ABORTING) and not outcome and plan.history:
+    if LIFE[plan.phase].is_aborted and not outcome and plan.history:
         outcome = plan.history[-1].reason
     return (
         plan.plan,

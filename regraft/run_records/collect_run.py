@@ -21,7 +21,8 @@ from regraft.run_records.read_topics import count_records, read_whole
 from regraft.run_records.replay_register import read_client_changes, with_register
 from regraft.run_records.run_record import OverlayComparison, ShadowRun, WindowCost
 from schemas.event import AdaptationEvent, EventKind
-from schemas.plan import Plan, PlanPhase
+from schemas.plan import Plan
+from schemas.plan_life import LIFE
 from schemas.remote_registry import use_registry
 from schemas.state import StateRow, WindowClosed
 from schemas.topics import EVENTS, PLANS, STATE, TELEMETRY, WINDOWS
@@ -29,10 +30,6 @@ from schemas.topics import EVENTS, PLANS, STATE, TELEMETRY, WINDOWS
 COMPARED_WINDOWS = 5
 WARM_UP_MS = 3_000  # Until the first subscriptions are known everywhere, hardly anything is delivered.
 READ_S_MAX = 60.0
-# Phases in which all brokers stamp the new epoch or are about to: from the point of no return on.
-IN_FORCE_PHASES = frozenset(
-    {PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.COMPLETED}
-)
 
 
 @dataclass(frozen=True)
@@ -79,15 +76,16 @@ def assemble_windows(
 
 
 def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, OverlayConfiguration]:
-    """Return the configuration of each epoch that was in force, the bootstrap's included.
+    """Return the configuration of each epoch that brokers may have stamped, the bootstrap's included.
 
+    Those are the epochs of committed plans: windows have them before their overlay is in force.
     Its homes are those of the clients that were ever moved.
     """
-    carried_out = [plan for plan in plans if plan.phase in IN_FORCE_PHASES]
+    committed = [plan for plan in plans if LIFE[plan.phase].is_committed]
     bootstrap = inventory.bootstrap
-    homes = homes_before(carried_out)
+    homes = homes_before(committed)
     found = {bootstrap.epoch: bootstrap.with_homes(homes)}
-    for plan in carried_out:
+    for plan in committed:
         homes = homes | homes_after([plan])
         found[plan.epoch_to] = bootstrap.target_of(plan).with_homes(homes)
     return found
@@ -106,13 +104,13 @@ def window_costs(
     first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
     found = []
     for window in stored.windows:
-        in_force = configuration_at(stored, window.epoch_max, inventory).with_homes({})
+        overlay = configuration_at(stored, window.epoch_max, inventory).with_homes({})
         if kind.can_be_costed(window):
             found.append(
                 WindowCost(
                     window.end_ms,
                     window.epoch_max,
-                    kind.cost_per_s(in_force, window),
+                    kind.cost_per_s(overlay, window),
                     kind.cost_per_s(first, window),
                     window.is_complete,
                     (shadows_per_s or {}).get(window.end_ms, {}),
@@ -131,7 +129,7 @@ def first_full_window_cost(stored: StoredRun, kind: AnyKind, traffic_start_ms: i
 
 
 def configuration_at(stored: StoredRun, epoch: int, inventory: Inventory) -> OverlayConfiguration:
-    """Return the newest configuration in force up to an epoch."""
+    """Return the newest configuration that brokers may have stamped up to an epoch."""
     known = [number for number in stored.configurations if number <= epoch]
     return stored.configurations[max(known)] if known else inventory.bootstrap
 

@@ -60,8 +60,8 @@ def with_register(
 ) -> tuple[ClosedWindow, ...]:
     """Return the windows (oldest first) with the register as of the end of each.
 
-    ``configurations`` are those that were in force, by epoch. Each change is looked at once, in the order in which the
-    topic has them, and memory is bounded by SUBSCRIPTIONS_KEPT_MAX.
+    ``configurations`` are those that brokers may have stamped, by epoch. Each change is looked at once, in the order in
+    which the topic has them, and memory is bounded by SUBSCRIPTIONS_KEPT_MAX.
     """
     register = RegisteredClients()
     coming = iter(changes)
@@ -75,10 +75,10 @@ def with_register(
             else:
                 register.put(waiting.client)
             waiting = next(coming, None)
-        in_force = [_in_force(configurations, epoch) for epoch in (window.epoch_min, window.epoch_max)]
+        overlays = [_overlay_at(configurations, epoch) for epoch in (window.epoch_min, window.epoch_max)]
         interests = register.interests(window.sets.brokers)
         kept += 0 if found and found[-1].interests is interests else interests.subscription_count
-        known = kind.attach_clients(window, interests, register.topic_of, in_force, unknown_share_max)
+        known = kind.attach_clients(window, interests, register.topic_of, overlays, unknown_share_max)
         found.append(known[0])
         while kept > SUBSCRIPTIONS_KEPT_MAX and oldest < len(found) - 1:
             gone, found[oldest] = found[oldest].interests, found[oldest].without_interests()
@@ -89,6 +89,6 @@ def with_register(
     return tuple(found)
 
 
-def _in_force(configurations: Mapping[int, OverlayConfiguration], epoch: int) -> OverlayConfiguration:
+def _overlay_at(configurations: Mapping[int, OverlayConfiguration], epoch: int) -> OverlayConfiguration:
     known = [number for number in configurations if number <= epoch] or [min(configurations)]
     return configurations[max(known)]

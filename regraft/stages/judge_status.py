@@ -13,6 +13,7 @@ from typing import Any
 from regraft.settings.run_settings import Settings
 from regraft.stages.observe_run import parse_ledger
 from schemas.plan import PlanPhase
+from schemas.plan_life import LIFE
 
 Document = Mapping[str, Any]
 
@@ -111,18 +112,11 @@ def _window_faults(document: Document, settings: Settings, now_ms: int) -> list[
 
 def _plan_faults(document: Document, settings: Settings, now_ms: int) -> list[str]:
     limits = settings.controller.transition
-    limit_ms = {
-        PlanPhase.PREPARING: limits.prepare_ms,
-        PlanPhase.ACTIVATING: limits.activate_ms,
-        PlanPhase.DRAINING: limits.drain_ms,
-        PlanPhase.RETIRING: limits.retire_ms,
-        PlanPhase.ABORTING: limits.retire_ms,
-    }
     found = []
     for plan in _plans(document):
         phase = PlanPhase(plan["phase"])
         since_ms = plan["history"][-1]["time_ms"] if plan["history"] else now_ms
-        if phase in limit_ms and now_ms - since_ms > STALL_FACTOR * limit_ms[phase]:
+        if LIFE[phase].is_moving and now_ms - since_ms > STALL_FACTOR * limits.of(phase):
             found.append(f"plan {plan['plan']} has been {phase} for {(now_ms - since_ms) / 1000:.0f} s")
     return found
 

@@ -19,7 +19,8 @@ from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings
 from producers.workloads.stock_workload import StockWorkload
 from schemas.client import Client
-from schemas.plan import Plan, PlanPhase
+from schemas.plan import Plan
+from schemas.plan_life import LIFE
 from schemas.telemetry import TelemetryBatch
 from streaming.reference_aggregator import ReferenceAggregator
 
@@ -27,7 +28,6 @@ STEP_MS = 100.0
 WINDOW_MS = 5_000
 GRACE_MS = 2_000
 FINISH_STEPS_MAX = 3_000
-FINAL_PHASES = frozenset({PlanPhase.COMPLETED, PlanPhase.ABORTED, PlanPhase.REFUSED})
 
 
 class LoopTap(Protocol):
@@ -106,7 +106,7 @@ class VirtualLoop:
     def finish(self) -> bool:
         """Let a plan under way come to its end with traffic still flowing; tell whether it did, within 5 minutes."""
         for _ in range(FINISH_STEPS_MAX):
-            if all(plan.phase in FINAL_PHASES for plan in self.plans):
+            if all(LIFE[plan.phase].is_final for plan in self.plans):
                 return True
             self.step()
         return False

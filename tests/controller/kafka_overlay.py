@@ -11,8 +11,8 @@ from overlay.inventory import Inventory
 from schemas.codec import encode
 from schemas.command import Command, CommandPhase, CommandResult
 from schemas.dead_letter import DeadLetter
+from schemas.plan_life import answers_to
 from schemas.topics import COMMANDS, RESULTS, STATE, WINDOWS, topic_name
-from tests.controller.scripted_overlay import ANSWERS
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 
 FLUSH_S_MAX = 60.0
@@ -64,7 +64,7 @@ class KafkaOverlay:
         for command in self._commands.poll():
             if command.phase is CommandPhase.ACTIVATE:
                 self.epoch = command.epoch_to
-            for outcome in ANSWERS[command.phase]:
+            for outcome in answers_to(command.phase):
                 answer = CommandResult(
                     command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, self._start_ms
                 )

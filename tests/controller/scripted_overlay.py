@@ -10,18 +10,13 @@ from controller.decision_settings import DecisionSettings
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.planner_interface import Planner
 from overlay.inventory import Inventory
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.command import Command, CommandPhase, CommandResult
 from schemas.event import EventKind
 from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import answers_to
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 
 TICK_MS = 250
-ANSWERS = {
-    CommandPhase.PREPARE: (Outcome.PREPARED,),
-    CommandPhase.ACTIVATE: (Outcome.ACTIVATED, Outcome.DRAINED),
-    CommandPhase.RETIRE: (Outcome.RETIRED,),
-    CommandPhase.ABORT: (Outcome.ABORTED,),
-}
 
 
 @dataclass
@@ -79,7 +74,7 @@ class ScriptedOverlay:
             self.epoch = command.epoch_to
         return [
             CommandResult(command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, self.now_ms)
-            for outcome in ANSWERS[command.phase]
+            for outcome in answers_to(command.phase)
         ]
 
     @property

@@ -14,6 +14,8 @@ from dashboard.operator_tokens import make_token
 from dashboard.web_app import DashboardParts, build_app
 from infra.stack_error import StackError
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from schemas.plan import PlanPhase
+from schemas.plan_life import LIFE, phases_for
 from tests.dashboard.test_poll_view import MemorySource
 from tests.dashboard.view_documents import proposed_document, view_texts
 from tests.wait_until import wait_until
@@ -35,6 +37,11 @@ class Desk:
         headers = {} if used is None else {"Authorization": f"Bearer {used}"}
         answer = self.client.post("/api/orders", json={"reason": "we said so", **request}, headers=headers)
         return answer.status_code, answer.json()
+
+    def state(self) -> dict[str, Any]:
+        """Return all that pages are told."""
+        parts: dict[str, Any] = self.client.get("/api/state").json()["parts"]
+        return parts
 
 
 @pytest.fixture
@@ -120,12 +127,40 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(
     assert says in answer["text"]
 
 
-def test_a_plan_is_cancelled_only_while_it_prepares(open_desk: Callable[..., Desk]) -> None:
-    """What waits is approved or refused; what has begun is cancelled."""
+def show(desk: Desk, phase: str) -> str:
+    """Have the live view show its plan in a phase; return the plan's name."""
+    document = proposed_document()
+    [plan] = document["plans"]
+    desk.source.texts = view_texts({**document, "plans": [{**plan, "phase": phase}]})
+    wait_until(lambda: desk.state()["plans"][0]["phase"] == phase)
+    return str(plan["plan"])
+
+
+def test_an_order_about_a_plan_is_given_only_where_it_can_be_followed(open_desk: Callable[..., Desk]) -> None:
+    """What waits is approved, refused or cancelled, what prepares is cancelled; no other phase takes an order."""
     desk = open_desk()
-    plan = proposed_document()["plans"][0]["plan"]
-    status, answer = desk.order(kind="cancel", subject=plan)
-    assert (status, answer["text"]) == (409, f"{plan} is proposed: only a plan that is preparing can be cancelled.")
+    for phase in (*PlanPhase, "unheard of"):
+        plan = show(desk, phase)
+        for kind in [kind for kind in OrderKind if kind.scope == "plan"]:
+            desk.sent.clear()
+            status, answer = desk.order(kind=kind, subject=plan)
+            if phase in phases_for(kind):
+                assert (status, [order.kind for order in desk.sent]) == (202, [kind]), phase
+            else:
+                assert (status, desk.sent) == (409, []), phase
+                assert (
+                    answer["text"] == f"{plan} is {phase}: {kind} needs a plan that is {' or '.join(phases_for(kind))}."
+                )
+
+
+def test_pages_are_told_what_holds_in_each_phase(open_desk: Callable[..., Desk]) -> None:
+    """The orders that make sense, whether a plan is under way, and the steps of one that is carried out."""
+    told = open_desk().state()["phases"]
+    assert told["facts"].keys() == set(PlanPhase)
+    for phase, facts in LIFE.items():
+        for name, value in told["facts"][phase].items():
+            assert value == (list(facts.orders) if name == "orders" else getattr(facts, name)), (phase, name)
+    assert told["steps"] == ["preparing", "activating", "draining", "retiring", "verifying"]
 
 
 def test_kafka_being_away_is_said(open_desk: Callable[..., Desk]) -> None:

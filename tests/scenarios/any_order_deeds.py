@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 from schemas.plan import PlanPhase
+from schemas.plan_life import LIFE
 from tests.scenarios.any_order import Action, AnyOrderOverlay
 from tests.scenarios.any_order_controller import AWAY, UNACKNOWLEDGED, UP
 from tests.scenarios.any_order_ring import AnyOrderRing
@@ -29,7 +30,6 @@ FEATURES = {
     "mistaken": "plans name wrong homes of clients",
     "deaf": "a broker hears no commands for a while",
 }
-SWITCHING = (PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING)
 Deed = Callable[[], list[Action]]
 
 
@@ -57,7 +57,7 @@ class Deeds(ABC):
     def next_actions(self) -> list[Action]:
         """Return the actions of a deed chosen by weight; while a plan is under way, some are more frequent."""
         moving = self.overlay.controller.log.moving
-        if moving is not None and moving.phase in SWITCHING and self.rng.random() < 0.2:
+        if moving is not None and LIFE[moving.phase].is_committed and self.rng.random() < 0.2:
             return self.want_more() + self.publish()
         if moving is not None and moving.phase is PlanPhase.PREPARING and self.rng.random() < 0.05:
             return self.end_publisher() if "end" in self.features else []

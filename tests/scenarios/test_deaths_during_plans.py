@@ -16,12 +16,14 @@ from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.client import Role
 from schemas.command import CommandResult
 from schemas.plan import ClientMove, PlanPhase
+from schemas.plan_life import LIFE
 from tests.producers.ring_overlays import RingRun
 from tests.scenarios.run_plan import PlanOnTheClock
 from tests.scenarios.step_by_step import ALL
 from tests.scenarios.test_publisher_moves import line_overlay
 
-MOVING = (PlanPhase.PREPARING, PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING)
+MOVING = [phase for phase, facts in LIFE.items() if facts.is_moving and not facts.is_aborted]
+COMMITTED = [phase for phase in MOVING if LIFE[phase].is_committed]
 
 
 class Allowed:
@@ -76,7 +78,7 @@ def test_the_next_plan_says_which_broker_is_dead() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("phase", [PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING])
+@pytest.mark.parametrize("phase", COMMITTED)
 def test_a_plan_on_a_ring_ends_and_nothing_stays_held_whenever_a_broker_dies(phase: PlanPhase, seed: int) -> None:
     """What waited for something that was to cross the dead broker is let go after the time for draining."""
     run = RingRun(12, 8, 40, seed)

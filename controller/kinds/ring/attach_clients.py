@@ -48,13 +48,13 @@ def with_clients(
     window: ClosedWindow,
     interests: UserInterests | None,
     traffic: TopicTraffic,
-    in_force: Sequence[ChordConfiguration],
+    rings: Sequence[ChordConfiguration],
     unknown_share_max: float,
     fault: str = "",
 ) -> ClosedWindow:
     """Return the window with interests and rates.
 
-    ``in_force`` are the rings of the window's first and last epoch, with the homes that plans have set; in between a
+    ``rings`` are the rings of the window's first and last epoch, with the homes that plans have set; in between a
     user may still be where the first one has it. The window is incomplete, and so
     not decided on, without interests (``fault`` says why), and when more than ``unknown_share_max`` of its
     notifications are of publishers without a topic.
@@ -72,15 +72,15 @@ def with_clients(
         window,
         interests=interests,
         topic_rates_per_s=traffic.rates_per_s,
-        strayed=_strayed(interests, in_force),
+        strayed=_strayed(interests, rings),
         fault="; ".join(one for one in faults if one),
     )
 
 
-def _strayed(interests: UserInterests | None, in_force: Sequence[ChordConfiguration]) -> frozenset[str]:
-    if interests is None or not in_force:
+def _strayed(interests: UserInterests | None, rings: Sequence[ChordConfiguration]) -> frozenset[str]:
+    if interests is None or not rings:
         return frozenset()
-    return frozenset.intersection(*(strayed_users(interests, ring.home_of) for ring in in_force))
+    return frozenset.intersection(*(strayed_users(interests, ring.home_of) for ring in rings))
 
 
 def _named(names: Iterable[str]) -> str:

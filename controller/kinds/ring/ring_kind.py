@@ -43,13 +43,13 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         window: ClosedWindow,
         interests: UserInterests | None,
         topic_of: Mapping[str, str],
-        in_force: Sequence[ChordConfiguration],
+        overlays: Sequence[ChordConfiguration],
         unknown_share_max: float,
         fault: str = "",
     ) -> tuple[ClosedWindow, tuple[str, ...]]:
         """Return the window with what users want and how often topics are published."""
         traffic = topic_traffic(window.sets, topic_of)
-        known = with_clients(window, interests, traffic, in_force, unknown_share_max, fault)
+        known = with_clients(window, interests, traffic, overlays, unknown_share_max, fault)
         return known, traffic.unknown_publishers
 
     def without_register(self, window: ClosedWindow) -> ClosedWindow:

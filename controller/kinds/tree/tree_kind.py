@@ -40,7 +40,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         window: ClosedWindow,
         interests: UserInterests | None,
         topic_of: Mapping[str, str],
-        in_force: Sequence[Configuration],
+        overlays: Sequence[Configuration],
         unknown_share_max: float,
         fault: str = "",
     ) -> tuple[ClosedWindow, tuple[str, ...]]:

@@ -139,6 +139,17 @@ def test_an_approved_plan_waits_for_a_state_that_is_fit_to_act_on() -> None:
     assert overlay.phases == [PlanPhase.COMPLETED]
 
 
+def test_a_plan_that_waits_can_be_cancelled() -> None:
+    """No broker has heard of it, so it is refused; who cancels needs not know whether it was approved meanwhile."""
+    overlay = overlay_of()
+    overlay.run_windows(3)
+    give(overlay, OrderKind.CANCEL, waiting(overlay).plan)
+    overlay.run_windows(1)
+    assert overlay.phases == [PlanPhase.REFUSED]
+    assert overlay.plans[0].history[-1].reason == "cancel by ada: because"
+    assert (len(overlay.events_of(EventKind.ORDER_TAKEN)), overlay.events_of(EventKind.ORDER_REFUSED)) == (1, [])
+
+
 def test_a_plan_that_is_being_prepared_can_be_cancelled() -> None:
     """A broker does not answer; the person who cancels needs not wait for the time-out."""
     overlay = overlay_of(dry_run=False)
@@ -157,8 +168,8 @@ def test_a_plan_that_is_being_prepared_can_be_cancelled() -> None:
 @pytest.mark.parametrize(
     ("kind", "subject", "because"),
     [
-        (OrderKind.CANCEL, "plan-1", "only a plan that waits or is being prepared"),
-        (OrderKind.APPROVE, "plan-1", "only a plan that waits for approval"),
+        (OrderKind.CANCEL, "plan-1", "plan-1 is completed: cancel needs a plan that is proposed or preparing"),
+        (OrderKind.APPROVE, "plan-1", "plan-1 is completed: approve needs a plan that is proposed"),
         (OrderKind.APPROVE, "plan-9", "there is no plan plan-9"),
         (OrderKind.MAINTAIN, "b99", "no broker b99"),
     ],

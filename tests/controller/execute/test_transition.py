@@ -6,6 +6,7 @@ from overlay.configuration import Configuration
 from schemas.command import CommandPhase, CommandResult, Outcome
 from schemas.event import EventKind
 from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE
 
 BROKERS = ("a", "b", "c")
 LIMITS = TransitionLimits(prepare_ms=1_000, activate_ms=1_000, drain_ms=1_000, retire_ms=1_000, resend_ms=200)
@@ -32,20 +33,14 @@ def transition_of(plan: Plan) -> Transition:
 
 def run_to(phase: PlanPhase) -> Transition:
     """Return a transition that has just entered ``phase``."""
-    steps = [
-        (PlanPhase.PREPARING, CommandPhase.PREPARE, Outcome.PREPARED),
-        (PlanPhase.ACTIVATING, CommandPhase.ACTIVATE, Outcome.ACTIVATED),
-        (PlanPhase.DRAINING, CommandPhase.ACTIVATE, Outcome.DRAINED),
-        (PlanPhase.RETIRING, CommandPhase.RETIRE, Outcome.RETIRED),
-    ]
     transition = transition_of(swap_plan())
     transition.start(0)
-    for reached, command, outcome in steps:
-        if transition.plan.phase is phase:
-            break
-        assert transition.plan.phase is reached
+    while transition.plan.phase is not phase and not transition.is_done:
+        facts = LIFE[transition.plan.phase]
+        assert facts.command is not None
+        assert facts.answer is not None
         for broker in BROKERS:
-            transition.on_result(answer(broker, command, outcome), 10)
+            transition.on_result(answer(broker, facts.command, facts.answer), 10)
     assert transition.plan.phase is phase
     return transition
 
@@ -119,7 +114,7 @@ def test_a_plan_can_be_cancelled_until_it_is_activated() -> None:
     transition = run_to(PlanPhase.PREPARING)
     transition.cancel("not wanted any more", 20)
     assert transition.plan.phase is PlanPhase.ABORTING
-    for phase in (PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING, PlanPhase.VERIFYING):
+    for phase in (phase for phase, facts in LIFE.items() if facts.is_committed and not facts.is_final):
         transition = run_to(phase)
         assert transition.cancel("not wanted any more", 20) == []
         assert transition.plan.phase is phase
@@ -171,12 +166,7 @@ def test_unanswered_commands_are_repeated_to_those_that_did_not_answer() -> None
 
 def test_a_restarted_controller_asks_again_for_the_persisted_phase() -> None:
     """From each persisted phase a new controller resumes with that phase's command to every broker."""
-    expected = {
-        PlanPhase.PREPARING: CommandPhase.PREPARE,
-        PlanPhase.ACTIVATING: CommandPhase.ACTIVATE,
-        PlanPhase.DRAINING: CommandPhase.ACTIVATE,
-        PlanPhase.RETIRING: CommandPhase.RETIRE,
-    }
+    expected = {phase: facts.command for phase, facts in LIFE.items() if facts.is_moving and not facts.is_aborted}
     for phase, command in expected.items():
         resumed = transition_of(run_to(phase).plan)
         sent = [effect.command for effect in resumed.resume(50) if isinstance(effect, SendCommand)]

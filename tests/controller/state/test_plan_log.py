@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from controller.state.plan_log import MOVING_PHASES, PLANS_KEPT_MAX, PlanLog
+from controller.state.plan_log import PLANS_KEPT_MAX, TRANSITION_ENDS, PlanLog
 from overlay.configuration import NotATreeError
 from schemas.plan import PhaseChange, Plan, PlanPhase, Proposal
+from schemas.plan_life import LIFE
 from tests.overlay.small_overlays import inventory_of, line_of
 
 BOOTSTRAP = line_of(4)
@@ -46,12 +47,12 @@ def test_bootstrap_is_present_before_any_plan() -> None:
 def test_only_passed_activation_changes_the_present(phase: PlanPhase) -> None:
     """A plan's target is in force once every broker has drained the old epoch, and its epoch is used up in any case."""
     log = PlanLog(INVENTORY, [plan_at(1, phase)])
-    passed = phase in {PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.COMPLETED}
-    assert log.present.epoch == (1 if passed else 0)
-    assert log.present.links == (OTHER if passed else BOOTSTRAP).links
+    is_in_force = LIFE[phase].is_in_force
+    assert log.present.epoch == (1 if is_in_force else 0)
+    assert log.present.links == (OTHER if is_in_force else BOOTSTRAP).links
+    assert len(log.in_force) == is_in_force
     assert log.epoch_next == 2
-    over = phase not in MOVING_PHASES
-    assert (log.moving is None) is over
+    assert (log.moving is None) is not LIFE[phase].is_moving
     assert (log.verifying is None) is (phase is not PlanPhase.VERIFYING)
 
 
@@ -68,6 +69,11 @@ def test_newest_version_of_a_plan_counts() -> None:
         log.record(plan_at(1, phase))
     assert [plan.phase for plan in log.plans] == [PlanPhase.VERIFYING]
     assert log.transition_ended_ms == 100
+
+
+def test_a_transition_ends_with_the_phase_in_which_no_broker_is_at_work_any_more() -> None:
+    """Carried out or aborted; what is verified later ends nothing."""
+    assert {PlanPhase.VERIFYING, PlanPhase.ABORTED} == TRANSITION_ENDS
 
 
 def test_undone_plan_mutes_its_planner() -> None:

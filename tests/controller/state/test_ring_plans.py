@@ -48,6 +48,11 @@ def ring_plan(
     )
 
 
+def new_plan(*moves: ClientMove) -> Plan:
+    """A plan that has not begun."""
+    return msgspec.structs.replace(ring_plan(1, TURNED, moves, PlanPhase.PREPARING), history=())
+
+
 TURNED = RING.replaced(1, (IdMove("b00", 0, 7), IdMove("b07", 7, 0)))
 U_AWAY, U_ON = ClientMove("u", "b00", "b03"), ClientMove("u", "b03", "b05")
 V_AWAY = ClientMove("v", "b01", "b02")
@@ -139,7 +144,7 @@ def test_memory_is_bounded_by_users_moved_and_homes_are_kept(monkeypatch: pytest
 
 def test_a_prepare_names_the_users_of_its_broker_and_all_ids() -> None:
     """b00 loses u, b03 gets it, b05 has nothing to do with users; the later phases carry none of it."""
-    plan = ring_plan(1, TURNED, (U_AWAY, V_AWAY), PlanPhase.PREPARING)
+    plan = new_plan(U_AWAY, V_AWAY)
     transition = Transition(plan, TURNED, TransitionLimits())
     effects = transition.start(0)
     commands = {effect.command.broker: effect.command for effect in effects if isinstance(effect, SendCommand)}
@@ -158,7 +163,7 @@ def test_a_prepare_names_the_users_of_its_broker_and_all_ids() -> None:
 def test_hundreds_of_moves_are_counted_not_listed() -> None:
     """A few are named; one of a kind is singular."""
     moves = tuple(ClientMove(f"u{number:03d}", "b00", "b01") for number in range(214))
-    transition = Transition(ring_plan(1, TURNED, moves), TURNED, TransitionLimits())
+    transition = Transition(new_plan(*moves), TURNED, TransitionLimits())
     (told,) = [effect.event.text for effect in transition.start(0) if isinstance(effect, EmitEvent)]
     assert told == (
         "plan plan-1: epoch 0 -> 1, 2 ring IDs reassigned (b00 ID 0 -> 7, b07 ID 7 -> 0), "

@@ -14,6 +14,7 @@ from regraft.run_records.collect_run import (
 from regraft.run_records.run_record import ShadowRun
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import ClientMove, PlanPhase
+from schemas.plan_life import LIFE
 from schemas.state import BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
 from tests.controller.small_kinds import tree_kind
 from tests.regraft.canned_run import BROKERS, GOOD_LINKS, START_MS, small_inventory, small_plan
@@ -129,7 +130,13 @@ def test_overlays_are_compared_on_complete_windows_within_the_traffic() -> None:
     assert compare_overlays(stored, KIND, START_MS) is None
 
 
-def test_the_final_overlay_is_the_last_one_that_was_in_force() -> None:
+@pytest.mark.parametrize("phase", list(PlanPhase))
+def test_epochs_of_committed_plans_are_known(phase: PlanPhase) -> None:
+    """Windows have them while brokers still drain the old overlay; those of other plans no broker ever stamps."""
+    assert list(_stored(_window(0), phase=phase).configurations) == ([0, 1] if LIFE[phase].is_committed else [0])
+
+
+def test_the_final_overlay_is_that_of_the_last_committed_plan() -> None:
     """An aborted plan leaves the overlay as it was."""
     comparison = compare_overlays(_stored(_window(0), phase=PlanPhase.ABORTED), KIND, START_MS + 10_000)
     assert comparison is not None

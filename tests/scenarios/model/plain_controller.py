@@ -15,14 +15,10 @@ from overlay.configuration import Configuration, link
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import ClientMove
+from schemas.plan_life import answers_to
 from tests.scenarios.model.kept_account import Violation
 
-_ANSWERS = {
-    CommandPhase.PREPARE: {Outcome.PREPARED},
-    CommandPhase.ACTIVATE: {Outcome.ACTIVATED, Outcome.DRAINED},
-    CommandPhase.RETIRE: {Outcome.RETIRED},
-    CommandPhase.ABORT: {Outcome.ABORTED},
-}
+_ANSWERS = {phase: frozenset(answers_to(phase)) for phase in CommandPhase}
 
 
 @dataclass(frozen=True)

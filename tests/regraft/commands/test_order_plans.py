@@ -1,0 +1,41 @@
+"""What `regraft plans approve|refuse|cancel` refuses by itself, and how long it waits for what comes of an order."""
+
+import pytest
+from typer.testing import CliRunner
+
+from infra.stack_error import StackError
+from regraft.cli import app
+from regraft.commands import plans_command
+from regraft.commands.plans_command import is_awaited
+from schemas.order import OrderKind
+from schemas.plan import PlanPhase
+from schemas.plan_life import LIFE
+from tests.regraft.canned_run import small_plan
+
+PLAN_ORDERS = [kind for kind in OrderKind if kind.scope == "plan"]
+
+
+@pytest.mark.parametrize("kind", PLAN_ORDERS)
+@pytest.mark.parametrize("phase", list(PlanPhase))
+def test_an_order_that_cannot_be_followed_is_not_stored(
+    kind: OrderKind, phase: PlanPhase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same phases as for the controller: a plan that is being aborted cannot be cancelled once more."""
+    sent: list[OrderKind] = []
+    monkeypatch.setattr(plans_command, "_stored", lambda _: [small_plan(phase)])
+    monkeypatch.setattr("infra.send_orders.send_order", lambda _, order, *__: sent.append(order.kind))
+    answer = CliRunner().invoke(app, ["plans", kind, "plan-1", "--reason", "because", "--wait", "0"])
+    if kind in LIFE[phase].orders:
+        assert (sent, answer.exit_code) == ([kind], 1)
+        assert "plan-1 is as it was after 0 s" in answer.output
+    else:
+        assert sent == []
+        assert isinstance(answer.exception, StackError)
+        assert f"plan-1 is {phase}: {kind} needs a plan that is proposed" in str(answer.exception)
+
+
+@pytest.mark.parametrize("phase", list(PlanPhase))
+def test_an_order_is_waited_for_until_something_has_come_of_it(phase: PlanPhase) -> None:
+    """A review until it is decided, a plan that is cancelled until brokers have dropped it or it is too late."""
+    assert is_awaited(OrderKind.APPROVE, phase) is is_awaited(OrderKind.REFUSE, phase) is (phase is PlanPhase.PROPOSED)
+    assert is_awaited(OrderKind.CANCEL, phase) is not (LIFE[phase].is_final or LIFE[phase].is_committed)

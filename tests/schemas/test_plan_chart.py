@@ -1,0 +1,43 @@
+"""The state chart and the table of phases in ARCHITECTURE.md say what the table of a plan's life says."""
+
+import re
+from pathlib import Path
+
+from schemas.plan import PlanPhase
+from schemas.plan_life import FIRST_PHASES, LIFE, PhaseFacts
+
+ARCHITECTURE = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text()
+
+
+def chart() -> list[str]:
+    """Return the lines of the state chart: beginnings, ways with the answer that opens each, ends."""
+    lines = ["stateDiagram-v2", *(f"    [*] --> {phase}" for phase in FIRST_PHASES)]
+    for phase, facts in LIFE.items():
+        for number, after in enumerate(facts.next):
+            is_answered = facts.answer is not None and number == 0
+            lines.append(f"    {phase} --> {after}" + (f": all {facts.answer}" if is_answered else ""))
+    return lines + [f"    {phase} --> [*]" for phase, facts in LIFE.items() if facts.is_final]
+
+
+def standing(facts: PhaseFacts) -> str:
+    """Return how far a plan is bound."""
+    return "in force" if facts.is_in_force else "committed" if facts.is_committed else ""
+
+
+def row(phase: PlanPhase, facts: PhaseFacts) -> list[str]:
+    """Return the cells of a phase."""
+    told = [str(facts.command or ""), str(facts.answer or ""), f"`{facts.limit}`" if facts.limit else ""]
+    return [str(phase), *told, ", ".join(facts.orders), standing(facts)]
+
+
+def test_the_state_chart_is_that_of_the_table() -> None:
+    found = re.search(r"```mermaid\n(.*?)\n```", ARCHITECTURE, re.DOTALL)
+    assert found is not None
+    assert found[1].splitlines() == chart()
+
+
+def test_the_table_of_phases_is_that_of_the_code() -> None:
+    heads = ["phase", "command", "ends when all are", "limit", "orders", "plan is"]
+    wanted = [heads, ["---"] * len(heads), *(row(phase, facts) for phase, facts in LIFE.items())]
+    lines = ["|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|" for cells in wanted]
+    assert "\n".join(lines) in ARCHITECTURE
