@@ -113,13 +113,13 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         effects: list[Effect] = []
         entry = tables.entries.get(message.subscription)
         if entry is not None and entry.leaving and entry.towards == source:
-            entry.again = message  # It had been withdrawn, and comes again before all beyond us have let go of it.
-            return []
+            raise ProtocolError(f"{self.broker} got {message.subscription} again before {source} knew it was released")
         if entry is None:
             meets = self._meets(tables, message.filter_)
             issued_max = message.epoch_issued_max
             entry = Entry(message.subscription, message.home, message.filter_, source, meets, issued_max)
             tables.install(entry)
+            tables.await_withdrawn(entry)
             effects += self._forward(tables, entry)
             effects += self._derive_later((entry,))
         entry.waiting.add(source)
@@ -146,6 +146,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         """Take note that a neighbour holds a subscription no longer; send it again where it is wanted by now."""
         effects: list[Effect] = []
         entry = tables.entries.get(name)
+        tables.withdrawn.discard((name, source))
         if entry is not None and source in entry.unreleased:
             entry.unreleased.discard(source)
             if not entry.leaving:
@@ -301,8 +302,6 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             tables.released.add(entry.subscription)
         if entry.towards != LOCAL:
             effects.append(Send(entry.towards, UnsubscribeAck(tables.epoch, entry.subscription)))
-        if entry.again is not None:
-            effects += self._accept_subscription(tables, entry.towards, entry.again, now_ms)
         return effects
 
     def _settle_local(self, local: LocalSubscription, now_ms: float) -> list[Effect]:
@@ -375,6 +374,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
                 continue
             derived = tables.entries.get(entry.subscription)
             if derived is None and entry.subscription in tables.released:
+                tables.withdrawn.add((entry.subscription, peer))
                 effects.append(Send(peer, Unsubscribe(tables.epoch, entry.subscription)))
             elif derived is not None and peer not in derived.forwarded:
                 self.covered_forwards += tables.note_forward(derived, peer)

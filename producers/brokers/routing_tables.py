@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overlay.configuration import Configuration, link
-from producers.brokers.broker_messages import Subscribe
 from producers.brokers.match_content import Filter, MatchIndex, covers
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
@@ -24,7 +23,6 @@ class Entry:
     whose acknowledgement of a subscribe or an unsubscribe is outstanding; one that has released it gets it again where
     it is wanted by then. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max`` is the newest
     epoch in which its home issued it (:class:`producers.brokers.broker_messages.Subscribe`).
-    ``again`` is what has come for it while it is leaving: it is to be installed anew when it has left.
     """
 
     subscription: str
@@ -38,7 +36,6 @@ class Entry:
     unreleased: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
     leaving: bool = False
-    again: Subscribe | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -72,6 +69,7 @@ class RoutingTables:
         self.next_hop = configuration.next_hops_from(broker)
         self.entries: dict[str, Entry] = {}
         self.released: set[str] = set()  # Removed while the epoch before lives: not to be derived from it again.
+        self.withdrawn: set[tuple[str, str]] = set()  # Subscription, neighbour asked to let go of it: not held here.
         self.index = MatchIndex()
         self.ends_received: set[str] = set()
         self.ends_sent: set[str] = set()
@@ -107,6 +105,12 @@ class RoutingTables:
         sent[entry.subscription] = entry.filter_
         return covered
 
+    def await_withdrawn(self, entry: Entry) -> None:
+        """Let an entry that comes again wait for neighbours from which it was withdrawn when it was not here."""
+        owing = {peer for name, peer in self.withdrawn if name == entry.subscription}
+        entry.forwarded |= owing
+        entry.unreleased |= owing
+
     def flow_has_ended(self, home: str) -> bool:
         """Tell whether nothing of this epoch can still come from publishers at ``home``, another broker."""
         return self.next_hop[home] in self.ends_received
@@ -120,6 +124,7 @@ class RoutingTables:
             entry.unconfirmed.discard(peer)
             entry.unreleased.discard(peer)
             entry.waiting.discard(peer)
+        self.withdrawn = {(name, asked) for name, asked in self.withdrawn if asked != peer}
 
     @property
     def is_drained(self) -> bool:

@@ -5,10 +5,13 @@ In all of them ``s`` is a subscription that a plan withdraws where it leads to n
 
 from __future__ import annotations
 
+import pytest
+
 from overlay.configuration import Configuration
 from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
+    Cancelled,
     CancelRequest,
     LeaveRequest,
     SubscribeRequest,
@@ -195,3 +198,45 @@ def test_a_publisher_waits_for_what_is_sent_again_in_the_old_epoch_though_the_ne
     overlay.publish("b1", "q", symbol="A")
     overlay.run()
     assert overlay.got == [("s", "q", 0)]
+
+
+@pytest.mark.parametrize("is_released_first", [False, True])
+def test_what_a_broker_has_withdrawn_without_holding_it_goes_there_again_after_it_was_released(
+    is_released_first: bool,
+) -> None:
+    """b1 has let go of s in the new epoch, withdraws it from b2, which derives it, and then gets s again.
+
+    p is at b4, next to b1 in the old tree and next to b0 in the new one. q comes at b3, which is to prepare later
+    unless b2 is to answer before s comes again. Were s sent on to b2 before that, b2 would keep it forever.
+    """
+    brokers = ["b0", "b1", "b2", "b3", "b4"]
+    old = Configuration.of(0, brokers, [("b0", "b1"), ("b1", "b4"), ("b1", "b2"), ("b2", "b3")])
+    target = old.replaced(1, [("b1", "b4")], [("b0", "b4")])
+    overlay = StepByStep(old)
+    overlay.feed("b4", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b0", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    for broker in ("b1", "b2", "b0"):
+        overlay.command(broker, PREPARE, target)
+        overlay.run()
+    overlay.feed("b3", None, AdvertiseRequest("q", ALL))
+    overlay.run(held=[("b1", "b0")] if is_released_first else [])
+    if is_released_first:
+        overlay.command("b3", PREPARE, target)
+        overlay.run(held=[("b1", "b0")])
+        overlay.run()
+    else:
+        overlay.feed("b0", None, CancelRequest("s"))
+        overlay.run()
+        assert not overlay.told_of(Cancelled)  # b2 waits for b3, and those before it for b2.
+        overlay.command("b3", PREPARE, target)
+        overlay.run()
+    overlay.command("b4", PREPARE, target)
+    overlay.run()
+    if is_released_first:
+        overlay.feed("b0", None, CancelRequest("s"))
+        overlay.run()
+    assert overlay.said(Outcome.PREPARED) == set(brokers)
+    assert overlay.told_of(Cancelled) == [Cancelled("s")]
+    assert not any(core.tables[1].entries for core in overlay.cores.values())
