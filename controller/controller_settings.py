@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
-from controller.state.planner_interface import PlannerSettings
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
@@ -63,7 +62,7 @@ class ControllerSettings:
     ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
     live-view keys. ``redis_url``: where the live view is kept; None runs without one.
     ``inventory_path``: the brokers, their costs and the bootstrap overlay.
-    ``planner``: a name of ``controller.decide.planner_table``, or several joined by +, which decide in turn on
+    ``planner``: a name of ``controller.decide.find_planners``, or several joined by +, which decide in turn on
     one plan. Default: links first, then publishers on the tree that these lead to. ``seed``: of the planner's random
     choices. ``shadow_planners``: names of planners that decide on the same windows and change only an overlay of their
     own, which shows what they would have made of the traffic. Default none; each costs its time once a window.
@@ -76,7 +75,7 @@ class ControllerSettings:
     for each broker and block of 64 notifications of a publisher in each window. ``verify_windows``: complete windows on
     which a finished plan is judged. Default 2. ``verify_ms_max``: after so long without them the plan is closed
     unverified. Default 2 minutes. ``horizon_hops``, ``degree_max`` (None takes the inventory's cap), ``proposals_max``:
-    see PlannerSettings. ``cache_ids_max``: of how many notifications a broker of swap_links_ci remembers that it had
+    what planners are told. ``cache_ids_max``: of how many notifications a broker of swap_links_ci remembers that it had
     them (in the paper 8192). Default None, all of the horizon. ``bloom_bits``, ``bloom_hashes``: shape of the Bloom
     filters in which they tell each other (in the paper 100000 and 5). Default None bits, which compares exactly: here
     the controller knows all delivery sets anyway. ``path_interest``: what three of them have in common, the paper's
@@ -160,36 +159,6 @@ class ControllerSettings:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-controller", self.security)
 
-    def planner_settings(self, inventory_degree_max: int | None) -> PlannerSettings:
-        """Return what the planner is told; the inventory's degree cap holds unless the settings name another."""
-        degree_max = inventory_degree_max if self.degree_max is None else self.degree_max
-        return PlannerSettings(
-            horizon_hops=self.horizon_hops,
-            degree_max=degree_max,
-            proposals_max=self.proposals_max,
-            cache_ids_max=self.cache_ids_max,
-            bloom_bits=self.bloom_bits,
-            bloom_hashes=self.bloom_hashes,
-            path_interest=self.path_interest,
-            grape_priority=self.grape_priority,
-            grape_weight=self.grape_weight,
-            grape_notifications_min=self.grape_notifications_min,
-            pop_traces_min=self.pop_traces_min,
-            pop_traces_max=self.pop_traces_max,
-            pop_window_s=self.pop_window_s,
-            link_delays=self.link_delays,
-            delay_weight=self.delay_weight,
-            ring_delay_weight=self.ring_delay_weight,
-            ring_free_s=self.ring_free_s,
-            ring_demand_share_min=self.ring_demand_share_min,
-            user_load_weight=self.user_load_weight,
-            user_cluster_brokers=self.user_cluster_brokers,
-            user_load_max=self.user_load_max,
-            user_utility_min=self.user_utility_min,
-            # What a plan may not hold would be refused as a whole, again and again.
-            users_moved_max=min(self.users_moved_max, self.decision.users_per_plan_max),
-        )
-
     def faults(self) -> list[str]:
         """Return what is wrong with the settings and between them, one sentence each; all at once."""
         least = {
@@ -201,10 +170,11 @@ class ControllerSettings:
             "stop_ms_max": 0,
             "review_ms_max": 1,
             "tick_ms": 1,
+            "proposals_max": 1,
             "status_ms": 1,
         }
         found = values_below(self, least) + self.decision.faults()
-        found += self.planner_settings(inventory_degree_max=None).faults()
+        found += self._kind_faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
         found += self._horizon_faults() + port_faults(self.metrics_port)
@@ -217,6 +187,16 @@ class ControllerSettings:
             )
         if self.tick_ms > self.transition.resend_ms:
             found.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
+        return found
+
+    def _kind_faults(self) -> list[str]:
+        found = []
+        if self.degree_max is not None and self.degree_max < 2:
+            found.append(f"degree_max is {self.degree_max}: a tree needs at least 2")
+        if not 0 <= self.ring_delay_weight < math.inf:
+            found.append(f"ring_delay_weight is {self.ring_delay_weight}: at least 0")
+        if self.user_load_max < 1:
+            found.append(f"user_load_max is {self.user_load_max}: at least 1, the mean, or no placement could hold it")
         return found
 
     def _horizon_faults(self) -> list[str]:

@@ -14,7 +14,7 @@ import structlog
 from controller.control_loop import ControlLoop
 from controller.control_ports import ControlPorts, DocumentSink
 from controller.controller_settings import ControllerSettings
-from controller.decide.planner_table import kind_faults, planner_faults
+from controller.decide.find_planners import kind_faults, planner_faults
 from controller.ports.client_register import KafkaClientRegister
 from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
 from controller.ports.live_view import LiveView

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.decide.planner_table import kind_faults
+from controller.decide.find_planners import kind_faults
 from overlay.inventory import Inventory
 from producers.recordings.read_recording import RecordingInfo
 from regraft.settings.place_demo import ensure_inventory

@@ -403,7 +403,7 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
 
 
 def _stage_faults(settings: Settings) -> list[str]:
-    from controller.decide.planner_table import planner_faults  # Most commands need not wait for numpy.
+    from controller.decide.find_planners import planner_faults  # Most commands need not wait for numpy.
 
     found = [
         f"{name}: {fault}"
