@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from importlib import import_module
 
 from controller.controller_settings import ControllerSettings
@@ -46,15 +45,19 @@ def planners_of_kind(kind: str) -> tuple[str, ...]:
 
 
 def planner_faults(settings: ControllerSettings) -> list[str]:
-    """Return what is wrong with planners' settings, and which planners are not known, one sentence each."""
+    """Return which planners that the settings name are not known, one sentence each."""
     known = ", ".join(sorted(PLANNERS))
-    found = [fault for spec in PLANNERS.values() for fault in _settings_of(spec, settings).faults()]
-    return list(dict.fromkeys(found)) + [
+    return [
         f"{what} {name!r} is unknown, known are {known}, or several joined by {CHAIN}"
         for what, chain in _named_in(settings)
         for name in planner_names(chain)
         if name not in PLANNERS
     ]
+
+
+def own_faults(settings: ControllerSettings) -> list[str]:
+    """Return what is wrong with the planners' own settings, one sentence each."""
+    return [f"planners.{name}: {fault}" for name, told in settings.planners.items() for fault in told.faults()]
 
 
 def kind_faults(settings: ControllerSettings, kind: str) -> list[str]:
@@ -70,9 +73,8 @@ def kind_faults(settings: ControllerSettings, kind: str) -> list[str]:
 
 
 def _settings_of(spec: AnyPlannerSpec, settings: ControllerSettings) -> PlannerSettings:
-    names = [field.name for field in fields(spec.settings) if hasattr(settings, field.name)]
-    told: PlannerSettings = spec.settings(**{name: getattr(settings, name) for name in names})
-    return told
+    given = settings.planners.get(spec.name)
+    return spec.settings() if given is None else given
 
 
 def _named_in(settings: ControllerSettings) -> list[tuple[str, str]]:

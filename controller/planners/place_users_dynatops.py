@@ -165,5 +165,5 @@ SPEC = PlannerSpec(
     place_users_dynatops,
     PlacementSettings,
     summary="users' homes on a ring, by likeness of interests and load",
-    source="002, section 4",
+    source="paper 002, section 4",
 )

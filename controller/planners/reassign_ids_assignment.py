@@ -39,6 +39,6 @@ SPEC = PlannerSpec(
     ChordConfiguration.KIND,
     reassign_ids_assignment,
     ReassignmentSettings,
-    summary="ring IDs, by the same and with the price of each move",
-    source="ours, for the problem of 002",
+    summary="ring IDs, by relayed messages, delay and the price of each move",
+    source="ours, for the problem of paper 002",
 )

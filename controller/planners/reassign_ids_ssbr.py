@@ -42,5 +42,5 @@ SPEC = PlannerSpec(
     reassign_ids_ssbr,
     ReassignmentSettings,
     summary="ring IDs, by relayed messages and delay",
-    source="002, section 5",
+    source="paper 002, section 5",
 )

@@ -70,5 +70,5 @@ SPEC = PlannerSpec(
     relocate_publisher_grape,
     PrioritySettings,
     summary="a publisher's home, by message rate and delivery delay",
-    source="001, section 4",
+    source="paper 001, section 4",
 )

@@ -188,5 +188,5 @@ SPEC = PlannerSpec(
     relocate_publisher_pop,
     TraceSettings,
     summary="a publisher's home, by the number of its subscribers",
-    source="001, section 3",
+    source="paper 001, section 3",
 )

@@ -176,5 +176,5 @@ SPEC = PlannerSpec(
     relocate_publishers_joint,
     JointSettings,
     summary="all publishers' homes, by true cost under caps of load",
-    source="ours, for the problem of 001",
+    source="ours, for the problem of paper 001",
 )

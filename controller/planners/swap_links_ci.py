@@ -244,5 +244,5 @@ SPEC = PlannerSpec(
     swap_links_ci,
     InterestSettings,
     summary="links of a tree, by cost and common interest",
-    source="000, section 4",
+    source="paper 000, section 4",
 )

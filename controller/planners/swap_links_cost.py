@@ -215,5 +215,5 @@ SPEC = PlannerSpec(
     swap_links_cost,
     SearchSettings,
     summary="links of a tree, by true cost",
-    source="ours, on the cost of 000, Eq. 1-2",
+    source="ours, on the cost of paper 000, Eq. 1-2",
 )

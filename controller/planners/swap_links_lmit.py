@@ -39,5 +39,5 @@ SPEC = PlannerSpec(
     swap_links_lmit,
     HorizonSettings,
     summary="links of a tree, by common interest alone",
-    source="000, sections 3.1.2 and 5",
+    source="paper 000, sections 3.1.2 and 5",
 )

@@ -38,5 +38,5 @@ SPEC = PlannerSpec(
     swap_links_lmst,
     HorizonSettings,
     summary="links of a tree, by link cost alone",
-    source="000, sections 3.1.2 and 5",
+    source="paper 000, sections 3.1.2 and 5",
 )

@@ -235,7 +235,7 @@ class Section:
 
 @cache
 def sections() -> dict[str, Section]:
-    """Return the sections by name, in the order of the example file."""
+    """Return the sections by name, in the order of the example file; those of planners come beside these."""
     from alerts.alert_settings import AlertSettings
     from controller.controller_settings import ControllerSettings
     from dashboard.dashboard_settings import DashboardSettings
@@ -251,7 +251,7 @@ def sections() -> dict[str, Section]:
         "demo": Section(DemoSettings),
         "emulator": Section(EmulatorSettings, frozenset(shared)),
         "streaming": Section(StreamingSettings, frozenset({*shared, "checkpoint_directory"})),
-        "controller": Section(ControllerSettings, frozenset(shared)),
+        "controller": Section(ControllerSettings, frozenset({*shared, "planners"})),
         "alerts": Section(AlertSettings, frozenset({*shared, "window_ms"})),
         "dashboard": Section(DashboardSettings, frozenset(shared)),
     }
@@ -271,11 +271,14 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
 
     ``file`` defaults to the one that ``REGRAFT_SETTINGS`` names, if any.
     """
+    from regraft.settings.planner_models import read_planners  # Most commands need not wait for numpy.
+
     with collect_faults() as faults:
         tables = _read_toml(file or _named_file(), faults)
         sources = _read_sources(flags or {}, tables, faults)
         models = {name: cast(SettingsModel, getattr(sources, name)) for name in section_models()}
-        settings = _compose(models)
+        planners = read_planners(sources.planners, faults)
+        settings = _compose(models, planners)
         faults += _stage_faults(settings) + relation_faults(settings)
     if faults:
         raise SettingsError(list(dict.fromkeys(faults)))  # a table is looked at again once its faults are out
@@ -323,13 +326,14 @@ def _read_sources(flags: Flags, tables: Mapping[str, Any], faults: list[str]) ->
             return init_settings, env_settings, short, from_file
 
     fields: dict[str, Any] = {name: (model, Field(default_factory=model)) for name, model in section_models().items()}
+    fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # Which there are depends on what is named.
     model = create_model("Sources", __base__=Sources, **fields)
     try:
         return model(**{name: dict(values) for name, values in flags.items()})
     except SourceError as error:
         faults.append(f"the environment cannot be read ({error}): values of lists must be JSON")
         defaults: dict[str, Any] = {name: each() for name, each in section_models().items()}
-        return model.model_construct(**defaults)
+        return model.model_construct(**defaults, planners={})
 
 
 def _short_named() -> dict[str, dict[str, str]]:
@@ -340,8 +344,10 @@ def _short_named() -> dict[str, dict[str, str]]:
     return found
 
 
-def _compose(models: Mapping[str, SettingsModel]) -> Settings:
+def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, SettingsModel]) -> Settings:
     """Fill what the stages share, so that no two of them can disagree."""
+    from regraft.settings.planner_models import to_planner_settings
+
     shapes = {name: section.shape for name, section in sections().items()}
     run: RunSettings = to_dataclass(models["run"], RunSettings)
     kafka: KafkaSettings = to_dataclass(models["kafka"], KafkaSettings)
@@ -379,6 +385,7 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
             redis_url=redis.url,
             inventory_path=inventory_path,
             status_file=run.directory / "controller.json",
+            planners=to_planner_settings(planners),
         ),
         alerts=to_dataclass(
             models["alerts"],
@@ -397,13 +404,16 @@ def _compose(models: Mapping[str, SettingsModel]) -> Settings:
             inventory_path=inventory_path,
             status_file=run.directory / "dashboard.json",
         ),
-        given={name: model.model_dump() for name, model in models.items()},
-        chosen=frozenset(name for model in models.values() for name in chosen_names(model)),
+        given={
+            **{name: model.model_dump() for name, model in models.items()},
+            "planners": {name: model.model_dump() for name, model in planners.items()},
+        },
+        chosen=frozenset(name for model in (*models.values(), *planners.values()) for name in chosen_names(model)),
     )
 
 
 def _stage_faults(settings: Settings) -> list[str]:
-    from controller.decide.find_planners import planner_faults  # Most commands need not wait for numpy.
+    from controller.decide.find_planners import own_faults, planner_faults  # Most commands need not wait for numpy.
 
     found = [
         f"{name}: {fault}"
@@ -411,7 +421,8 @@ def _stage_faults(settings: Settings) -> list[str]:
         if hasattr(getattr(settings, name), "faults")
         for fault in getattr(settings, name).faults()
     ]
-    return found + [f"controller: {fault}" for fault in planner_faults(settings.controller)]
+    found += [f"controller: {fault}" for fault in planner_faults(settings.controller)]
+    return found + own_faults(settings.controller)
 
 
 def relation_faults(settings: Settings) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from controller.control_loop import ControlLoop
 from controller.decision_settings import DecisionSettings
 from controller.kinds.ring.ring_state import RingContext, RingState
+from controller.planners.steps.shared_settings import ReassignmentSettings
 from controller.ports.memory_ports import MemoryClients, MemoryPorts
 from controller.report.loop_metrics import LoopMetrics
 from controller.state.plan_log import PlanLog
@@ -105,7 +106,9 @@ def test_a_bad_ring_becomes_a_good_one() -> None:
 def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
     """What they find on Fig. 2 of paper 002 is accepted, carried out, and saves what was predicted."""
     overlay = overlay_of()
-    overlay.settings, overlay.planner = replace(overlay.settings, planner=planner, ring_free_s=3600.0), None
+    hour = ReassignmentSettings(ring_free_s=3600.0)
+    planners = {"reassign_ids_ssbr": hour, "reassign_ids_assignment": hour}
+    overlay.settings, overlay.planner = replace(overlay.settings, planner=planner, planners=planners), None
     overlay.new_loop()
     overlay.run_windows(12)
     assert set(overlay.phases) == {PlanPhase.COMPLETED}

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from controller.controller_settings import AssemblyLimits, ControllerSettings, TransitionLimits
-from controller.decide.find_planners import kind_faults, planner_faults
+from controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from controller.decision_settings import DecisionSettings
 from controller.kinds.find_kind import kind_of
 from controller.kinds.ring.ring_state import RingContext
 from controller.kinds.tree.tree_state import TreeContext
+from controller.planners.swap_links_ci import InterestSettings
 from controller.run_controller import ControllerSettingsError, run_controller
 from overlay.inventory import InventoryError
 from tests.controller.scripted_ring import ring_inventory
@@ -36,7 +37,7 @@ def test_all_faults_are_told_at_once() -> None:
         subscription_lifetime_s=-1.0,
         horizon_windows_min=1,
         horizon_windows_max=0,
-        horizon_hops=1,
+        planners={"swap_links_ci": InterestSettings(horizon_hops=1)},
         degree_max=1,
         proposals_max=0,
         tick_ms=0,
@@ -44,7 +45,7 @@ def test_all_faults_are_told_at_once() -> None:
         assembly=AssemblyLimits(completeness_share_min=1.5),
         transition=TransitionLimits(prepare_ms=1000, resend_ms=1000),
     )
-    faults = "\n".join(bad.faults() + planner_faults(bad))
+    faults = "\n".join(bad.faults() + planner_faults(bad) + own_faults(bad))
     for named in (
         "bootstrap is empty",
         "planner 'swap_links' is unknown, known are place_users_dynatops, re",
@@ -54,7 +55,7 @@ def test_all_faults_are_told_at_once() -> None:
         "subscription_lifetime_s is -1.0: above 0, or none",
         "horizon_windows_min is 1: at least 2",
         "horizon_windows_max is 0: at least 1",
-        "horizon_hops is 1",
+        "planners.swap_links_ci: horizon_hops is 1",
         "degree_max is 1",
         "proposals_max is 0",
         "tick_ms is 0: at least 1",
@@ -65,7 +66,7 @@ def test_all_faults_are_told_at_once() -> None:
         "resend_ms is 1000, prepare_ms 1000",
     ):
         assert named in faults
-    assert len(bad.faults() + planner_faults(bad)) == 17
+    assert len(bad.faults() + planner_faults(bad) + own_faults(bad)) == 17
 
 
 def test_tick_must_be_shorter_than_the_repetition() -> None:

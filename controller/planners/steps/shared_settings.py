@@ -50,7 +50,7 @@ class HorizonSettings(OrderSettings):
 class SessionSettings(PlannerSettings):
     """What GRAPE of paper 001 traces and weighs.
 
-    ``grape_weight``: by how many percent its first metric is minimised, 1 to 100.
+    ``grape_weight``: by how many percent GRAPE minimises its first metric, 1 to 100.
     ``grape_notifications_min``: length of a trace session, the paper's G_threshold of 100.
     ``link_delays``: whether links count in delivery delays; not in the paper.
     """
