@@ -49,8 +49,9 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
         told = with_new_names(recording.info.settings)
         for section in TAKEN_SECTIONS:
             tables[section] = _known(told.get(section, {}), section_models()[section], section, unknown)
-        models = planner_models()
-        for name, values in told.get("planners", {}).items():
+        planners = told.get("planners", {})
+        models = planner_models(planners)
+        for name, values in planners.items():
             if name in models:
                 tables.setdefault("planners", {})[name] = _known(values, models[name], f"planners.{name}", unknown)
             else:

@@ -5,12 +5,12 @@ In: tables as they were given. Out: a checked model for each planner. What the s
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from controller.decide.find_planners import PLANNERS
+from controller.decide.find_planners import PLANNERS, PlannerError, planner_names, planner_spec
 from controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
 from regraft.settings.settings_model import SettingsModel, settings_model, to_dataclass
 
@@ -23,18 +23,28 @@ def _model_of(spec: AnyPlannerSpec) -> type[SettingsModel]:
     return settings_model(spec.settings, f"{SECTION}.{spec.name}", heading=heading)
 
 
-def planner_models() -> dict[str, type[SettingsModel]]:
-    """Return the generated model of each planner by its name, in the order in which they are listed."""
-    return {name: _model_of(spec) for name, spec in PLANNERS.items()}
+def planner_models(named: Iterable[str] = ()) -> dict[str, type[SettingsModel]]:
+    """Return the generated model of each of our planners, and of each named one of other packages that can be had."""
+    specs = dict(PLANNERS)
+    for name in sorted(set(named) - specs.keys()):
+        with suppress(PlannerError):
+            specs[name] = planner_spec(name)
+    return {name: _model_of(spec) for name, spec in specs.items()}
 
 
-def read_planners(given: Mapping[str, Any], faults: list[str]) -> dict[str, SettingsModel]:
-    """Return the settings of each planner. Values that are wrong become faults of the ``collect_faults`` around it."""
-    models = planner_models()
-    for name in given.keys() - models.keys():
-        near = difflib.get_close_matches(name, models, n=1)
-        way_out = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(models))}"
-        faults.append(f"{SECTION}.{name} is no planner: {way_out}")
+def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[str]) -> dict[str, SettingsModel]:
+    """Return the settings of our planners, and of those that are given some or stand in the chains.
+
+    Values that are wrong become faults of the ``collect_faults`` around it. What is wrong with planners in the chains
+    themselves is told elsewhere.
+    """
+    acting = {name for chain in chains for name in planner_names(chain)}
+    models = planner_models(acting | given.keys())
+    for name in sorted(given.keys() - models.keys() - acting):
+        try:
+            planner_spec(name)
+        except PlannerError as error:
+            faults.append(f"{SECTION}.{name}: planner {error}")
     found = {}
     for name, model in models.items():
         told = given.get(name, {})
@@ -47,4 +57,5 @@ def read_planners(given: Mapping[str, Any], faults: list[str]) -> dict[str, Sett
 
 def to_planner_settings(models: Mapping[str, SettingsModel]) -> dict[str, PlannerSettings]:
     """Return the planners' own dataclasses with the models' values."""
-    return {name: to_dataclass(model, PLANNERS[name].settings) for name, model in models.items()}
+    specs = {name: PLANNERS[name] if name in PLANNERS else planner_spec(name) for name in models}
+    return {name: to_dataclass(model, specs[name].settings) for name, model in models.items()}

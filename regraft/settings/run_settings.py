@@ -277,12 +277,16 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
         tables = _read_toml(file or _named_file(), faults)
         sources = _read_sources(flags or {}, tables, faults)
         models = {name: cast(SettingsModel, getattr(sources, name)) for name in section_models()}
-        planners = read_planners(sources.planners, faults)
+        planners = read_planners(sources.planners, _chains(models["controller"]), faults)
         settings = _compose(models, planners)
         faults += _stage_faults(settings) + relation_faults(settings)
     if faults:
         raise SettingsError(list(dict.fromkeys(faults)))  # a table is looked at again once its faults are out
     return settings
+
+
+def _chains(controller: Any) -> tuple[str, ...]:
+    return (controller.planner, *controller.shadow_planners)
 
 
 def _named_file() -> Path | None:
