@@ -49,7 +49,6 @@ TOPICS = tuple(f"t{number:04d}" for number in range(MADE.topic_count))
 RULES = PlacementRules()
 REPEATS = 3
 CONTEXT = RingContext(proposals_max=16, delay_weight=1.0, user_load_max=2.0)
-MOVED_MAX = 1_000
 PASS_CLUSTERS = (5, 10, 50)
 HOUR_CLUSTERS = (5, 10, 20, 50)
 PLAIN_CLUSTER = 10
@@ -147,7 +146,7 @@ def measure_planner(changes: UserChanges, pattern: Pattern, seed: int) -> list[F
     window = ClosedWindow(0, 1000, DeliverySets.of(BROKERS, {}, 1.0))
     overlay = RingState(ring, inventory, (window,), state)
     figures = []
-    for bound in (MOVED_MAX, len(users)):
+    for bound in (PlacementSettings().users_moved_max, len(users)):
         times_ms = []
         for _ in range(REPEATS):
             settings = PlacementSettings(users_moved_max=bound)

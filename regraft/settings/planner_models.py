@@ -19,7 +19,7 @@ SECTION = "planners"
 
 @cache
 def _model_of(spec: AnyPlannerSpec) -> type[SettingsModel]:
-    heading = f"{spec.summary[0].upper()}{spec.summary[1:]}. Source: {spec.source}."
+    heading = f"{spec.summary[:1].upper()}{spec.summary[1:]}. Source: {spec.source}."
     return settings_model(spec.settings, f"{SECTION}.{spec.name}", heading=heading)
 
 
