@@ -17,11 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.planners.relocate_publisher_grape import relocate_publisher_grape
-from controller.planners.relocate_publishers_joint import relocate_publishers_joint
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from experiments.pop_grape.random_sessions import (
     Instance,
     random_hops,
@@ -80,13 +79,15 @@ def measure_joint(brokers: int, is_capped: bool, seed: int) -> list[Figure]:
     times_ms, shares = [], []
     for number in range(JOINT_REPEATS):
         made = draw_state(brokers, random.Random(seed * JOINT_REPEATS + number), is_capped=is_capped)
-        settings = PlannerSettings(proposals_max=PUBLISHERS)
+        context = TreeContext(proposals_max=PUBLISHERS)
         rng = random.Random(0)
         began_s = time.perf_counter()
         state = TreeState(made.configuration, made.inventory, made.windows)
-        proposals = relocate_publishers_joint(state, settings, rng)
+        proposals = relocate_publishers_joint(state, JointSettings(), context, rng)
         times_ms.append((time.perf_counter() - began_s) * 1000)
-        shares.append(_checked_share(state, proposals, relocate_publisher_grape(state, settings, rng)))
+        shares.append(
+            _checked_share(state, proposals, relocate_publisher_grape(state, PrioritySettings(), context, rng))
+        )
     where: dict[str, str | int | float] = {
         "brokers": brokers,
         "publishers": PUBLISHERS,

@@ -20,11 +20,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from controller.kinds.ring.ring_state import RingState, RingTraffic
-from controller.planners.place_users_dynatops import place_users_dynatops
+from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
+from controller.planners.place_users_dynatops import PlacementSettings, place_users_dynatops
 from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from experiments.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
 from experiments.dynatops.user_changes import UserChanges
 from experiments.dynatops.user_model import (
@@ -49,6 +48,7 @@ BROKERS = tuple(f"b{number:03d}" for number in range(MADE.broker_count))
 TOPICS = tuple(f"t{number:04d}" for number in range(MADE.topic_count))
 RULES = PlacementRules()
 REPEATS = 3
+CONTEXT = RingContext(proposals_max=16, delay_weight=1.0, user_load_max=2.0)
 PASS_CLUSTERS = (5, 10, 50)
 HOUR_CLUSTERS = (5, 10, 20, 50)
 PLAIN_CLUSTER = 10
@@ -146,11 +146,11 @@ def measure_planner(changes: UserChanges, pattern: Pattern, seed: int) -> list[F
     window = ClosedWindow(0, 1000, DeliverySets.of(BROKERS, {}, 1.0))
     overlay = RingState(ring, inventory, (window,), state)
     figures = []
-    for bound in (PlannerSettings().users_moved_max, len(users)):
+    for bound in (PlacementSettings().users_moved_max, len(users)):
         times_ms = []
         for _ in range(REPEATS):
-            settings = PlannerSettings(users_moved_max=bound)
-            spent_ms, proposals = _timed(partial(place_users_dynatops, overlay, settings, random.Random(0)))
+            settings = PlacementSettings(users_moved_max=bound)
+            spent_ms, proposals = _timed(partial(place_users_dynatops, overlay, settings, CONTEXT, random.Random(0)))
             times_ms.append(spent_ms)
         where: dict[str, str | int | float] = {"users_moved_max": bound, "pattern": pattern}
         share = proposals[-1].cost_after_per_s / proposals[0].cost_before_per_s

@@ -15,8 +15,8 @@ import structlog
 from controller.control_ports import ControlPorts
 from controller.controller_settings import ControllerSettings
 from controller.decide.decide_plan import decide_plan
+from controller.decide.find_planners import planners_of
 from controller.decide.judge_proposals import Situation, transition_price_per_s
-from controller.decide.planner_table import planners_of
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.review_plans import PlanReviewer
@@ -58,7 +58,7 @@ class ControlLoop:
         self._settings = settings
         self._inventory = inventory
         self._ports = ports
-        self._planners = (planner,) if planner else planners_of(settings.planner)
+        self._planners = (planner,) if planner else planners_of(settings.planner, settings)
         self._metrics = metrics or LoopMetrics()
         self._border_faults = border_faults
         self._stopwatch_s = stopwatch_s
@@ -128,7 +128,7 @@ class ControlLoop:
                 self.status.add_first_command(plan, plan.history[0].time_ms)
         self.status.started_ms = now_ms
         self.status.shadows = tuple(
-            ShadowPlanner(name, planners_of(name), plan_log.present, self._kind, self._settings)
+            ShadowPlanner(name, planners_of(name, self._settings), plan_log.present, self._kind, self._settings)
             for name in self._settings.shadow_planners
         )
         moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""

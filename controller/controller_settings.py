@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
 from controller.state.planner_interface import PlannerSettings
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
-from overlay.bloom_filters import PAPER_HASHES
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
 from schemas.topics import DEFAULT_NAMESPACE
@@ -70,45 +69,31 @@ class ControllerSettings:
     ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
     live-view keys. ``redis_url``: where the live view is kept; None runs without one.
     ``inventory_path``: the brokers, their costs and the bootstrap overlay.
-    ``planner``: a name of ``controller.decide.planner_table``, or several joined by +, which decide in turn on
-    one plan. Default: links first, then publishers on the tree that these lead to. ``seed``: of the planner's random
-    choices. ``shadow_planners``: names of planners that decide on the same windows and change only an overlay of their
-    own, which shows what they would have made of the traffic. Default none; each costs its time once a window.
-    ``horizon_lifetimes``: how many mean lifetimes of a subscription a decision looks back. Default 4: there Cost and
-    Interest has got most of what looking back further saves, and swap_links_cost saves the same within a hundredth from
-    a quarter of a lifetime to 16 (``regraft reproduce psoop``, figure H). ``subscription_lifetime_s``: the mean
-    lifetime, where it is known; None measures it from telemetry and the clients topic. ``horizon_windows_min``,
-    ``horizon_windows_max``: bounds of the windows so found. Default at least 2, as one window shows no spread and no
-    gain could be told from noise; at most 60, which a restarted controller reads again and which bounds memory: 8 bytes
-    for each broker and block of 64 notifications of a publisher in each window. ``verify_windows``: complete windows on
-    which a finished plan is judged. Default 2. ``verify_ms_max``: after so long without them the plan is closed
-    unverified. Default 2 minutes. ``horizon_hops``, ``degree_max`` (None takes the inventory's cap), ``proposals_max``:
-    see PlannerSettings. ``cache_ids_max``: of how many notifications a broker of swap_links_ci remembers that it had
-    them (in the paper 8192). Default None, all of the horizon. ``bloom_bits``, ``bloom_hashes``: shape of the Bloom
-    filters in which they tell each other (in the paper 100000 and 5). Default None bits, which compares exactly: here
-    the controller knows all delivery sets anyway. ``path_interest``: what three of them have in common, the paper's
-    "estimate" or counted as a "conjunction". ``grape_priority``, ``grape_weight``: what relocate_publisher_grape
-    minimises first, "load" or "delay", and by how many percent. ``grape_notifications_min``: length of its trace
-    session, the paper's 100. ``pop_traces_min``, ``pop_traces_max``, ``pop_window_s``: how many notifications
-    relocate_publisher_pop traces before it decides, and how many at most in how long; the paper's 100, 50 and 60 s.
-    ``link_delays``: whether links count in delivery delays; not in the paper. ``delay_weight``: share of the mean
-    delivery delay in what relocate_publishers_joint minimises. Default 0: cost alone. ``ring_delay_weight``: on a ring,
-    what a hop of delay weighs against a message, in planners and in every cost that is shown; paper 002's 1.
-    ``ring_free_s``: within what time a reassignment of IDs must pay for planners. Default 600 s: the paper's 10 hours
-    are for changes of an hour. ``ring_demand_share_min``: what the notifications of that time must cost, as a share of
-    the dearest reassignment, before one is computed; the paper's 0.1. ``user_load_weight``: what a broker's load weighs
-    against likeness of interests. ``user_cluster_brokers``: how many brokers tell each other what their users want; the
-    paper's 10. ``user_load_max``: what a broker may serve as a multiple of the mean; judged, too. Default 2.
-    ``user_utility_min``: by how much a move must better a user's utility. ``users_moved_max``: users that one planner
-    moves at once, at most ``decision.users_per_plan_max``. ``lookback_ms``: how much of the state topics a restarted
-    controller reads again. Default 5 minutes. ``stop_ms_max``: how long a controller that is told to stop goes on with
-    the transition under way. Default 15 s, in which a transition is over unless a broker is ill. ``tick_ms``: pace of
-    the loop. Default 100 ms, small against any window. ``status_file``: JSON for people and reports; None writes none.
-    ``status_ms``: its pace, default 1 s. ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health
-    and /ready answer; None opens no port, the default host is this one. ``clock``: what time it is; the wall clock
-    unless a run is sped up. ``dry_run``: plans wait for a person's approval (`regraft plans`) instead of being carried
-    out. Default true: a system that is not ours is not rewired unasked; `demo` and `run --emulate` turn it off.
-    ``review_ms_max``: how long a plan may wait for that. Default 15 minutes.
+    ``planner``: the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first,
+    then publishers on the tree that these lead to. ``seed``: of the planner's random choices. ``shadow_planners``:
+    names of planners that decide on the same windows and change only an overlay of their own, which shows what they
+    would have made of the traffic. Default none; each costs its time once a window. ``horizon_lifetimes``: how many
+    mean lifetimes of a subscription a decision looks back. Default 4: there Cost and Interest has got most of what
+    looking back further saves, and swap_links_cost saves the same within a hundredth from a quarter of a lifetime to 16
+    (``regraft reproduce psoop``, figure H). ``subscription_lifetime_s``: the mean lifetime, where it is known; None
+    measures it from telemetry and the clients topic. ``horizon_windows_min``, ``horizon_windows_max``: bounds of the
+    windows so found. Default at least 2, as one window shows no spread and no gain could be told from noise; at most
+    60, which a restarted controller reads again and which bounds memory: 8 bytes for each broker and block of 64
+    notifications of a publisher in each window. ``verify_windows``: complete windows on which a finished plan is
+    judged. Default 2. ``verify_ms_max``: after so long without them the plan is closed unverified. Default 2 minutes.
+    ``degree_max``: caps the links of a broker of a tree; None takes the inventory's cap. ``proposals_max``: proposals
+    of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a message, in
+    planners and in every cost that is shown; paper 002's 1. ``user_load_max``: what a broker of a ring may serve as a
+    multiple of the mean, judged, too. Default 2. ``planners``: the settings of each planner by its name; one that is
+    not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads again.
+    Default 5 minutes. ``stop_ms_max``: how long a controller that is told to stop goes on with the transition under
+    way. Default 15 s, in which a transition is over unless a broker is ill. ``tick_ms``: pace of the loop. Default 100
+    ms, small against any window. ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its
+    pace, default 1 s. ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer;
+    None opens no port, the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped
+    up. ``dry_run``: plans wait for a person's approval (`regraft plans`) instead of being carried out. Default true: a
+    system that is not ours is not rewired unasked; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long
+    a plan may wait for that. Default 15 minutes.
     """
 
     bootstrap: str
@@ -123,29 +108,10 @@ class ControllerSettings:
     subscription_lifetime_s: float | None = None
     horizon_windows_min: int = 2
     horizon_windows_max: int = 60
-    horizon_hops: int = 4
     degree_max: int | None = None
     proposals_max: int = 16
-    cache_ids_max: int | None = None
-    bloom_bits: int | None = None
-    bloom_hashes: int = PAPER_HASHES
-    path_interest: Literal["estimate", "conjunction"] = "estimate"
-    grape_priority: Literal["load", "delay"] = "load"
-    grape_weight: int = 100
-    grape_notifications_min: int = 100
-    pop_traces_min: int = 100
-    pop_traces_max: int = 50
-    pop_window_s: float = 60.0
-    link_delays: bool = False
-    delay_weight: float = 0.0
     ring_delay_weight: float = 1.0
-    ring_free_s: float = 600.0
-    ring_demand_share_min: float = 0.1
-    user_load_weight: float = 1.0
-    user_cluster_brokers: int = 10
     user_load_max: float = 2.0
-    user_utility_min: float = 0.1
-    users_moved_max: int = 500
     verify_windows: int = 2
     verify_ms_max: int = 2 * MINUTE_MS
     lookback_ms: int = 5 * MINUTE_MS
@@ -158,6 +124,7 @@ class ControllerSettings:
     dry_run: bool = True
     review_ms_max: int = 15 * MINUTE_MS
     clock: RunClock = field(default_factory=RunClock)
+    planners: Mapping[str, PlannerSettings] = field(default_factory=dict)
     decision: DecisionSettings = field(default_factory=DecisionSettings)
     assembly: AssemblyLimits = field(default_factory=AssemblyLimits)
     transition: TransitionLimits = field(default_factory=TransitionLimits)
@@ -166,36 +133,6 @@ class ControllerSettings:
     def kafka(self) -> KafkaAccess:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-controller", self.security)
-
-    def planner_settings(self, inventory_degree_max: int | None) -> PlannerSettings:
-        """Return what the planner is told; the inventory's degree cap holds unless the settings name another."""
-        degree_max = inventory_degree_max if self.degree_max is None else self.degree_max
-        return PlannerSettings(
-            horizon_hops=self.horizon_hops,
-            degree_max=degree_max,
-            proposals_max=self.proposals_max,
-            cache_ids_max=self.cache_ids_max,
-            bloom_bits=self.bloom_bits,
-            bloom_hashes=self.bloom_hashes,
-            path_interest=self.path_interest,
-            grape_priority=self.grape_priority,
-            grape_weight=self.grape_weight,
-            grape_notifications_min=self.grape_notifications_min,
-            pop_traces_min=self.pop_traces_min,
-            pop_traces_max=self.pop_traces_max,
-            pop_window_s=self.pop_window_s,
-            link_delays=self.link_delays,
-            delay_weight=self.delay_weight,
-            ring_delay_weight=self.ring_delay_weight,
-            ring_free_s=self.ring_free_s,
-            ring_demand_share_min=self.ring_demand_share_min,
-            user_load_weight=self.user_load_weight,
-            user_cluster_brokers=self.user_cluster_brokers,
-            user_load_max=self.user_load_max,
-            user_utility_min=self.user_utility_min,
-            # What a plan may not hold would be refused as a whole, again and again.
-            users_moved_max=min(self.users_moved_max, self.decision.users_per_plan_max),
-        )
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings and between them, one sentence each; all at once."""
@@ -208,10 +145,11 @@ class ControllerSettings:
             "stop_ms_max": 0,
             "review_ms_max": 1,
             "tick_ms": 1,
+            "proposals_max": 1,
             "status_ms": 1,
         }
         found = values_below(self, least) + self.decision.faults()
-        found += self.planner_settings(inventory_degree_max=None).faults()
+        found += self._kind_faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
         found += self._horizon_faults() + port_faults(self.metrics_port)
@@ -224,6 +162,16 @@ class ControllerSettings:
             )
         if self.tick_ms > self.transition.resend_ms:
             found.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
+        return found
+
+    def _kind_faults(self) -> list[str]:
+        found = []
+        if self.degree_max is not None and self.degree_max < 2:
+            found.append(f"degree_max is {self.degree_max}: a tree needs at least 2")
+        if not 0 <= self.ring_delay_weight < math.inf:
+            found.append(f"ring_delay_weight is {self.ring_delay_weight}: at least 0")
+        if self.user_load_max < 1:
+            found.append(f"user_load_max is {self.user_load_max}: at least 1, the mean, or no placement could hold it")
         return found
 
     def _horizon_faults(self) -> list[str]:

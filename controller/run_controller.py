@@ -14,7 +14,7 @@ import structlog
 from controller.control_loop import ControlLoop
 from controller.control_ports import ControlPorts, DocumentSink
 from controller.controller_settings import ControllerSettings
-from controller.decide.planner_table import kind_faults, planner_faults
+from controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from controller.ports.client_register import KafkaClientRegister
 from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
 from controller.ports.live_view import LiveView
@@ -49,7 +49,7 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     MetricsPortError when the metrics port is in use and NotATreeError, RingError or ValueError when the stored plans
     belong to another inventory. Kafka or Valkey being away raises nothing.
     """
-    _check(settings.faults() + planner_faults(settings))
+    _check(settings.faults() + planner_faults(settings) + own_faults(settings))
     inventory = Inventory.load(settings.inventory_path)
     _check(kind_faults(settings, inventory.bootstrap.KIND))
     metrics, health = LoopMetrics(), LoopHealth(SILENCE_S_MAX)

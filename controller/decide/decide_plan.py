@@ -42,12 +42,12 @@ def decide_plan(
     if unfit:
         return Decision(end_ms, state_verdict=unfit[0], state_reason=unfit[1])
     rng = random.Random(f"{settings.seed}/{end_ms}")
-    told = settings.planner_settings(state.inventory.degree_max)
+    context = situation.kind.planner_context(settings.proposals_max, settings.decision)
     draft = PlanDraft(situation, settings.decision)
     moves_max = situation.kind.moves_max(settings.decision)
     draft.consider(situation.kind.evacuate(state, situation.maintained, situation.evacuated, moves_max))
     for planner in planners:
-        draft.consider(planner(draft.state, told, rng))
+        draft.consider(planner(draft.state, context, rng))
     if draft.is_empty:
         return Decision(end_ms)  # Most windows of a settled overlay: nothing to cost window by window.
     choice = draft.choice(epoch_next)

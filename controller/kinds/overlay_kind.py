@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from controller.decision_settings import DecisionSettings
 from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
+from controller.state.planner_interface import PlannerContext
 from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
@@ -143,6 +144,10 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     @abstractmethod
     def state_of(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> StateT:
         """Return what planners look at: the configuration over the windows (oldest first, at least one)."""
+
+    @abstractmethod
+    def planner_context(self, proposals_max: int, settings: DecisionSettings) -> PlannerContext:
+        """Return what planners are told beside the state: the bounds of a plan, the kind's own weights and caps."""
 
     @abstractmethod
     def missing_in(self, state: StateT) -> str:

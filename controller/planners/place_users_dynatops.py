@@ -6,6 +6,7 @@ the answer to one user belong to :mod:`controller.planners.steps.place_users`.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,9 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.ring.ring_state import RingState, RingTraffic
+from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
 from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, choose_homes, place_in_turn
-from controller.state.planner_interface import PlannerSettings, moving_proposal
+from controller.state.planner_interface import PlannerSettings, PlannerSpec, moving_proposal
+from overlay.chord_configuration import ChordConfiguration
 from overlay.ring_costs import overlay_ring_cost
 from overlay.user_clusters import UserClusters
 from overlay.user_interests import UserInterests
@@ -29,23 +31,54 @@ Ints = NDArray[np.integer]
 Floats = NDArray[np.float64]
 
 
-def place_users_dynatops(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+@dataclass(frozen=True)
+class PlacementSettings(PlannerSettings):
+    """Which broker suits a user.
+
+    ``user_load_weight``: w_l of paper 002, what a broker's load weighs against likeness of interests.
+    ``user_cluster_brokers``: c, how many brokers tell each other what their users want; the paper's 10.
+    ``user_utility_min``: by how much a move must better a user's utility.
+    ``users_moved_max``: users that move at once, at most controller.decision.users_per_plan_max.
+    """
+
+    user_load_weight: float = 1.0
+    user_cluster_brokers: int = 10
+    user_utility_min: float = 0.1
+    users_moved_max: int = 500
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        for name in ("user_load_weight", "user_utility_min"):
+            if not 0 <= getattr(self, name) < math.inf:
+                found.append(f"{name} is {getattr(self, name)}: at least 0")
+        if self.user_cluster_brokers < 1:
+            found.append(f"user_cluster_brokers is {self.user_cluster_brokers}: at least 1, a broker by itself")
+        if self.users_moved_max < 1:
+            found.append(f"users_moved_max is {self.users_moved_max}: at least 1, or nobody could move")
+        return found
+
+
+def place_users_dynatops(
+    state: RingState, settings: PlacementSettings, context: RingContext, rng: random.Random
+) -> list[Proposal]:
     """Return the moves of users by Algorithm 1, all of one cluster as one proposal.
 
     All users are scored at once; those that would gain utility then ask again one after the other, the one that would
-    gain most first, each answered as the earlier ones left the brokers, until ``users_moved_max`` have moved. Clusters
-    are ``user_cluster_brokers`` brokers that follow each other by name, the same at each call. At most
-    ``proposals_max`` proposals, by the utility that their users gain. Source: paper 002, section 4. Cost
-    O(subscriptions * brokers of a cluster), and the ring's cost for each proposal. Guarantee: with ``user_load_weight``
-    0 and clusters of fewer than 20 brokers, each move lowers the number of topics that brokers subscribe to; none for
-    the one cost, which utility does not know (the judge does). Departures: users are asked after a window instead of at
-    each change of theirs; the readings of :mod:`controller.planners.steps.place_users`. Nothing is drawn from ``rng``.
+    gain most first, each answered as the earlier ones left the brokers, until ``users_moved_max`` have moved, or as
+    many as a plan may hold. Clusters are ``user_cluster_brokers`` brokers that follow each other by name, the same at
+    each call. At most ``proposals_max`` proposals, by the utility that their users gain. Source: paper 002, section 4.
+    Cost O(subscriptions * brokers of a cluster), and the ring's cost for each proposal. Guarantee: with
+    ``user_load_weight`` 0 and clusters of fewer than 20 brokers, each move lowers the number of topics that brokers
+    subscribe to; none for the one cost, which utility does not know (the judge does). Departures: users are asked after
+    a window instead of at each change of theirs; the readings of :mod:`controller.planners.steps.place_users`. Nothing
+    is drawn from ``rng``.
     """
     ring = state.traffic
     if ring is None or not ring.interests.subscription_count:
         return []
-    placement = _placed(ring.interests, settings)
-    return list(_proposals(ring, settings, placement)) if len(placement.users) else []
+    placement = _placed(ring.interests, settings, context)
+    return list(_proposals(ring, context, placement)) if len(placement.users) else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +92,9 @@ class _Placement:
     cluster_of: Ints
 
 
-def _placed(interests: UserInterests, settings: PlannerSettings) -> _Placement:
+def _placed(interests: UserInterests, settings: PlacementSettings, context: RingContext) -> _Placement:
     clusters = UserClusters.in_order(len(interests.brokers), settings.user_cluster_brokers)
-    rules = PlacementRules(settings.user_load_weight, settings.user_load_max, settings.user_utility_min)
+    rules = PlacementRules(settings.user_load_weight, context.user_load_max, settings.user_utility_min)
     topics, homes = len(interests.topics), interests.homes
     states = BrokerStates.with_users(clusters, topics, homes, interests.starts, interests.wanted)
     everybody = AskingUsers.again(interests.starts, interests.wanted, homes)
@@ -72,7 +105,7 @@ def _placed(interests: UserInterests, settings: PlannerSettings) -> _Placement:
     found_users: list[Ints] = [order[:0]]
     found_homes: list[Ints] = [order[:0]]
     found_gains = [np.zeros(0)]
-    left, first = settings.users_moved_max, 0
+    left, first = min(settings.users_moved_max, context.moves_max), 0
     while left and first < len(order):
         asking = order[first : first + max(left, ASKING_MIN)]
         chosen, gains = place_in_turn(states, everybody.ordered(asking), rules, at_once)
@@ -86,18 +119,18 @@ def _placed(interests: UserInterests, settings: PlannerSettings) -> _Placement:
     return _Placement(clusters, users, np.concatenate(found_homes), np.concatenate(found_gains), cluster_of)
 
 
-def _proposals(ring: RingTraffic, settings: PlannerSettings, placement: _Placement) -> Iterator[Proposal]:
+def _proposals(ring: RingTraffic, context: RingContext, placement: _Placement) -> Iterator[Proposal]:
     """Yield a proposal for each cluster that users move in, each costed after the earlier ones."""
     gained = np.bincount(placement.cluster_of, placement.gains, placement.clusters.count)
     used = np.unique(placement.cluster_of)
-    ranked = used[np.argsort(-gained[used], kind="stable")][: settings.proposals_max]
-    before, cost_before = ring.interests, _cost_per_s(ring, settings, ring.interests)
+    ranked = used[np.argsort(-gained[used], kind="stable")][: context.proposals_max]
+    before, cost_before = ring.interests, _cost_per_s(ring, context, ring.interests)
     for cluster in ranked.tolist():
         rows = placement.cluster_of == cluster
         homes = before.homes.copy()
         homes[placement.users[rows]] = placement.homes_to[rows]
         after = replace(before, homes=homes)
-        cost_after = _cost_per_s(ring, settings, after)
+        cost_after = _cost_per_s(ring, context, after)
         names = before.brokers
         moves = tuple(
             ClientMove(before.users[user], names[before.homes[user]], names[homes[user]])
@@ -109,9 +142,9 @@ def _proposals(ring: RingTraffic, settings: PlannerSettings, placement: _Placeme
         before, cost_before = after, cost_after
 
 
-def _cost_per_s(ring: RingTraffic, settings: PlannerSettings, interests: UserInterests) -> float:
+def _cost_per_s(ring: RingTraffic, context: RingContext, interests: UserInterests) -> float:
     cost = overlay_ring_cost(ring.configuration, interests, ring.rates_per_s)
-    return cost.total_per_s(settings.ring_delay_weight)
+    return cost.total_per_s(context.delay_weight)
 
 
 def _reason(before: UserInterests, after: UserInterests, members: Ints, moved: int, gained: float) -> str:
@@ -124,3 +157,13 @@ def _reason(before: UserInterests, after: UserInterests, members: Ints, moved: i
         f"+{gained / moved:.3g} each, brokers' subscriptions {subscribed[0]} -> {subscribed[1]}, "
         f"load variation {variations[0]:.2g} -> {variations[1]:.2g}"
     )
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    ChordConfiguration.KIND,
+    place_users_dynatops,
+    PlacementSettings,
+    summary="users' homes on a ring, by likeness of interests and load",
+    source="paper 002, section 4",
+)

@@ -9,22 +9,36 @@ from __future__ import annotations
 
 import random
 
-from controller.kinds.ring.ring_state import RingState
+from controller.kinds.ring.ring_state import RingContext, RingState
 from controller.planners.steps.assign_ring_ids import assign_ids
 from controller.planners.steps.propose_ring_ids import reassigning_proposals
-from controller.state.planner_interface import PlannerSettings
+from controller.planners.steps.shared_settings import ReassignmentSettings
+from controller.state.planner_interface import PlannerSpec
+from overlay.chord_configuration import ChordConfiguration
 from schemas.plan import Proposal
 
 PLANNER = "reassign_ids_assignment"
 
 
-def reassign_ids_assignment(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def reassign_ids_assignment(
+    state: RingState, settings: ReassignmentSettings, context: RingContext, rng: random.Random
+) -> list[Proposal]:
     """Return IDs from a linear assignment of brokers to positions, bettered by swaps, with the move price in both.
 
     Source: the problem, Bft, Cst and the tests around the search are paper 002's (section 5, Algorithm 2), with
-    ``ring_delay_weight`` (w_d), ``ring_free_s`` (T_free) and ``ring_demand_share_min`` (beta); hops count as delay. The
+    ``delay_weight`` (w_d), ``ring_free_s`` (T_free) and ``ring_demand_share_min`` (beta); hops count as delay. The
     paper notes that with delay alone the problem can be solved; the rest is ours. Cost O(brokers^3) for the assignment
     and O(topics * brokers^2) for a look at all swaps. Guarantee: Bft - Cst is never below that of DYNATOPS-Greedy on
     the same state, which is computed too; none of the optimum, which is NP-hard. Nothing is drawn from ``rng``.
     """
-    return reassigning_proposals(PLANNER, state, settings, assign_ids)
+    return reassigning_proposals(PLANNER, state, settings, context, assign_ids)
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    ChordConfiguration.KIND,
+    reassign_ids_assignment,
+    ReassignmentSettings,
+    summary="ring IDs, by relayed messages, delay and the price of each move",
+    source="ours, for the problem of paper 002",
+)

@@ -9,24 +9,38 @@ from __future__ import annotations
 
 import random
 
-from controller.kinds.ring.ring_state import RingState
+from controller.kinds.ring.ring_state import RingContext, RingState
 from controller.planners.steps.propose_ring_ids import reassigning_proposals
 from controller.planners.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
-from controller.state.planner_interface import PlannerSettings
+from controller.planners.steps.shared_settings import ReassignmentSettings
+from controller.state.planner_interface import PlannerSpec
+from overlay.chord_configuration import ChordConfiguration
 from schemas.plan import Proposal
 
 PLANNER = "reassign_ids_ssbr"
 
 
-def reassign_ids_ssbr(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def reassign_ids_ssbr(
+    state: RingState, settings: ReassignmentSettings, context: RingContext, rng: random.Random
+) -> list[Proposal]:
     """Return the IDs of the mapping with the highest Bft - Cst on the improvement path of SSBR-Greedy.
 
-    Source: paper 002, section 5.1, Algorithms 2 to 4, with ``ring_delay_weight`` (w_d), ``ring_free_s`` (T_free) and
+    Source: paper 002, section 5.1, Algorithms 2 to 4, with ``delay_weight`` (w_d), ``ring_free_s`` (T_free) and
     ``ring_demand_share_min`` (beta); hops count as delay. Cost: for each swap O(topics + subscriptions), and O(depth)
     for each number that it changes; the paper's bound is O(topics^2 * brokers^2 * log brokers). Guarantee: none,
     heuristic. Departures: none known; where the text is damaged or open, :func:`improve_greedily` and
     :meth:`RingProblem.reassignment_cost` say how it is read. Nothing is drawn from ``rng``.
     """
     return reassigning_proposals(
-        PLANNER, state, settings, lambda problem: best_on_path(problem, improve_greedily(swaps_of(problem)))
+        PLANNER, state, settings, context, lambda problem: best_on_path(problem, improve_greedily(swaps_of(problem)))
     )
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    ChordConfiguration.KIND,
+    reassign_ids_ssbr,
+    ReassignmentSettings,
+    summary="ring IDs, by relayed messages and delay",
+    source="paper 002, section 5",
+)

@@ -8,17 +8,39 @@ traced belongs to :mod:`controller.planners.steps.trace_publishers`, the selecti
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.planners.steps.rank_moves import rank_moves
-from controller.planners.steps.select_home_grape import GrapeSelection
-from controller.state.planner_interface import PlannerSettings
+from controller.planners.steps.select_home_grape import GrapeSelection, Priority
+from controller.planners.steps.shared_settings import OrderSettings, SessionSettings
+from controller.state.planner_interface import PlannerSpec
+from overlay.configuration import Configuration
 from schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publisher_grape"
 
 
-def relocate_publisher_grape(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+@dataclass(frozen=True)
+class PrioritySettings(SessionSettings, OrderSettings):
+    """What GRAPE minimises.
+
+    ``grape_priority``: the metric that it minimises first, "load" (messages) or "delay".
+    """
+
+    grape_priority: Priority = "load"
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if self.grape_priority not in ("load", "delay"):
+            found.append(f"grape_priority is {self.grape_priority!r}: load or delay")
+        return found
+
+
+def relocate_publisher_grape(
+    state: TreeState, settings: PrioritySettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
     """Return a move for each publisher that GRAPE wants elsewhere, each publisher for itself.
 
     ``grape_priority`` and ``grape_weight`` are its metric and weight; a trace session is the newest
@@ -39,4 +61,14 @@ def relocate_publisher_grape(state: TreeState, settings: PlannerSettings, rng: r
                 f"mean delay {choice.delay_ms_to:.4g} instead of {choice.delay_ms_from:.4g} ms "
                 f"({settings.grape_priority} first, weight {settings.grape_weight})"
             )
-    return rank_moves(state, settings, PLANNER, reasons, rng)
+    return rank_moves(state, settings.order, context, PLANNER, reasons, rng)
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    Configuration.KIND,
+    relocate_publisher_grape,
+    PrioritySettings,
+    summary="a publisher's home, by message rate and delivery delay",
+    source="paper 001, section 4",
+)

@@ -5,6 +5,7 @@ In: the state over a horizon. Out: a proposal for each publisher whose closest b
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.planners.steps.rank_moves import rank_moves
+from controller.planners.steps.shared_settings import OrderSettings
 from controller.planners.steps.trace_publishers import columns_by_publisher, subscribers_mean
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
+from controller.state.planner_interface import PlannerSpec
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree
 from schemas.plan import ClientMove, Proposal
@@ -29,7 +31,32 @@ Floats = NDArray[np.float64]
 Part = tuple[ClosedWindow, list[int]]
 
 
-def relocate_publisher_pop(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+@dataclass(frozen=True)
+class TraceSettings(OrderSettings):
+    """How many notifications POP traces.
+
+    ``pop_traces_min``: how many notifications of a publisher must have been traced, the paper's P_threshold of 100.
+    ``pop_traces_max``, ``pop_window_s``: how many are traced at most (N, the paper's 50) in how long (W, its 60 s).
+    """
+
+    pop_traces_min: int = 100
+    pop_traces_max: int = 50
+    pop_window_s: float = 60.0
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        for name in ("pop_traces_min", "pop_traces_max"):
+            if getattr(self, name) < 1:
+                found.append(f"{name} is {getattr(self, name)}: at least 1, or nothing is known of a publisher")
+        if not 0 < self.pop_window_s < math.inf:
+            found.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for so long")
+        return found
+
+
+def relocate_publisher_pop(
+    state: TreeState, settings: TraceSettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
     """Return a move to the closest broker for each publisher of which enough notifications were traced.
 
     Source: paper 001, sections 3.1 (tracing, running average) and 3.2 (the walk of the relocation request). Cost
@@ -59,7 +86,7 @@ def relocate_publisher_pop(state: TreeState, settings: PlannerSettings, rng: ran
                 f"of {total:.4g} matching subscribers, {walk.behind_first:.4g} are behind the link to {first}; "
                 f"{target} is {len(walk.path) - 1} hops that way ({traced.count} notifications traced)"
             )
-    return rank_moves(state, settings, PLANNER, reasons, rng)
+    return rank_moves(state, settings.order, context, PLANNER, reasons, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +115,7 @@ def running_average(last: Floats | None, newest: Floats) -> Floats:
     return newest if last is None else NEWEST_SHARE * newest + (1 - NEWEST_SHARE) * last
 
 
-def trace(parts: Sequence[Part], publisher: str, settings: PlannerSettings, rng: random.Random) -> Traced | None:
+def trace(parts: Sequence[Part], publisher: str, settings: TraceSettings, rng: random.Random) -> Traced | None:
     """Trace a publisher's notifications, oldest window first, at most ``pop_traces_max`` in ``pop_window_s``.
 
     ``parts`` are the windows in which it published, with its columns. A window's notifications are taken to be spread
@@ -153,3 +180,13 @@ def _subscribers(
     mean = subscribers_mean(window, publisher, delivered[:, columns])
     for column, bit in chosen:
         yield mean * (delivered[:, column] >> np.uint64(bit) & np.uint64(1))
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    Configuration.KIND,
+    relocate_publisher_pop,
+    TraceSettings,
+    summary="a publisher's home, by the number of its subscribers",
+    source="paper 001, section 3",
+)

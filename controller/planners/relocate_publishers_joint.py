@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.kinds.tree.describe_moves import effect_text
 from controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.planners.steps.order_moves import steps_to
 from controller.planners.steps.search_homes import HomeSearch
 from controller.planners.steps.select_home_grape import GrapeSelection, Priority
+from controller.planners.steps.shared_settings import SessionSettings
 from controller.planners.steps.trace_publishers import hop_delays, trace_sessions
-from controller.state.planner_interface import PlannerSettings, moving_proposal
+from controller.state.planner_interface import PlannerSpec, moving_proposal
+from overlay.configuration import Configuration
 from overlay.publisher_placement import PublisherPlacement
 from overlay.trace_sessions import SessionMetrics
 from schemas.plan import ClientMove, Proposal
@@ -33,7 +36,27 @@ GRAPE_WEIGHTS = (100, 75, 50, 25, 1)
 Floats = NDArray[np.float64]
 
 
-def relocate_publishers_joint(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+@dataclass(frozen=True)
+class JointSettings(SessionSettings):
+    """What is minimised, and which of GRAPE's choices it is held against under caps of load.
+
+    ``delay_weight``: share of the mean delivery delay, 0 to 1, in what is minimised; the rest is the one cost. Default
+    0: cost alone.
+    """
+
+    delay_weight: float = 0.0
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if not 0 <= self.delay_weight <= 1:
+            found.append(f"delay_weight is {self.delay_weight}: a share from 0 to 1")
+        return found
+
+
+def relocate_publishers_joint(
+    state: TreeState, settings: JointSettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
     """Return moves of publishers in the order of what they save, those that only together keep the caps as one.
 
     Without caps of load (``inventory.load_max_per_s``) each publisher goes to its cheapest home, since publishers do
@@ -66,7 +89,7 @@ def relocate_publishers_joint(state: TreeState, settings: PlannerSettings, rng: 
     gains = values[np.arange(len(rows)), present.homes] - values[np.arange(len(rows)), target.homes]
     steps = steps_to(present, target.homes, gains, search.least_gain(present))
     cost_per_s, proposals = present_cost_per_s(state), []
-    for step in steps[: settings.proposals_max]:
+    for step in steps[: context.proposals_max]:
         moves = tuple(
             ClientMove(publishers[place], names[present.homes[place]], names[target.homes[place]]) for place in step
         )
@@ -79,7 +102,7 @@ def relocate_publishers_joint(state: TreeState, settings: PlannerSettings, rng: 
     return proposals
 
 
-def _values(state: TreeState, settings: PlannerSettings, rows: Sequence[int], present: PublisherPlacement) -> Floats:
+def _values(state: TreeState, settings: JointSettings, rows: Sequence[int], present: PublisherPlacement) -> Floats:
     """Return what is minimised, by publisher and home: the cost, or shares of cost and delay that add up to 1 now."""
     costs = state.publisher_costs.costs_per_s[rows]
     if settings.delay_weight == 0:
@@ -109,7 +132,7 @@ def _best(search: HomeSearch, starts: Sequence[PublisherPlacement]) -> Publisher
 
 
 def _starts_of_grape(
-    state: TreeState, settings: PlannerSettings, publishers: Sequence[str], present: PublisherPlacement
+    state: TreeState, settings: JointSettings, publishers: Sequence[str], present: PublisherPlacement
 ) -> Iterator[PublisherPlacement]:
     """Yield what GRAPE's choices lead to, made one at a time in the order of what they save.
 
@@ -136,7 +159,7 @@ def _starts_of_grape(
                 yield start
 
 
-def _reason(moves: Sequence[ClientMove], settings: PlannerSettings, *, is_capped: bool) -> str:
+def _reason(moves: Sequence[ClientMove], settings: JointSettings, *, is_capped: bool) -> str:
     what = "cost and delay" if settings.delay_weight else "cost"
     if len(moves) > 1:
         return f"only together do these {len(moves)} moves lower {what} and keep the caps of load"
@@ -145,3 +168,13 @@ def _reason(moves: Sequence[ClientMove], settings: PlannerSettings, *, is_capped
             f"of the homes that the caps of load leave, {moves[0].home_to} is the best for {moves[0].client} by {what}"
         )
     return f"of all homes, {moves[0].home_to} is the best for {moves[0].client} by {what}"
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    Configuration.KIND,
+    relocate_publishers_joint,
+    JointSettings,
+    summary="all publishers' homes, by true cost under caps of load",
+    source="ours, for the problem of paper 001",
+)

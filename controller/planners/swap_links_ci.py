@@ -9,14 +9,17 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.planners.steps.rank_swaps import rank_swaps
-from controller.state.planner_interface import PlannerSettings
-from overlay.configuration import link
+from controller.planners.steps.shared_settings import HorizonSettings
+from controller.state.planner_interface import PlannerSpec
+from overlay.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
+from overlay.configuration import Configuration, link
 from overlay.horizon_paths import Paths, paths_within
 from overlay.interest_caches import InterestCaches
 from overlay.tree_costs import LinkSwap
@@ -49,7 +52,45 @@ class LocalKnowledge:
         return np.minimum(self.phi[i], np.minimum(self.interest[i, j], self.interest[i, k]))
 
 
-def swap_links_ci(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+@dataclass(frozen=True)
+class InterestSettings(HorizonSettings):
+    """What brokers know of common interest.
+
+    ``cache_ids_max``: of how many notifications a broker remembers that it had them, the newest; the paper's 8,192.
+    Default none, all of the horizon.
+    ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters in which they tell each other, the paper's 100,000 and
+    5. Default none bits, which compares exactly: here the controller knows all delivery sets anyway.
+    ``path_interest``: what three brokers have in common, the paper's "estimate" by the mean over the neighbourhood, or
+    counted as a "conjunction" of what two of them told the third, which the paper leaves to future work.
+    """
+
+    cache_ids_max: int | None = None
+    bloom_bits: int | None = None
+    bloom_hashes: int = PAPER_HASHES
+    path_interest: Literal["estimate", "conjunction"] = "estimate"
+
+    @property
+    def filter_shape(self) -> FilterShape | None:
+        """The shape of the brokers' Bloom filters, None for exact masks."""
+        return None if self.bloom_bits is None else FilterShape(self.bloom_bits, self.bloom_hashes)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if self.cache_ids_max is not None and self.cache_ids_max < 1:
+            found.append(f"cache_ids_max is {self.cache_ids_max}: at least 1, or none for the whole horizon")
+        if self.bloom_bits is not None and self.bloom_bits < 1:
+            found.append(f"bloom_bits is {self.bloom_bits}: at least 1, or none for exact masks")
+        if not 1 <= self.bloom_hashes <= HASHES_MAX:
+            found.append(f"bloom_hashes is {self.bloom_hashes}: from 1 to {HASHES_MAX}")
+        if self.path_interest not in ("estimate", "conjunction"):
+            found.append(f"path_interest is {self.path_interest!r}: estimate or conjunction")
+        return found
+
+
+def swap_links_ci(
+    state: TreeState, settings: InterestSettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
     """Return the swaps on which the brokers of each reconfiguration cycle would agree.
 
     Source: paper 000, section 4.1 (evaluation) and 4.2 (consensus). Readings where the text is open: B_i belongs to its
@@ -71,11 +112,11 @@ def swap_links_ci(state: TreeState, settings: PlannerSettings, rng: random.Rando
     for hops in range(2, settings.horizon_hops + 1):
         wanted = wanted_links(paths[hops], known)
         if len(wanted):
-            reasons |= _agreed_swaps(wanted, known, degrees, settings.degree_max, inventory.brokers)
-    return rank_swaps(state, settings, PLANNER, reasons, rng)
+            reasons |= _agreed_swaps(wanted, known, degrees, context.degree_max, inventory.brokers)
+    return rank_swaps(state, settings.order, context, PLANNER, reasons, rng)
 
 
-def local_knowledge(state: TreeState, settings: PlannerSettings, paths: Mapping[int, Paths]) -> LocalKnowledge:
+def local_knowledge(state: TreeState, settings: InterestSettings, paths: Mapping[int, Paths]) -> LocalKnowledge:
     """Return what the brokers know from their caches, as the settings say how they tell it.
 
     ``paths`` as from ``overlay.horizon_paths`` for the settings' horizon.
@@ -195,3 +236,13 @@ def _forbid_above_cap(removals: Costs, paths: Paths, degrees: NDArray[np.int64],
         others = np.ones(removals.shape[1], dtype=bool)
         others[own_link] = False
         removals[np.ix_(after == degree_max + 1, others)] = np.inf
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    Configuration.KIND,
+    swap_links_ci,
+    InterestSettings,
+    summary="links of a tree, by cost and common interest",
+    source="paper 000, section 4",
+)

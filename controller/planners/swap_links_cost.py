@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.planner_interface import PlannerSettings
-from overlay.configuration import NotATreeError, link
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.state.planner_interface import PlannerSettings, PlannerSpec
+from overlay.configuration import Configuration, NotATreeError, link
 from overlay.overlay_configuration import Link
 from overlay.tree_costs import LinkSwap, TreeCosts
 from schemas.plan import Proposal
@@ -43,7 +43,30 @@ class Search:
         return self.words_left < self.look_words or self.words_left <= 0
 
 
-def swap_links_cost(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+@dataclass(frozen=True)
+class SearchSettings(PlannerSettings):
+    """How much is looked at, in 64-bit words of delivery sets.
+
+    ``search_words_max``: bounds the search for swaps in 64-bit words of delivery sets. Default 4e9, some seconds.
+    ``escape_words_max``: the same once no single swap helps. Default 3e6, some 30 ms.
+    """
+
+    search_words_max: int = 4_000_000_000
+    escape_words_max: int = 3_000_000
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if self.search_words_max < 1:
+            found.append(f"search_words_max is {self.search_words_max}: at least 1, or nothing is searched")
+        if self.escape_words_max < 0:
+            found.append(f"escape_words_max is {self.escape_words_max}: at least 0")
+        return found
+
+
+def swap_links_cost(
+    state: TreeState, settings: SearchSettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
     """Return swaps in the order of a steepest descent on the true cost, under the caps of degree and load.
 
     Each look prices every swap of the tree at once (:meth:`TreeCosts.walks`) and takes the best for each link that
@@ -57,16 +80,16 @@ def swap_links_cost(state: TreeState, settings: PlannerSettings, rng: random.Ran
     looked at, not in time, and kicks are drawn from ``rng``. Any-time: what was found when a budget ends is returned.
     """
     costs = state.tree_costs.copy()
-    degree_max = len(state.inventory.brokers) if settings.degree_max is None else settings.degree_max
+    degree_max = len(state.inventory.brokers) if context.degree_max is None else context.degree_max
     search = Search(settings.search_words_max, degree_max, state.inventory.load_max_per_s)
     proposals = []
     before_per_s = costs.cost_per_s
-    for swap in descend(costs, search, settings.proposals_max):
+    for swap in descend(costs, search, context.proposals_max):
         (a, b), (i, j) = swap.removed, swap.added
         reason = f"of all swaps of the tree, {i}-{j} for {a}-{b} saves most"
         proposals.append(_proposal([swap.removed], [swap.added], before_per_s, costs.cost_per_s, reason))
         before_per_s = costs.cost_per_s
-    if len(proposals) < settings.proposals_max and not search.is_over:
+    if len(proposals) < context.proposals_max and not search.is_over:
         search.words_left = settings.escape_words_max
         better = escape(costs, search, rng)
         if better is not None:
@@ -184,3 +207,13 @@ def _keeps_caps(costs: TreeCosts, search: Search, swap: LinkSwap) -> bool:
 
 def _proposal(removed: list[Link], added: list[Link], before_per_s: float, after_per_s: float, why: str) -> Proposal:
     return Proposal(PLANNER, tuple(removed), tuple(added), before_per_s, after_per_s, 0.0, why)
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    Configuration.KIND,
+    swap_links_cost,
+    SearchSettings,
+    summary="links of a tree, by true cost",
+    source="ours, on the cost of paper 000, Eq. 1-2",
+)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import random
 
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.planners.steps.find_lighter_swaps import lighter_swaps
 from controller.planners.steps.rank_swaps import rank_swaps
-from controller.state.planner_interface import PlannerSettings
+from controller.planners.steps.shared_settings import HorizonSettings
+from controller.state.planner_interface import PlannerSpec
+from overlay.configuration import Configuration
 from schemas.plan import Proposal
 
 PLANNER = "swap_links_lmit"
 
 
-def swap_links_lmit(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swap_links_lmit(
+    state: TreeState, settings: HorizonSettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
     """Return swaps of the link with the least common interest of a path for a direct one with more, within eta hops.
 
     Source: paper 000, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
@@ -26,4 +30,14 @@ def swap_links_lmit(state: TreeState, settings: PlannerSettings, rng: random.Ran
         found.swap: f"its ends share {-found.weight_added} notifications, the least of its path {-found.weight_removed}"
         for found in lighter_swaps(state, settings.horizon_hops, -state.interest)
     }
-    return rank_swaps(state, settings, PLANNER, reasons, rng)
+    return rank_swaps(state, settings.order, context, PLANNER, reasons, rng)
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    Configuration.KIND,
+    swap_links_lmit,
+    HorizonSettings,
+    summary="links of a tree, by common interest alone",
+    source="paper 000, sections 3.1.2 and 5",
+)

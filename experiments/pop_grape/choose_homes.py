@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from controller.decide.planner_table import PLANNERS
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners import relocate_publisher_grape, relocate_publisher_pop, relocate_publishers_joint
+from controller.planners.relocate_publisher_grape import PrioritySettings
+from controller.planners.relocate_publisher_pop import TraceSettings
+from controller.planners.relocate_publishers_joint import JointSettings
+from controller.planners.steps.shared_settings import SessionSettings
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
+from controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
+from experiments.pop_grape.observe_placement import WINDOW_MS
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 
@@ -27,41 +32,46 @@ class Way:
     """One way to place publishers: a planner and what it is told; without a planner they stay where they started."""
 
     label: str
-    planner: str
-    changes: Mapping[str, Any]
+    planner: AnyPlannerSpec | None = None
+    settings: PlannerSettings = field(default_factory=PlannerSettings)
+
+    def with_sessions(self, length: int) -> Way:
+        """Return the way with trace sessions of this length, where it traces any."""
+        if not isinstance(self.settings, SessionSettings):
+            return self
+        return replace(self, settings=replace(self.settings, grape_notifications_min=length))
 
 
 def grape(priority: Literal["load", "delay"], weight: int, link_delays: bool) -> Way:
     """Return GRAPE as section 5.2 writes it: load75 prioritises load with 75 %."""
     label = f"{priority}{weight}, with links" if link_delays else f"{priority}{weight}"
-    changes = {"grape_priority": priority, "grape_weight": weight, "link_delays": link_delays}
-    return Way(label, "relocate_publisher_grape", changes)
+    settings = PrioritySettings(grape_priority=priority, grape_weight=weight, link_delays=link_delays)
+    return Way(label, relocate_publisher_grape.SPEC, settings)
 
 
 # The paper's delays are those at brokers; "_links" adds what links take, which dominates on PlanetLab.
 WAYS: Mapping[str, Way] = {
-    "baseline": Way("baseline", "", {}),
+    "baseline": Way("baseline"),
     **{f"load{weight}": grape("load", weight, False) for weight in WEIGHTS},
     **{f"delay{weight}": grape("delay", weight, False) for weight in WEIGHTS},
     "delay100_links": grape("delay", 100, True),
-    "pop": Way("POP", "relocate_publisher_pop", {}),
-    "ours": Way("Regraft", "relocate_publishers_joint", {}),
+    # W is as long as the window that stands for it.
+    "pop": Way("POP", relocate_publisher_pop.SPEC, TraceSettings(pop_window_s=WINDOW_MS / 1_000)),
+    "ours": Way("Regraft", relocate_publishers_joint.SPEC, JointSettings()),
     "ours_both": Way(
-        "Regraft, cost and delay", "relocate_publishers_joint", {"delay_weight": 0.5, "link_delays": True}
+        "Regraft, cost and delay", relocate_publishers_joint.SPEC, JointSettings(delay_weight=0.5, link_delays=True)
     ),
 }
 
 
-def decide_homes(
-    way: Way, settings: PlannerSettings, inventory: Inventory, windows: Sequence[ClosedWindow], rng: random.Random
-) -> dict[str, str]:
+def decide_homes(way: Way, inventory: Inventory, windows: Sequence[ClosedWindow], rng: random.Random) -> dict[str, str]:
     """Return the homes that a way wants after windows in which publishers were at the windows' homes."""
     homes = dict(windows[-1].homes)
-    if not way.planner:
+    if way.planner is None:
         return homes
     tree = Configuration.of(0, inventory.brokers, inventory.bootstrap_tree.links, homes)
     state = TreeState(tree, inventory, tuple(windows))
-    for proposal in PLANNERS[way.planner](state, replace(settings, **way.changes), rng):
+    for proposal in way.planner.plan(state, way.settings, TreeContext(), rng):
         for move in proposal.moves:
             homes[move.client] = move.home_to
     return homes

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from experiments.pop_grape.choose_homes import WAYS, decide_homes, settle_homes
 from experiments.pop_grape.compare_relocation import Comparison, distributed_figures
 from experiments.pop_grape.count_window import WorkloadCounter
@@ -55,11 +54,6 @@ def run_task(task: Task, tell_work: TellWork = lambda count: None) -> TaskResult
     return TaskResult([_place(task, inventory, task.draw, _observe, tell_work)])
 
 
-def planner_settings(task: Task) -> PlannerSettings:
-    """Return the paper's settings, W of POP as long as the window that stands for it."""
-    return PlannerSettings(proposals_max=task.publisher_count, pop_window_s=WINDOW_MS / SECOND_MS)
-
-
 def _place(
     task: Task,
     inventory: Inventory,
@@ -81,10 +75,10 @@ def _place(
     costs = PublisherCosts(inventory.bootstrap_tree, inventory, [window.sets for window in windows])
     outcomes = []
     for name in task.ways:
-        way, rng, settings = WAYS[name], _random(task, name, draw), planner_settings(task)
+        way, rng = WAYS[name], _random(task, name, draw)
 
         def decide(homes: Homes) -> Homes:
-            return decide_homes(way, settings, inventory, see(homes)[0], rng)  # noqa: B023  (called in this round only)
+            return decide_homes(way, inventory, see(homes)[0], rng)  # noqa: B023  (called in this round only)
 
         homes, rounds = settle_homes(workload.homes, decide)
         outcomes.append(

@@ -7,12 +7,10 @@ itself. Section 5.2 varies G_threshold so ("Impact of POP and GRAPE's Sampling T
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from experiments.pop_grape.choose_homes import WAYS, decide_homes
 from experiments.pop_grape.count_window import WorkloadCounter
 from experiments.pop_grape.placement_measures import counted
@@ -37,13 +35,12 @@ def session_outcome(
     the path (sections 3.3 and 4.1). What happens before the longest session of the task has ended is left out, since it
     shows the start.
     """
-    way, counter = WAYS[way_name], WorkloadCounter(inventory, workload, task.publications)
-    settings = replace(PlannerSettings(), grape_notifications_min=length, proposals_max=len(workload.publishers))
+    way, counter = WAYS[way_name].with_sessions(length), WorkloadCounter(inventory, workload, task.publications)
     homes, windows = workload.homes, list[ClosedWindow]()
     overhead, moved, hops_moved = 0, 0, 0
     for first in range(0, task.publications - length + 1, length):
         window = counter.window(homes, first, length)
-        wanted = decide_homes(way, settings, inventory, [window], rng)
+        wanted = decide_homes(way, inventory, [window], rng)
         if first >= max(task.steps):
             hops = [
                 hops_between(inventory.bootstrap_tree, homes[publisher])[home]

@@ -15,10 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.decide.planner_table import PLANNERS
-from controller.kinds.tree.tree_state import TreeState
+from controller.decide.find_planners import planner_of
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.planners import swap_links_ci, swap_links_cost, swap_links_lmit, swap_links_lmst
-from controller.state.planner_interface import PlannerSettings
 from experiments.psoop.message_costs import (
     broadcast_cost,
     exchange_cost,
@@ -36,12 +35,11 @@ Kind = Literal["static", "mst", "mit", "paper", "central"]
 CENTRAL_DEGREE_MAX = 8  # CI by itself ends with 7 to 9 links at the busiest broker, so more would be an easier task.
 CENTRAL_EXCHANGES_MAX = 16
 CENTRAL_ESCAPE_WORDS_MAX = 0  # Random kicks take ten times as long and save another hundredth at most.
-UNBOUNDED = 1_000_000  # The paper bounds neither the exchanges of a round nor the links of a broker.
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to adapt; planners are named as in ``controller.decide.planner_table``.
+    """One way to adapt; planners are named as in ``controller.decide.find_planners``.
 
     ``kind``: "static" keeps the first tree, "mst" and "mit" rebuild with global knowledge and are charged nothing,
     "paper" are its brokers, which know ``horizon_hops`` around them, "central" is our controller. It acts at the end of
@@ -108,21 +106,17 @@ def _adapt_by_brokers(variant: Variant, state: TreeState, members: NDArray[np.in
     broadcast = broadcast_cost(paths, state.inventory)
     if variant.horizon_hops == 1:  # Whom a broker knows it is joined to already.
         return Round(state.configuration, broadcast)
-    settings = PlannerSettings(
-        horizon_hops=variant.horizon_hops, degree_max=None, proposals_max=UNBOUNDED, order="arrival"
-    )
-    request = sum(
-        request_cost(asking, state.inventory) for asking in asking_paths(variant.name, paths, state, settings)
-    )
+    planner = planner_of(variant.name, horizon_hops=variant.horizon_hops, order="arrival")
+    request = sum(request_cost(asking, state.inventory) for asking in asking_paths(variant.name, paths, state))
     configuration, exchange = state.configuration, 0.0
-    proposals = PLANNERS[variant.name](state, settings, rng)
+    proposals = planner(state, TreeContext(), rng)
     for proposal in proposals:
         exchange += exchange_cost(configuration, state.inventory, proposal, members)
         configuration = _exchanged(configuration, proposal)
     return Round(configuration, broadcast, request, exchange, len(proposals))
 
 
-def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState, settings: PlannerSettings) -> list[Paths]:
+def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState) -> list[Paths]:
     """Return the paths along which brokers ask for a direct link, each broker by its own evaluation.
 
     By CI either end may ask, or both. lMST and lMIT weigh alike at both ends, so one request a pair is counted.
@@ -130,7 +124,7 @@ def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState, set
     """
     longer = [found for hops, found in paths.items() if hops > 1]
     if planner == swap_links_ci.PLANNER:
-        known = swap_links_ci.local_knowledge(state, settings, paths)
+        known = swap_links_ci.local_knowledge(state, swap_links_ci.InterestSettings(), paths)
         return [swap_links_ci.wanting_paths(found, known) for found in longer]
     asking = []
     weights = state.inventory.link_cost if planner == swap_links_lmst.PLANNER else -state.interest
@@ -146,12 +140,11 @@ def _adapt_centrally(
 ) -> Round:
     """Carry out the longest sequence of proposals whose every exchange pays for itself in time."""
     inventory = state.inventory
-    settings = PlannerSettings(
-        degree_max=CENTRAL_DEGREE_MAX, proposals_max=CENTRAL_EXCHANGES_MAX, escape_words_max=CENTRAL_ESCAPE_WORDS_MAX
-    )
+    planner = planner_of(variant.name, escape_words_max=CENTRAL_ESCAPE_WORDS_MAX)
+    context = TreeContext(proposals_max=CENTRAL_EXCHANGES_MAX, degree_max=CENTRAL_DEGREE_MAX)
     report = report_cost(state.configuration, inventory)
     configuration, exchange, gain_per_tick, accepted = state.configuration, 0.0, 0.0, 0
-    for proposal in PLANNERS[variant.name](state, settings, rng):
+    for proposal in planner(state, context, rng):
         cost = exchange_cost(configuration, inventory, proposal, members)
         if proposal.gain_per_s * payback_ticks <= cost:
             break

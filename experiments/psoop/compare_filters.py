@@ -22,10 +22,9 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.planners.swap_links_ci import swap_links_ci
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners.swap_links_ci import InterestSettings, swap_links_ci
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from experiments.command_parts import instance_count, table_console
 from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
 from experiments.psoop.topologies import COST_MAX, Costs, transit_stub_costs, uniform_costs
@@ -45,7 +44,6 @@ LIFETIMES_LATER = 1
 ROUNDS = 40
 ROUNDS_JUDGED = 10  # With estimates of any kind the brokers never quite settle, so their last trees are averaged.
 ID_BYTES = 8
-UNBOUNDED = 1_000_000  # The paper bounds neither the exchanges of a round nor the links of a broker.
 TOPOLOGIES: dict[str, Callable[[int, np.random.Generator], Costs]] = {
     "uniform": uniform_costs,
     "transit-stub": transit_stub_costs,
@@ -62,9 +60,9 @@ class Telling:
     conjunction: bool = False
 
     @property
-    def settings(self) -> PlannerSettings:
+    def settings(self) -> InterestSettings:
         """What the planner is told: the paper's rules otherwise, without ranking by true gain."""
-        settings = PlannerSettings(proposals_max=UNBOUNDED, order="arrival", cache_ids_max=self.ids_max)
+        settings = InterestSettings(order="arrival", cache_ids_max=self.ids_max)
         if self.shape is not None:
             settings = replace(settings, bloom_bits=self.shape.bits, bloom_hashes=self.shape.hashes)
         return replace(settings, path_interest="conjunction") if self.conjunction else settings
@@ -124,7 +122,7 @@ def adapted_shares(state: TreeState, later: WeightedSets, telling: Telling, seed
     trees = [state.configuration]
     for _ in range(ROUNDS):
         configuration = state.configuration
-        for proposal in swap_links_ci(state, settings, rng):
+        for proposal in swap_links_ci(state, settings, TreeContext(), rng):
             configuration = configuration.replaced(
                 configuration.epoch + 1, proposal.links_removed, proposal.links_added
             )

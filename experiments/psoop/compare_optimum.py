@@ -15,9 +15,10 @@ from statistics import fmean
 
 from rich.table import Table
 
-from controller.decide.planner_table import LINK_PLANNERS
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.planner_interface import Planner, PlannerSettings
+from controller.decide.find_planners import planner_of
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners.steps.shared_settings import Order
+from controller.state.planner_interface import Planner
 from experiments.command_parts import instance_count, table_console
 from experiments.psoop.exact_optimum import BROKERS_MAX, exact_optimum
 from experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
@@ -29,13 +30,16 @@ from overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
 
 INSTANCES = 50
 BROKER_COUNTS = (5, 6, 7)
+PAPER_PLANNERS = ("swap_links_ci", "swap_links_lmst", "swap_links_lmit")
+LINK_PLANNERS = ("swap_links_cost", *PAPER_PLANNERS)
+PROPOSALS_MAX = 16  # Of one call; as many as the controller asks for.
 PASSES_MAX = 50  # Planners that settle do so within about eight calls; those that do not go round.
 EQUAL_SHARE = 1e-9  # Costs closer than this are equal: sums of floats differ in their last digits by order alone.
 
 OnProgress = Callable[[str, int], None]
 
 
-def settled_tree(state: TreeState, planner: Planner, settings: PlannerSettings, rng: random.Random) -> Configuration:
+def settled_tree(state: TreeState, planner: Planner, context: TreeContext, rng: random.Random) -> Configuration:
     """Return the tree on which a planner ends when all of its proposals are carried out, call after call.
 
     It ends where it proposes nothing, where it is back on a tree that it had before, or after ``PASSES_MAX`` calls.
@@ -43,7 +47,7 @@ def settled_tree(state: TreeState, planner: Planner, settings: PlannerSettings, 
     """
     seen = {state.configuration.links}
     for _ in range(PASSES_MAX):
-        proposals = planner(state, settings, rng)
+        proposals = planner(state, context, rng)
         if not proposals:
             break
         configuration = state.configuration
@@ -58,21 +62,26 @@ def settled_tree(state: TreeState, planner: Planner, settings: PlannerSettings, 
     return state.configuration
 
 
-def ratios_to_optimum(state: TreeState, settings: PlannerSettings, seed: int) -> dict[str, float]:
+def ratios_to_optimum(
+    state: TreeState, seed: int, order: Order = "gain", degree_max: int | None = None
+) -> dict[str, float]:
     """Return by name what each yardstick tree and each planner's last tree costs, as a multiple of the least cost.
 
     Yardsticks are the bootstrap tree (``random_tree``), ``minimum_spanning_tree`` and ``maximum_interest_tree``; every
-    planner starts from the bootstrap tree. With ``settings.degree_max`` the least cost is that under the cap. Raises
-    TooManyTreesError when the overlay is too large for an exact optimum.
+    planner starts from the bootstrap tree, those of the paper propose in this ``order``. With ``degree_max`` the least
+    cost is that under the cap. Raises TooManyTreesError when the overlay is too large for an exact optimum.
     """
     inventory, sets = state.inventory, state.sets
+    context = TreeContext(proposals_max=PROPOSALS_MAX, degree_max=degree_max)
     trees = {
         "random_tree": state.configuration,
         "minimum_spanning_tree": minimum_spanning_tree(inventory),
         "maximum_interest_tree": maximum_interest_tree(inventory, state.interest),
     }
-    trees |= {name: settled_tree(state, plan, settings, random.Random(seed)) for name, plan in LINK_PLANNERS.items()}
-    least_per_s = overlay_cost(exact_optimum(inventory, sets, settings.degree_max), inventory, sets).total_per_s
+    for name in LINK_PLANNERS:
+        planner = planner_of(name, order=order) if name in PAPER_PLANNERS else planner_of(name)
+        trees[name] = settled_tree(state, planner, context, random.Random(seed))
+    least_per_s = overlay_cost(exact_optimum(inventory, sets, degree_max), inventory, sets).total_per_s
     return {name: overlay_cost(tree, inventory, sets).total_per_s / least_per_s for name, tree in trees.items()}
 
 
@@ -87,7 +96,6 @@ def optimum_figures(
     each instance, of ``len(SMALL_SETTINGS) * len(broker_counts) * instance_count``. Source: the comparison that paper
     000 leaves out, as it gives no optimum. Raises TooManyTreesError above ``BROKERS_MAX`` brokers.
     """
-    settings = PlannerSettings(order="arrival")
     figures: list[Figure] = []
     done = 0
     for setting in SMALL_SETTINGS:
@@ -95,7 +103,7 @@ def optimum_figures(
             ratios: dict[str, list[float]] = {}
             for seed in range(instance_count):
                 state = small_instance(setting, broker_count, seed)
-                for name, ratio in ratios_to_optimum(state, settings, seed).items():
+                for name, ratio in ratios_to_optimum(state, seed, order="arrival").items():
                     ratios.setdefault(name, []).append(ratio)
                 done += 1
                 if on_progress is not None:

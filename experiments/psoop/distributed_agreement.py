@@ -11,9 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.planners.swap_links_ci import cycle_costs, local_knowledge, swap_links_ci, wanting_paths
-from controller.state.planner_interface import PlannerSettings
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners.swap_links_ci import (
+    InterestSettings,
+    cycle_costs,
+    local_knowledge,
+    swap_links_ci,
+    wanting_paths,
+)
 from experiments.psoop.distributed_central import cached_state
 from experiments.psoop.distributed_estimates import removals
 from experiments.psoop.distributed_messages import Cycle, Exchange, Step
@@ -25,8 +30,6 @@ from overlay.inventory import Inventory
 from overlay.overlay_configuration import Link
 from producers.brokers.two_epochs import BrokerPhase
 from schemas.plan import Proposal
-
-NO_LIMIT = 1_000_000
 
 
 @dataclass(slots=True)
@@ -67,10 +70,8 @@ class AgreementMeter:
         self._overlay = overlay
         settings = overlay.settings
         is_counted = settings.common_interest is CommonInterest.CONJUNCTION
-        self._settings = PlannerSettings(
+        self._settings = InterestSettings(
             horizon_hops=settings.horizon_hops,
-            degree_max=None,
-            proposals_max=NO_LIMIT,
             order="arrival",
             path_interest="conjunction" if is_counted else "estimate",
         )
@@ -100,7 +101,7 @@ class AgreementMeter:
             len(cache.ids) for cache in self._overlay.caches.values()
         ):
             state = cached_state(self._overlay)
-            for proposal in swap_links_ci(state, self._settings, self._rng):
+            for proposal in swap_links_ci(state, self._settings, TreeContext(), self._rng):
                 self._compare_proposed(state.configuration, proposal)
         return True
 
@@ -114,7 +115,9 @@ class AgreementMeter:
         self.found.proposed_taken += any(decision is not None and removed in decision for decision in decisions)
 
 
-def exact_decision(state: TreeState, settings: PlannerSettings, path: tuple[str, ...]) -> tuple[bool, tuple[Link, ...]]:
+def exact_decision(
+    state: TreeState, settings: InterestSettings, path: tuple[str, ...]
+) -> tuple[bool, tuple[Link, ...]]:
     """Return whether an end of the path wants the direct link by exact interests, and what its cycle would remove.
 
     Links that the cycle could remove equally well are all returned; none when it would keep the tree.

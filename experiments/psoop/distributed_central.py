@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import random
 
-from controller.decide.planner_table import PLANNERS
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
+from controller.state.planner_interface import Planner
 from experiments.psoop.distributed_exchanges import TransitionDriver, message_cost
 from experiments.psoop.distributed_messages import HEADER_BYTES, MessageKind
 from experiments.psoop.distributed_overlay import FINISH_MS_MAX, FINISH_STEP_MS, CachedOverlay
@@ -56,8 +55,8 @@ class CentralOverlay(CachedOverlay):
         inventory: Inventory,
         workload: WorkloadSettings | None,
         seed: int,
-        planner: str,
-        planner_settings: PlannerSettings,
+        planner: Planner,
+        context: TreeContext,
         period_ms: float,
         cache_count_max: int,
         timing: OverlayTiming | None = None,
@@ -65,8 +64,8 @@ class CentralOverlay(CachedOverlay):
         super().__init__(inventory, workload, seed, cache_count_max, timing)
         self.driver = TransitionDriver(self.virtual, self.executor, inventory, self.tally, lambda *_: None)
         self.exchanged_count = 0
-        self._planner = PLANNERS[planner]
-        self._planner_settings = planner_settings
+        self._planner = planner
+        self._context = context
         self._period_ms = period_ms
         self._rng = random.Random(seed)
         self._reported = dict.fromkeys(inventory.brokers, 0)
@@ -94,7 +93,7 @@ class CentralOverlay(CachedOverlay):
             return False
         self._count_reports()
         if not self.driver.is_busy and any(len(cache.ids) for cache in self.caches.values()):
-            proposals = self._planner(cached_state(self), self._planner_settings, self._rng)
+            proposals = self._planner(cached_state(self), self._context, self._rng)
             target = with_proposals(self.present, proposals)
             if target.links != self.present.links:
                 self.exchanged_count += len(set(target.links) - set(self.present.links))

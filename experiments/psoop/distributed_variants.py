@@ -15,7 +15,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from controller.state.planner_interface import PlannerSettings
+from controller.kinds.tree.tree_state import TreeContext
+from controller.planners import swap_links_ci, swap_links_cost
+from controller.planners.swap_links_ci import InterestSettings
+from controller.planners.swap_links_cost import SearchSettings
+from controller.state.planner_interface import Planner
 from experiments.message_tally import MessageTally, notifications_on_links
 from experiments.psoop.distributed_agreement import Agreement, AgreementMeter
 from experiments.psoop.distributed_cache import SECOND_MS
@@ -53,16 +57,14 @@ DISTRIBUTED: Mapping[str, DistributedSettings] = {
     ),
     "distributed_interval": replace(PAPER, filter_content=FilterContent.INTERVAL),
 }
-CENTRAL: Mapping[str, tuple[str, PlannerSettings]] = {
+CENTRAL: Mapping[str, tuple[Planner, TreeContext]] = {
     "central_ci": (
-        "swap_links_ci",
-        PlannerSettings(PAPER.horizon_hops, None, CENTRAL_PROPOSALS_MAX, order="arrival"),
+        swap_links_ci.SPEC.with_settings(InterestSettings(horizon_hops=PAPER.horizon_hops, order="arrival")),
+        TreeContext(proposals_max=CENTRAL_PROPOSALS_MAX),
     ),
     "central_cost": (
-        "swap_links_cost",
-        PlannerSettings(
-            degree_max=CENTRAL_DEGREE_MAX, proposals_max=CENTRAL_PROPOSALS_MAX, search_words_max=SEARCH_WORDS_MAX
-        ),
+        swap_links_cost.SPEC.with_settings(SearchSettings(search_words_max=SEARCH_WORDS_MAX)),
+        TreeContext(proposals_max=CENTRAL_PROPOSALS_MAX, degree_max=CENTRAL_DEGREE_MAX),
     ),
 }
 STATIC = "static"
@@ -137,9 +139,9 @@ class Scene:
         if variant in DISTRIBUTED:
             return DistributedOverlay(inventory, workload, seed, DISTRIBUTED[variant], timing)
         if variant in CENTRAL:
-            planner, settings = CENTRAL[variant]
+            planner, context = CENTRAL[variant]
             return CentralOverlay(
-                inventory, workload, seed, planner, settings, PAPER.broadcast_ms, PAPER.cache_count_max, timing
+                inventory, workload, seed, planner, context, PAPER.broadcast_ms, PAPER.cache_count_max, timing
             )
         raise ValueError(f"variant {variant!r} is unknown: one of {', '.join(VARIANTS)}")
 

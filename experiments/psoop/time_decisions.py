@@ -21,8 +21,8 @@ import numpy as np
 
 from controller.controller_settings import ControllerSettings
 from controller.decide.decide_plan import decide_plan
+from controller.decide.find_planners import planners_of
 from controller.decide.judge_proposals import Situation
-from controller.decide.planner_table import PLANNERS
 from controller.kinds.find_kind import tree_kind
 from controller.kinds.tree.tree_state import TreeState
 from controller.planners.swap_links_cost import Search, descend
@@ -125,7 +125,7 @@ class _Overlay:
         begin = time.perf_counter()
         state = TreeState(before, self.inventory, (*horizon[:-1], newest))
         situation = Situation(state, newest.end_ms, self.kind, price_per_s=0.0)
-        decision = decide_plan(situation, [PLANNERS[planner]], 1, self.settings)
+        decision = decide_plan(situation, planners_of(planner, self.settings), 1, self.settings)
         spent_ms = (time.perf_counter() - begin) * 1000
         if decision.plan is None:
             return spent_ms, tree

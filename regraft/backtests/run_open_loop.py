@@ -16,8 +16,8 @@ from itertools import chain
 import msgspec
 
 from controller.controller_settings import ControllerSettings
+from controller.decide.find_planners import planners_of
 from controller.decide.judge_proposals import Situation, transition_price_per_s
-from controller.decide.planner_table import planners_of
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.kinds.find_kind import kind_of
 from controller.ports.memory_ports import MemoryPorts
@@ -167,7 +167,7 @@ class _OpenLoop:
             if shadow is None:
                 start = self._feed.plan_log.present
                 name = self._task.planner
-                shadow = ShadowPlanner(name, planners_of(name), start, self._feed.kind, self._settings)
+                shadow = ShadowPlanner(name, planners_of(name, self._settings), start, self._feed.kind, self._settings)
             cost = shadow.add_window(window, now_ms, self._feed.plan_log.homes_before_plans_since)
             incomplete += not window.is_complete
             if cost is not None and window.is_complete:

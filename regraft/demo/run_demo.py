@@ -167,7 +167,12 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     for name, value in preset.items():
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value
-    return merged
+    planners = {name: dict(values) for name, values in merged.get("planners", {}).items()}
+    for planner, values in scenario.planners.items():
+        for name, value in values.items():
+            if f"planners.{planner}.{name}" not in wanted.chosen:
+                planners.setdefault(planner, {})[name] = value
+    return {**merged, "planners": planners}
 
 
 def _tell_dashboard(settings: Settings, console: Console) -> None:

@@ -16,6 +16,8 @@ import structlog
 from infra.stack_error import StackError
 from producers.recordings.read_recording import RecordedMessage, Recording
 from regraft.replays.replay_decisions import DecisionInputs
+from regraft.settings.moved_settings import with_new_names
+from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import Flags, Settings, load_settings, section_models
 from regraft.settings.settings_model import SettingsModel
 from schemas.client import Client
@@ -44,9 +46,16 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
     tables: dict[str, dict[str, Any]] = {}
     unknown: list[str] = []
     if file is None:
-        told = recording.info.settings
+        told = with_new_names(recording.info.settings)
         for section in TAKEN_SECTIONS:
             tables[section] = _known(told.get(section, {}), section_models()[section], section, unknown)
+        planners = told.get("planners", {})
+        models = planner_models(planners)
+        for name, values in planners.items():
+            if name in models:
+                tables.setdefault("planners", {})[name] = _known(values, models[name], f"planners.{name}", unknown)
+            else:
+                unknown.append(f"planners.{name}")
         for name in ("seed",):
             if name in told.get("run", {}):
                 tables.setdefault("run", {})[name] = told["run"][name]

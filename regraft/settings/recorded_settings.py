@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from controller.decide.planner_table import kind_faults
+from controller.decide.find_planners import kind_faults
 from overlay.inventory import Inventory
 from producers.recordings.read_recording import RecordingInfo
+from regraft.settings.moved_settings import with_new_names
 from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings, section_models
 
-SECTIONS = ("run", "demo", "emulator", "streaming", "controller")
+SECTIONS = ("run", "demo", "emulator", "streaming", "controller", "planners")
 
 
 def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> Settings:
@@ -27,10 +29,11 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     Recorded settings that this version does not know are left out. Raises SettingsError, also where a planner does not
     suit the overlay.
     """
-    models = section_models()
-    recorded = {
-        name: _known(info.settings[name], models[name]().model_dump()) for name in SECTIONS if name in info.settings
-    }
+    defaults = {name: model().model_dump() for name, model in section_models().items()}
+    told = with_new_names(info.settings)
+    models = planner_models(told.get("planners", {}))
+    defaults["planners"] = {name: model().model_dump() for name, model in models.items()}
+    recorded = {name: _known(told[name], defaults[name]) for name in SECTIONS if name in told}
     ours = {"planner": planners[0], "shadow_planners": list(planners[1:]), "dry_run": False}
     merged = _merged(_merged(recorded, flags), {"controller": ours})
     settings = load_settings(merged)

@@ -235,7 +235,7 @@ class Section:
 
 @cache
 def sections() -> dict[str, Section]:
-    """Return the sections by name, in the order of the example file."""
+    """Return the sections by name, in the order of the example file; those of planners come beside these."""
     from alerts.alert_settings import AlertSettings
     from controller.controller_settings import ControllerSettings
     from dashboard.dashboard_settings import DashboardSettings
@@ -251,7 +251,7 @@ def sections() -> dict[str, Section]:
         "demo": Section(DemoSettings),
         "emulator": Section(EmulatorSettings, frozenset(shared)),
         "streaming": Section(StreamingSettings, frozenset({*shared, "checkpoint_directory"})),
-        "controller": Section(ControllerSettings, frozenset(shared)),
+        "controller": Section(ControllerSettings, frozenset({*shared, "planners"})),
         "alerts": Section(AlertSettings, frozenset({*shared, "window_ms"})),
         "dashboard": Section(DashboardSettings, frozenset(shared)),
     }
@@ -271,15 +271,22 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
 
     ``file`` defaults to the one that ``REGRAFT_SETTINGS`` names, if any.
     """
+    from regraft.settings.planner_models import read_planners  # Most commands need not wait for numpy.
+
     with collect_faults() as faults:
         tables = _read_toml(file or _named_file(), faults)
         sources = _read_sources(flags or {}, tables, faults)
         models = {name: cast(SettingsModel, getattr(sources, name)) for name in section_models()}
-        settings = _compose(models)
+        planners = read_planners(sources.planners, _chains(models["controller"]), faults)
+        settings = _compose(models, planners)
         faults += _stage_faults(settings) + relation_faults(settings)
     if faults:
         raise SettingsError(list(dict.fromkeys(faults)))  # a table is looked at again once its faults are out
     return settings
+
+
+def _chains(controller: Any) -> tuple[str, ...]:
+    return (controller.planner, *controller.shadow_planners)
 
 
 def _named_file() -> Path | None:
@@ -323,13 +330,14 @@ def _read_sources(flags: Flags, tables: Mapping[str, Any], faults: list[str]) ->
             return init_settings, env_settings, short, from_file
 
     fields: dict[str, Any] = {name: (model, Field(default_factory=model)) for name, model in section_models().items()}
+    fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # Which there are depends on what is named.
     model = create_model("Sources", __base__=Sources, **fields)
     try:
         return model(**{name: dict(values) for name, values in flags.items()})
     except SourceError as error:
         faults.append(f"the environment cannot be read ({error}): values of lists must be JSON")
         defaults: dict[str, Any] = {name: each() for name, each in section_models().items()}
-        return model.model_construct(**defaults)
+        return model.model_construct(**defaults, planners={})
 
 
 def _short_named() -> dict[str, dict[str, str]]:
@@ -340,70 +348,54 @@ def _short_named() -> dict[str, dict[str, str]]:
     return found
 
 
-def _compose(models: Mapping[str, SettingsModel]) -> Settings:
+def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, SettingsModel]) -> Settings:
     """Fill what the stages share, so that no two of them can disagree."""
+    from regraft.settings.planner_models import to_planner_settings
+
     shapes = {name: section.shape for name, section in sections().items()}
     run: RunSettings = to_dataclass(models["run"], RunSettings)
     kafka: KafkaSettings = to_dataclass(models["kafka"], KafkaSettings)
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
     shared = {"bootstrap": kafka.bootstrap, "security": kafka.security, "namespace": kafka.namespace}
     inventory_path = run.directory / "inventory.json"
+
+    def stage(name: str, **own: Any) -> Any:
+        status_file = run.directory / f"{name}.json"
+        return to_dataclass(models[name], shapes[name], **shared, status_file=status_file, **own)
+
     return Settings(
         run=run,
         kafka=kafka,
         redis=redis,
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
-        emulator=to_dataclass(
-            models["emulator"],
-            shapes["emulator"],
-            **shared,
-            seed=run.seed,
-            clock=run.clock,
-            inventory_path=inventory_path,
-            status_file=run.directory / "emulator.json",
-        ),
-        streaming=to_dataclass(
-            models["streaming"],
-            shapes["streaming"],
-            **shared,
-            checkpoint_directory=run.directory / "checkpoint",
-            status_file=run.directory / "streaming.json",
-        ),
-        controller=to_dataclass(
-            models["controller"],
-            shapes["controller"],
-            **shared,
+        emulator=stage("emulator", seed=run.seed, clock=run.clock, inventory_path=inventory_path),
+        streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint"),
+        controller=stage(
+            "controller",
             seed=run.seed,
             clock=run.clock,
             redis_url=redis.url,
             inventory_path=inventory_path,
-            status_file=run.directory / "controller.json",
+            planners=to_planner_settings(planners),
         ),
-        alerts=to_dataclass(
-            models["alerts"],
-            shapes["alerts"],
-            **shared,
+        alerts=stage(
+            "alerts",
             clock=run.clock,
             redis_url=redis.url,
-            status_file=run.directory / "alerts.json",
             window_ms=models["streaming"].window_ms,  # type: ignore[attr-defined]  # the model is generated
         ),
-        dashboard=to_dataclass(
-            models["dashboard"],
-            shapes["dashboard"],
-            **shared,
-            redis_url=redis.url,
-            inventory_path=inventory_path,
-            status_file=run.directory / "dashboard.json",
-        ),
-        given={name: model.model_dump() for name, model in models.items()},
-        chosen=frozenset(name for model in models.values() for name in chosen_names(model)),
+        dashboard=stage("dashboard", redis_url=redis.url, inventory_path=inventory_path),
+        given={
+            **{name: model.model_dump() for name, model in models.items()},
+            "planners": {name: model.model_dump() for name, model in planners.items()},
+        },
+        chosen=frozenset(name for model in (*models.values(), *planners.values()) for name in chosen_names(model)),
     )
 
 
 def _stage_faults(settings: Settings) -> list[str]:
-    from controller.decide.planner_table import planner_faults  # Most commands need not wait for numpy.
+    from controller.decide.find_planners import own_faults, planner_faults  # Most commands need not wait for numpy.
 
     found = [
         f"{name}: {fault}"
@@ -411,7 +403,8 @@ def _stage_faults(settings: Settings) -> list[str]:
         if hasattr(getattr(settings, name), "faults")
         for fault in getattr(settings, name).faults()
     ]
-    return found + [f"controller: {fault}" for fault in planner_faults(settings.controller)]
+    found += [f"controller: {fault}" for fault in planner_faults(settings.controller)]
+    return found + own_faults(settings.controller)
 
 
 def relation_faults(settings: Settings) -> list[str]:

@@ -24,6 +24,7 @@ class Scenario:
     kind: str
     has_shift: bool = False
     controller: Mapping[str, object] = field(default_factory=dict)
+    planners: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     demo: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -35,12 +36,17 @@ SCENARIOS = {
         ChordConfiguration.KIND,
         controller={
             "planner": "place_users_dynatops+reassign_ids_assignment",
+        },
+        planners={
             # A reassignment must pay within a minute: by then many users have moved on.
-            "ring_free_s": 60.0,
-            # The controller knows of all users, so that no broker needs to tell others: one cluster.
-            "user_cluster_brokers": 1_000,
-            # Interests live for half a minute: to move a user for less than a fifth of its topics does not pay.
-            "user_utility_min": 0.2,
+            "reassign_ids_assignment": {"ring_free_s": 60.0},
+            "reassign_ids_ssbr": {"ring_free_s": 60.0},
+            "place_users_dynatops": {
+                # The controller knows of all users, so that no broker needs to tell others: one cluster.
+                "user_cluster_brokers": 1_000,
+                # Interests live for half a minute: to move a user for less than a fifth of its topics does not pay.
+                "user_utility_min": 0.2,
+            },
         },
         demo={
             "shadow_planners": ("place_users_dynatops+reassign_ids_ssbr", "reassign_ids_assignment"),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import Settings, section_models
 from regraft.settings.settings_model import NONE_WORD, SettingsModel
 
@@ -28,6 +29,8 @@ def example_text() -> str:
     parts = [HEAD]
     for name, model in section_models().items():
         parts.append(_table(name, model()))
+    for name, model in planner_models().items():
+        parts.append(_table(f"planners.{name}", model()))
     return "\n".join(parts)
 
 

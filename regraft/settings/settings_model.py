@@ -16,6 +16,8 @@ from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, create_model
 from pydantic import model_validator as validated_by
 
+from regraft.settings.moved_settings import moved_to
+
 NONE_WORD = "none"  # How "no value" is written in TOML and in the environment, which have no word of their own for it.
 
 SECRET_NAMES = ("url", "targets", "webhooks", "secret")  # Their values may hold passwords and are never told.
@@ -71,6 +73,8 @@ def _without_none_word(model: type[BaseModel], name: str, value: object) -> obje
 def _sentence(model: type[SettingsModel], entry: Any) -> str:
     name = str(entry["loc"][0])
     full_name = f"{model.setting_path}.{name}" if model.setting_path else name
+    if entry["type"] == "extra_forbidden" and moved_to(full_name):
+        return f"{full_name} has moved, each planner has settings of its own: give {moved_to(full_name)} instead"
     if entry["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, model.model_fields, n=1)
         way_out = f"did you mean {near[0]}?" if near else f"known here are {', '.join(sorted(model.model_fields))}"
@@ -86,11 +90,16 @@ def _default_text(model: type[BaseModel], name: str) -> str:
 
 
 def settings_model(
-    shape: type[Any], path: str, composed: frozenset[str] = frozenset(), renamed: Mapping[str, object] | None = None
+    shape: type[Any],
+    path: str,
+    composed: frozenset[str] = frozenset(),
+    renamed: Mapping[str, object] | None = None,
+    heading: str | None = None,
 ) -> type[SettingsModel]:
     """Return the model of a dataclass without the ``composed`` fields, which the composition fills.
 
-    ``renamed`` gives other defaults than the dataclass has. Nested dataclasses become nested models. Raises TypeError
+    ``renamed`` gives other defaults than the dataclass has, ``heading`` another text above the table than its
+    docstring. Nested dataclasses become nested models. Raises TypeError
     for a field that is neither composed nor has a default: a newcomer must be able to start without it.
     """
     hints = get_type_hints(shape)
@@ -105,7 +114,7 @@ def settings_model(
             continue
         default = (renamed or {}).get(field.name, _default_of(shape, field))
         fields[field.name] = (hint, Field(default=default, description=describe_field(shape, field.name)))
-    model = create_model(f"{shape.__name__}Model", __base__=SettingsModel, __doc__=shape.__doc__, **fields)
+    model = create_model(f"{shape.__name__}Model", __base__=SettingsModel, __doc__=heading or shape.__doc__, **fields)
     model.setting_path = path
     return model
 
@@ -132,8 +141,8 @@ def _given_defaults(field: dataclasses.Field[Any]) -> dict[str, object]:
 
 
 def describe_field(shape: type[Any], name: str) -> str:
-    """Return the sentences of a dataclass's docstring that name a field, joined; empty when none does."""
-    text = " ".join((shape.__doc__ or "").split())
+    """Return the sentences that name a field in the docstrings of a dataclass and its bases, joined; or nothing."""
+    text = " ".join(word for each in shape.__mro__ for word in (each.__doc__ or "").split())
     sentences = [part.strip().rstrip(".") for part in text.replace(". ", ".\n").splitlines()]
     found = [sentence for sentence in sentences if f"``{name}``" in sentence]
     return ". ".join(found).replace("``", "")

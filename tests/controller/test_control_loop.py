@@ -11,9 +11,8 @@ import pytest
 
 from controller.control_loop import ControlLoop
 from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.report.loop_metrics import LoopMetrics
-from controller.state.planner_interface import PlannerSettings
 from overlay.cost import overlay_cost
 from overlay.tree_costs import LinkSwap
 from schemas.command import CommandPhase, CommandResult, Outcome
@@ -146,7 +145,7 @@ def test_cool_down_separates_plans() -> None:
     assert overlay.ports.view.document["refusals"][Verdict.COOL_DOWN] >= 1
 
 
-def worsening(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def worsening(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
     """A planner that promises a gain and takes the good link away."""
     swap = LinkSwap(("b02", "b03"), ("b00", "b04"))
     if swap.added in state.configuration.links:

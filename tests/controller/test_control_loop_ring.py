@@ -9,17 +9,17 @@ from dataclasses import replace
 import pytest
 
 from controller.control_loop import ControlLoop
-from controller.decide.planner_table import PLANNERS
 from controller.decision_settings import DecisionSettings
-from controller.kinds.ring.ring_state import RingState
+from controller.kinds.ring.ring_state import RingContext, RingState
+from controller.planners.steps.shared_settings import ReassignmentSettings
 from controller.ports.memory_ports import MemoryClients, MemoryPorts
 from controller.report.loop_metrics import LoopMetrics
 from controller.state.plan_log import PlanLog
-from controller.state.planner_interface import PlannerSettings
 from controller.windows.read_windows import REGISTER_WAIT_MS, WindowReader
 from schemas.command import CommandPhase
 from schemas.event import EventKind
 from schemas.plan import PlanPhase, Proposal, Verdict
+from tests.controller.named_planners import name_planner
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.scripted_ring import (
     FIG_2_MOVES,
@@ -40,7 +40,7 @@ from tests.controller.small_kinds import ring_kind
 INVENTORY = ring_inventory()
 
 
-def reassign(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def reassign(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
     """Bring the subscribers of Fig. 2 of paper 002 to IDs 1, 2, 3 and 5."""
     assert state.traffic is not None
     proposal = reassigning(*FIG_2_MOVES)
@@ -51,7 +51,7 @@ def reassign(state: RingState, settings: PlannerSettings, rng: random.Random) ->
     )
 
 
-def place(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def place(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
     """Bring u4 to b00, wherever it is."""
     assert state.traffic is not None
     interests = state.traffic.interests
@@ -61,10 +61,10 @@ def place(state: RingState, settings: PlannerSettings, rng: random.Random) -> li
     return [placing(("u4", home, "b00"))] if home != "b00" else []
 
 
-def both(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def both(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
     """Reassign first, then place."""
-    found = reassign(state, settings, rng)
-    return [*found, *place(state, settings, rng)] if found else []
+    found = reassign(state, context, rng)
+    return [*found, *place(state, context, rng)] if found else []
 
 
 def overlay_of(planner: object = both, ports: MemoryPorts | None = None, **changes: object) -> ScriptedRing:
@@ -106,7 +106,9 @@ def test_a_bad_ring_becomes_a_good_one() -> None:
 def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
     """What they find on Fig. 2 of paper 002 is accepted, carried out, and saves what was predicted."""
     overlay = overlay_of()
-    overlay.settings, overlay.planner = replace(overlay.settings, planner=planner, ring_free_s=3600.0), None
+    hour = ReassignmentSettings(ring_free_s=3600.0)
+    planners = {"reassign_ids_ssbr": hour, "reassign_ids_assignment": hour}
+    overlay.settings, overlay.planner = replace(overlay.settings, planner=planner, planners=planners), None
     overlay.new_loop()
     overlay.run_windows(12)
     assert set(overlay.phases) == {PlanPhase.COMPLETED}
@@ -293,7 +295,7 @@ def test_a_shadow_beside_an_idle_planner_ends_with_the_ring_that_its_planner_mak
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its IDs, homes and costs are those of the same planner at work."""
-    monkeypatch.setitem(PLANNERS, "both", both)
+    name_planner(monkeypatch, "both", both, "ring")
     overlay = overlay_of(planner=lambda *_: [], shadow_planners=("both",))
     overlay.run_windows(8)
     shown = overlay.ports.view.document
@@ -308,7 +310,7 @@ def test_a_shadow_beside_an_idle_planner_ends_with_the_ring_that_its_planner_mak
 
 def test_a_shadow_does_not_see_the_acting_planners_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the same planner at work an idle shadow keeps the first ring, with u4 where it was."""
-    monkeypatch.setitem(PLANNERS, "idle", lambda *_: [])
+    name_planner(monkeypatch, "idle", lambda *_: [], "ring")
     overlay = overlay_of(shadow_planners=("idle",))
     overlay.run_windows(12)
     assert overlay.phases == [PlanPhase.COMPLETED]

@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from controller.controller_settings import AssemblyLimits, ControllerSettings, TransitionLimits
-from controller.decide.planner_table import kind_faults, planner_faults
+from controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from controller.decision_settings import DecisionSettings
+from controller.kinds.find_kind import kind_of
+from controller.kinds.ring.ring_state import RingContext
+from controller.kinds.tree.tree_state import TreeContext
+from controller.planners.swap_links_ci import InterestSettings
 from controller.run_controller import ControllerSettingsError, run_controller
-from controller.state.planner_interface import PlannerSettings
 from overlay.inventory import InventoryError
 from tests.controller.scripted_ring import ring_inventory
+from tests.overlay.small_overlays import inventory_of, line_of
 
 GOOD = ControllerSettings(bootstrap="127.0.0.1:9092", inventory_path=Path("inventory.json"))
 
@@ -33,7 +37,7 @@ def test_all_faults_are_told_at_once() -> None:
         subscription_lifetime_s=-1.0,
         horizon_windows_min=1,
         horizon_windows_max=0,
-        horizon_hops=1,
+        planners={"swap_links_ci": InterestSettings(horizon_hops=1)},
         degree_max=1,
         proposals_max=0,
         tick_ms=0,
@@ -41,7 +45,7 @@ def test_all_faults_are_told_at_once() -> None:
         assembly=AssemblyLimits(completeness_share_min=1.5),
         transition=TransitionLimits(prepare_ms=1000, resend_ms=1000),
     )
-    faults = "\n".join(bad.faults() + planner_faults(bad))
+    faults = "\n".join(bad.faults() + planner_faults(bad) + own_faults(bad))
     for named in (
         "bootstrap is empty",
         "planner 'swap_links' is unknown, known are place_users_dynatops, re",
@@ -51,7 +55,7 @@ def test_all_faults_are_told_at_once() -> None:
         "subscription_lifetime_s is -1.0: above 0, or none",
         "horizon_windows_min is 1: at least 2",
         "horizon_windows_max is 0: at least 1",
-        "horizon_hops is 1",
+        "planners.swap_links_ci: horizon_hops is 1",
         "degree_max is 1",
         "proposals_max is 0",
         "tick_ms is 0: at least 1",
@@ -62,7 +66,7 @@ def test_all_faults_are_told_at_once() -> None:
         "resend_ms is 1000, prepare_ms 1000",
     ):
         assert named in faults
-    assert len(bad.faults() + planner_faults(bad)) == 17
+    assert len(bad.faults() + planner_faults(bad) + own_faults(bad)) == 17
 
 
 def test_tick_must_be_shorter_than_the_repetition() -> None:
@@ -72,42 +76,28 @@ def test_tick_must_be_shorter_than_the_repetition() -> None:
 
 
 def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
-    """The planner gets the inventory's cap, or the one of the settings."""
-    assert GOOD.planner_settings(8) == PlannerSettings(4, 8, 16, users_moved_max=500)
-    capped = ControllerSettings(bootstrap="x:1", inventory_path=Path("i"), degree_max=5)
-    assert capped.planner_settings(8).degree_max == 5
-
-
-def test_the_planner_is_told_what_brokers_know_of_interest() -> None:
-    """Caches, filters and the reading of paths go to the planner as they are, and its faults come back."""
-    told = {"cache_ids_max": 8192, "bloom_bits": 100_000, "bloom_hashes": 7, "path_interest": "conjunction"}
-    settings = replace(GOOD, **told)  # type: ignore[arg-type]
-    assert settings.planner_settings(8) == replace(GOOD.planner_settings(8), **told)  # type: ignore[arg-type]
-    assert replace(GOOD, bloom_bits=0).faults() == ["bloom_bits is 0: at least 1, or none for exact masks"]
+    """The planner gets the inventory's cap, or the one of the settings, and the bounds of a plan."""
+    inventory = replace(inventory_of(line_of(4), {}), degree_max=8)
+    told = kind_of(inventory, GOOD).planner_context(16, GOOD.decision)
+    assert told == TreeContext(proposals_max=16, moves_max=24, degree_max=8)
+    assert kind_of(inventory, replace(GOOD, degree_max=5)).planner_context(16, GOOD.decision) == replace(
+        told, degree_max=5
+    )
 
 
 def test_the_planner_is_told_how_to_weigh_a_ring() -> None:
-    """Settings of the ring go to the planner as they are, and its faults come back."""
-    told = {
-        "ring_delay_weight": 0.5,
-        "ring_free_s": 60.0,
-        "ring_demand_share_min": 0.2,
-        "user_load_weight": 2.0,
-        "user_cluster_brokers": 5,
-        "user_load_max": 1.5,
-        "user_utility_min": 0.3,
-        "users_moved_max": 50,
-    }
-    settings = replace(GOOD, **told)  # type: ignore[arg-type]
-    assert settings.planner_settings(8) == replace(GOOD.planner_settings(8), **told)  # type: ignore[arg-type]
+    """Weights and caps of the ring go to the planner as they are, and their faults are told."""
+    settings = replace(GOOD, ring_delay_weight=0.5, user_load_max=1.5)
+    told = kind_of(ring_inventory(), settings).planner_context(7, GOOD.decision)
+    assert told == RingContext(proposals_max=7, moves_max=500, delay_weight=0.5, user_load_max=1.5)
     assert replace(GOOD, user_load_max=0.5).faults()[0].startswith("user_load_max is 0.5: at least 1")
-    assert replace(GOOD, ring_free_s=0.0).faults()[0].startswith("ring_free_s is 0.0: above 0")
+    assert replace(GOOD, ring_delay_weight=-1.0).faults() == ["ring_delay_weight is -1.0: at least 0"]
 
 
 def test_a_planner_moves_no_more_users_than_a_plan_may_hold() -> None:
     """Else its one proposal would be refused as a whole, again and again."""
-    small = replace(GOOD, users_moved_max=900, decision=DecisionSettings(users_per_plan_max=70))
-    assert small.planner_settings(8).users_moved_max == 70
+    small = DecisionSettings(users_per_plan_max=70)
+    assert kind_of(ring_inventory(), GOOD).planner_context(16, small).moves_max == 70
     assert DecisionSettings(users_per_plan_max=0).faults() == ["users_per_plan_max is 0: at least 1"]
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.planners.swap_links_ci import (
+    InterestSettings,
     LocalKnowledge,
     cycle_costs,
     indirect_costs,
@@ -21,7 +22,6 @@ from controller.planners.swap_links_ci import (
     wanting_paths,
 )
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from overlay.bloom_filters import FilterShape
 from overlay.configuration import Configuration, link
 from overlay.cost import overlay_cost
@@ -29,12 +29,13 @@ from overlay.delivery_sets import DeliverySets
 from overlay.horizon_paths import paths_within
 from overlay.interest_caches import InterestCaches
 from overlay.inventory import Inventory
+from schemas.plan import Proposal
 from tests.overlay.small_overlays import inventory_of, line_of, overlays, sets_of
 
 PathInterest = Literal["estimate", "conjunction"]
 Drawn = tuple[Inventory, list[set[str]], DeliverySets]
 
-EXACT = PlannerSettings(proposals_max=100)
+EXACT = InterestSettings()
 COUNTED = replace(EXACT, path_interest="conjunction")
 HUGE_BITS = 1 << 22
 
@@ -44,8 +45,12 @@ def state_of(inventory: Inventory, *windows: DeliverySets) -> TreeState:
     return TreeState(inventory.bootstrap, inventory, tuple(spans))
 
 
-def links_added(state: TreeState, settings: PlannerSettings) -> list[tuple[str, str]]:
-    return [pair for proposal in swap_links_ci(state, settings, random.Random(0)) for pair in proposal.links_added]
+def planned(state: TreeState, settings: InterestSettings) -> list[Proposal]:
+    return swap_links_ci(state, settings, TreeContext(), random.Random(0))
+
+
+def links_added(state: TreeState, settings: InterestSettings) -> list[tuple[str, str]]:
+    return [pair for proposal in planned(state, settings) for pair in proposal.links_added]
 
 
 @given(overlays(count_max=3))
@@ -87,7 +92,7 @@ def test_a_huge_filter_decides_as_masks_do(drawn: Drawn, path_interest: PathInte
     state = state_of(inventory, sets)
     exact = replace(EXACT, path_interest=path_interest)
     filtered = replace(exact, bloom_bits=HUGE_BITS, cache_ids_max=8192)
-    assert swap_links_ci(state, exact, random.Random(0)) == swap_links_ci(state, filtered, random.Random(0))
+    assert planned(state, exact) == planned(state, filtered)
 
 
 def ids_of(words: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> set[int]:
@@ -182,12 +187,12 @@ def test_caches_are_found_once_for_all_trees() -> None:
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
-        (PlannerSettings(cache_ids_max=0), "cache_ids_max is 0: at least 1, or none for the whole horizon"),
-        (PlannerSettings(bloom_bits=0), "bloom_bits is 0: at least 1, or none for exact masks"),
-        (PlannerSettings(bloom_hashes=65), "bloom_hashes is 65: from 1 to 64"),
-        (PlannerSettings(path_interest="mean"), "path_interest is 'mean': estimate or conjunction"),  # type: ignore[arg-type]
+        (InterestSettings(cache_ids_max=0), "cache_ids_max is 0: at least 1, or none for the whole horizon"),
+        (InterestSettings(bloom_bits=0), "bloom_bits is 0: at least 1, or none for exact masks"),
+        (InterestSettings(bloom_hashes=65), "bloom_hashes is 65: from 1 to 64"),
+        (InterestSettings(path_interest="mean"), "path_interest is 'mean': estimate or conjunction"),  # type: ignore[arg-type]
     ],
 )
-def test_settings_that_cannot_be_are_told(settings: PlannerSettings, fault: str) -> None:
+def test_settings_that_cannot_be_are_told(settings: InterestSettings, fault: str) -> None:
     """Each fault says the value and the limit."""
     assert settings.faults() == [fault]

@@ -1,7 +1,6 @@
 """Paper 000 (Jaeger et al. 2007): worked examples, equations and readings of Cost and Interest, lMST and lMIT."""
 
 import random
-from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -10,20 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.decide.planner_table import LINK_PLANNERS
-from controller.kinds.tree.tree_state import TreeState
+from controller.decide.find_planners import planner_of
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.planners.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,
     indirect_costs,
     mean_common_interest,
-    swap_links_ci,
     wanted_links,
 )
-from controller.planners.swap_links_lmit import swap_links_lmit
-from controller.planners.swap_links_lmst import swap_links_lmst
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import Configuration, link
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets
@@ -34,7 +29,12 @@ from schemas.plan import Proposal
 from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, overlays, sets_of
 
 PAPER_PLANNERS = ("swap_links_ci", "swap_links_lmst", "swap_links_lmit")
-UNBOUNDED = PlannerSettings(horizon_hops=4, degree_max=None, proposals_max=100)
+LINK_PLANNERS = ("swap_links_cost", *PAPER_PLANNERS)
+ASKED: list[tuple[str, dict[str, str]]] = [
+    ("swap_links_cost", {}),
+    *((name, {"order": order}) for name in PAPER_PLANNERS for order in ("gain", "arrival")),
+]
+UNBOUNDED = TreeContext(proposals_max=100)
 
 # Fig. 2 with p = 1: the text's figures fix these link costs.
 FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
@@ -48,8 +48,8 @@ def state_of(inventory: Inventory, sets: DeliverySets, configuration: Configurat
     return TreeState(configuration or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
 
 
-def planned(planner_name: str, state: TreeState, settings: PlannerSettings = UNBOUNDED) -> list[Proposal]:
-    return LINK_PLANNERS[planner_name](state, settings, random.Random(0))
+def planned(name: str, state: TreeState, context: TreeContext = UNBOUNDED, **told: object) -> list[Proposal]:
+    return planner_of(name, **told)(state, context, random.Random(0))
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,7 @@ def test_ci_proposes_only_what_evaluation_and_consensus_allow(
     inventory, _, sets = drawn
     known = known_of(inventory, sets, hops)
     tree = inventory.bootstrap
-    settings = PlannerSettings(hops, None, 100)
-    for proposal in planned("swap_links_ci", state_of(inventory, sets), settings):
+    for proposal in planned("swap_links_ci", state_of(inventory, sets), horizon_hops=hops):
         ((added,), (removed,)) = proposal.links_added, proposal.links_removed
         names = tree.path(*added)
         path = [inventory.index[name] for name in names]
@@ -194,39 +193,40 @@ def test_any_subset_of_the_papers_swaps_leaves_a_tree(
     """Brokers that agree on swaps at once need not know of each other: any of the swaps can be left out."""
     inventory, _, sets = drawn
     tree = inventory.bootstrap
-    proposals = planned(planner, state_of(inventory, sets), replace(UNBOUNDED, order=order))
+    proposals = planned(planner, state_of(inventory, sets), order=order)
     for mask in range(1 << min(len(proposals), 4)):
         subset = [proposal for position, proposal in enumerate(proposals) if mask >> position & 1]
         removed = [pair for one in subset for pair in one.links_removed]
         tree.replaced(1, removed, [pair for one in subset for pair in one.links_added])
 
 
-@given(overlays(), st.sampled_from(sorted(LINK_PLANNERS)), st.sampled_from(["gain", "arrival"]))
+@given(overlays(), st.sampled_from(ASKED))
 def test_proposals_of_a_call_are_costed_one_after_the_other(
-    drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str, order: Literal["gain", "arrival"]
+    drawn: tuple[Inventory, list[set[str]], DeliverySets], asked: tuple[str, dict[str, str]]
 ) -> None:
     """The k-th proposal states the true cost (Eq. 1-2) before and after it, on the tree that the first k - 1 leave."""
     inventory, _, sets = drawn
     tree = inventory.bootstrap
-    for proposal in planned(planner, state_of(inventory, sets), replace(UNBOUNDED, order=order)):
+    name, told = asked
+    for proposal in planned(name, state_of(inventory, sets), **told):
         assert proposal.cost_before_per_s == pytest.approx(overlay_cost(tree, inventory, sets).total_per_s)
         tree = tree.replaced(tree.epoch + 1, proposal.links_removed, proposal.links_added)
         assert proposal.cost_after_per_s == pytest.approx(overlay_cost(tree, inventory, sets).total_per_s)
 
 
-@given(overlays(count_max=12, degree_max=3), st.sampled_from(sorted(LINK_PLANNERS)))
+@given(overlays(count_max=12, degree_max=3), st.sampled_from(LINK_PLANNERS))
 def test_degree_cap_holds_for_every_proposal(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str
 ) -> None:
     """With a cap, no proposal gives a broker more links than it, nor do the proposals of a call together."""
     inventory, _, sets = drawn
     tree = inventory.bootstrap
-    for proposal in planned(planner, state_of(inventory, sets), PlannerSettings(4, 3, 100)):
+    for proposal in planned(planner, state_of(inventory, sets), TreeContext(proposals_max=100, degree_max=3)):
         tree = tree.replaced(tree.epoch + 1, proposal.links_removed, proposal.links_added)
         assert tree.degree_max <= 3
 
 
-@given(overlays(), st.sampled_from(sorted(LINK_PLANNERS)))
+@given(overlays(), st.sampled_from(LINK_PLANNERS))
 def test_planners_are_deterministic(drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str) -> None:
     """The same state gives the same proposals."""
     inventory, _, sets = drawn
@@ -238,7 +238,7 @@ def test_horizon_limits_who_is_joined() -> None:
     tree = line_of(5)
     inventory = inventory_of(tree, {("b00", "b04"): 1.0})
     state = state_of(inventory, sets_of(tree.brokers, [{"b00", "b04"}] * 10))
-    assert planned("swap_links_ci", state, PlannerSettings(3, None, 10)) == []
+    assert planned("swap_links_ci", state, TreeContext(proposals_max=10), horizon_hops=3) == []
     assert [p.links_added for p in planned("swap_links_ci", state)] == [(("b00", "b04"),)]
 
 
@@ -283,9 +283,9 @@ def test_idle_overlay_is_left_alone_by_interest() -> None:
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 1.0})
     state = state_of(inventory, DeliverySets.of(tree.brokers, {}, 1.0))
-    assert swap_links_ci(state, UNBOUNDED, random.Random(0)) == []
-    assert swap_links_lmit(state, UNBOUNDED, random.Random(0)) == []
-    assert len(swap_links_lmst(state, UNBOUNDED, random.Random(0))) == 1
+    assert planned("swap_links_ci", state) == []
+    assert planned("swap_links_lmit", state) == []
+    assert len(planned("swap_links_lmst", state)) == 1
 
 
 def test_repeated_swaps_beat_the_random_tree() -> None:
@@ -301,7 +301,7 @@ def test_repeated_swaps_beat_the_random_tree() -> None:
     present = tree
     for _ in range(40):
         state = state_of(inventory, sets, present)
-        first = planned("swap_links_ci", state, PlannerSettings(4, 8, 1))
+        first = planned("swap_links_ci", state, TreeContext(proposals_max=1, degree_max=8))
         if not first or first[0].gain_per_s <= 0:
             break
         present = present.replaced(present.epoch + 1, first[0].links_removed, first[0].links_added)

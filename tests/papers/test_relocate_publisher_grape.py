@@ -9,21 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.planners.relocate_publisher_grape import relocate_publisher_grape
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from controller.planners.steps.select_home_grape import GrapeSelection, Priority, select
-from controller.state.planner_interface import PlannerSettings
 from experiments.pop_grape.random_sessions import random_instance, select_by_paper, select_linear
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree
 from overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
-from schemas.plan import ClientMove
+from schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, queue_of, state_of, window_of
 from tests.overlay.published_overlays import Published, draw_overlay, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 
-SHORT_SESSION = PlannerSettings(grape_notifications_min=1)
+SHORT_SESSION = PrioritySettings(grape_notifications_min=1)
 LINE = Configuration.of(0, line_of(3).brokers, line_of(3).links, {"p": "b00"})
+
+
+def planned(
+    state: TreeState, settings: PrioritySettings = SHORT_SESSION, seed: int = 0, proposals_max: int = 100
+) -> list[Proposal]:
+    context = TreeContext(proposals_max=proposals_max)
+    return relocate_publisher_grape(state, settings, context, random.Random(seed))
 
 
 def test_selects_what_the_quadratic_algorithms_select() -> None:
@@ -111,14 +117,14 @@ def few_and_many() -> TreeState:
 def test_load_and_delay_want_different_brokers() -> None:
     """Priority load moves towards most of the traffic, priority delay stays with most of the subscribers."""
     state = few_and_many()
-    by_load = PlannerSettings(grape_notifications_min=10, grape_priority="load")
-    (proposal,) = relocate_publisher_grape(state, by_load, random.Random(0))
+    by_load = PrioritySettings(grape_notifications_min=10, grape_priority="load")
+    (proposal,) = planned(state, by_load)
     assert proposal.moves == (ClientMove("p", "b00", "b02"),)
     assert proposal.reason == (
         "1.4 instead of 3 messages a notification, mean delay 5.636 instead of 2.364 ms (load first, weight 100)"
     )
     by_delay = replace(by_load, grape_priority="delay")
-    assert relocate_publisher_grape(state, by_delay, random.Random(0)) == []
+    assert planned(state, by_delay) == []
 
 
 @given(st.integers(0, 2**32))
@@ -141,7 +147,7 @@ def test_proposals_are_costed_one_after_the_other(
     """Before and after are the one cost with the publishers where the earlier moves put them."""
     state = state_of(draw_overlay(random.Random(seed), publishers_max=5), random.Random(seed))
     chosen = replace(SHORT_SESSION, order=order, grape_priority=priority)
-    proposals = relocate_publisher_grape(state, chosen, random.Random(seed))
+    proposals = planned(state, chosen, seed)
     costs_per_s = costs_along(state, proposals)
     assert [proposal.cost_before_per_s for proposal in proposals] == pytest.approx(costs_per_s[:-1])
     assert [proposal.cost_after_per_s for proposal in proposals] == pytest.approx(costs_per_s[1:])
@@ -154,7 +160,7 @@ def test_load_first_never_sends_more_messages(seed: int) -> None:
     state = state_of(draw_overlay(random.Random(seed), publishers_max=1), random.Random(seed))
     costs = state.publisher_costs
     published = sum(int(np.bitwise_count(window.sets.published).sum()) for window in state.windows)
-    whole = GrapeSelection(state, PlannerSettings(grape_notifications_min=published))
+    whole = GrapeSelection(state, PrioritySettings(grape_notifications_min=published))
     for choice in whole.choices("load", 100):
         rates = costs.message_rates_per_s[costs.place_of(choice.publisher)]
         assert choice.messages_to * costs.published_per_s[0] == pytest.approx(rates.min())
@@ -163,17 +169,15 @@ def test_load_first_never_sends_more_messages(seed: int) -> None:
 def test_a_publisher_with_too_few_notifications_stays() -> None:
     """Before G_threshold notifications there is no trace session to select by."""
     state = few_and_many()
-    assert relocate_publisher_grape(state, replace(SHORT_SESSION, grape_notifications_min=11), random.Random(0)) == []
-    assert (
-        len(relocate_publisher_grape(state, replace(SHORT_SESSION, grape_notifications_min=10), random.Random(0))) == 1
-    )
+    assert planned(state, replace(SHORT_SESSION, grape_notifications_min=11)) == []
+    assert len(planned(state, replace(SHORT_SESSION, grape_notifications_min=10))) == 1
 
 
 def test_a_publisher_whose_home_is_not_known_stays() -> None:
     """Without a home nobody can be told to let the publisher go."""
     state = few_and_many()
     homeless = TreeState(Configuration.of(0, LINE.brokers, LINE.links), state.inventory, state.windows)
-    assert relocate_publisher_grape(homeless, SHORT_SESSION, random.Random(0)) == []
+    assert planned(homeless) == []
 
 
 def two_publishers() -> TreeState:
@@ -187,7 +191,7 @@ def two_publishers() -> TreeState:
 
 def test_proposals_max_bounds_one_call() -> None:
     """Of two publishers that want to move only the better one does when one proposal is asked for."""
-    (proposal,) = relocate_publisher_grape(two_publishers(), replace(SHORT_SESSION, proposals_max=1), random.Random(0))
+    (proposal,) = planned(two_publishers(), proposals_max=1)
     assert proposal.moves == (ClientMove("q", "b00", "b02"),)
 
 
@@ -196,6 +200,6 @@ def test_order_is_by_gain_or_as_they_happen_to_come(order: Literal["gain", "arri
     """The best goes first, or any, as messages of the paper's brokers arrive."""
     seen = set()
     for seed in range(20):
-        proposals = relocate_publisher_grape(two_publishers(), replace(SHORT_SESSION, order=order), random.Random(seed))
+        proposals = planned(two_publishers(), replace(SHORT_SESSION, order=order), seed)
         seen.add("".join(proposal.moves[0].client for proposal in proposals))
     assert seen == orders

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.planners.relocate_publisher_pop import (
+    TraceSettings,
     probe_walk,
     relocate_publisher_pop,
     running_average,
@@ -18,10 +19,9 @@ from controller.planners.relocate_publisher_pop import (
     trace_probability,
 )
 from controller.planners.steps.trace_publishers import columns_by_publisher
-from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import Configuration
 from overlay.link_sides import HungTree
-from schemas.plan import ClientMove
+from schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, state_of, window_of
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -34,7 +34,11 @@ FIG_1 = Configuration.of(
     {"P": "B1"},
 )
 SUBSCRIBERS = {"B1": 1, "B2": 4, "B3": 2, "B4": 3, "B6": 4, "B7": 6, "B8": 5}
-ONE_TRACE = PlannerSettings(pop_traces_min=1)
+ONE_TRACE = TraceSettings(pop_traces_min=1)
+
+
+def planned(state: TreeState, settings: TraceSettings = ONE_TRACE, seed: int = 0) -> list[Proposal]:
+    return relocate_publisher_pop(state, settings, TreeContext(), random.Random(seed))
 
 
 def fig_1_state(notifications: int = 1) -> TreeState:
@@ -47,7 +51,7 @@ def fig_1_state(notifications: int = 1) -> TreeState:
 
 def test_fig_1_moves_the_publisher_to_b6() -> None:
     """15 subscribers behind B5 are more than 6 + 3 + 1; B5 has none; at B6 no link dominates."""
-    (proposal,) = relocate_publisher_pop(fig_1_state(), ONE_TRACE, random.Random(0))
+    (proposal,) = planned(fig_1_state())
     assert proposal.moves == (ClientMove("P", "B1", "B6"),)
     assert proposal.links_added == proposal.links_removed == ()
     assert proposal.reason == (
@@ -77,7 +81,7 @@ def test_trace_probability_falls_with_what_is_traced() -> None:
 
 def test_no_move_before_enough_is_traced() -> None:
     """With fewer notifications traced than P_threshold nothing is proposed."""
-    assert relocate_publisher_pop(fig_1_state(99), replace(ONE_TRACE, pop_traces_min=100), random.Random(0)) == []
+    assert planned(fig_1_state(99), replace(ONE_TRACE, pop_traces_min=100)) == []
 
 
 def test_at_most_n_are_traced_in_a_window() -> None:
@@ -103,14 +107,14 @@ def test_a_publisher_whose_home_is_not_known_stays() -> None:
     """Without a home nobody can be told to let the publisher go."""
     state = fig_1_state()
     homeless = TreeState(Configuration.of(0, FIG_1.brokers, FIG_1.links), state.inventory, state.windows)
-    assert relocate_publisher_pop(homeless, ONE_TRACE, random.Random(0)) == []
+    assert planned(homeless) == []
 
 
 def test_nobody_interested_moves_nobody() -> None:
     """A publisher without subscribers stays where it is."""
     (sets,) = spans_of(FIG_1.brokers, [Published("P", 0, frozenset())], {"P": "B1"}, [60.0])
     state = TreeState(FIG_1, inventory_of(FIG_1, {}), (window_of(0, sets, {"P": "B1"}),))
-    assert relocate_publisher_pop(state, ONE_TRACE, random.Random(0)) == []
+    assert planned(state) == []
 
 
 def test_newer_notifications_count_more() -> None:
@@ -120,7 +124,7 @@ def test_newer_notifications_count_more() -> None:
     sets = spans_of(tree.brokers, [old] * 40 + [new] * 8, {"p": "b02"}, [60.0, 60.0])
     windows = tuple(window_of(number, each, {"p": "b02"}) for number, each in enumerate(sets))
     state = TreeState(tree, inventory_of(tree, {}), windows)
-    (proposal,) = relocate_publisher_pop(state, replace(ONE_TRACE, pop_traces_max=1000), random.Random(1))
+    (proposal,) = planned(state, replace(ONE_TRACE, pop_traces_max=1000), seed=1)
     assert proposal.moves == (ClientMove("p", "b02", "b04"),)
 
 
@@ -146,7 +150,7 @@ def test_target_is_a_median_of_the_subscribers(drawn: PublishedOverlay, seed: in
 def test_proposals_are_costed_one_after_the_other(seed: int, order: Literal["gain", "arrival"]) -> None:
     """Before and after are the one cost with the publishers where the earlier moves put them, best first by gain."""
     state = state_of(draw_overlay(random.Random(seed), publishers_max=5), random.Random(seed))
-    proposals = relocate_publisher_pop(state, replace(ONE_TRACE, order=order), random.Random(seed))
+    proposals = planned(state, replace(ONE_TRACE, order=order), seed)
     costs_per_s = costs_along(state, proposals)
     assert [proposal.cost_before_per_s for proposal in proposals] == pytest.approx(costs_per_s[:-1])
     assert [proposal.cost_after_per_s for proposal in proposals] == pytest.approx(costs_per_s[1:])

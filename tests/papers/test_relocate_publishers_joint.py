@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.planners.relocate_publisher_grape import relocate_publisher_grape
-from controller.planners.relocate_publishers_joint import relocate_publishers_joint
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
 from controller.planners.steps.select_home_grape import Priority
-from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import Configuration
 from overlay.publisher_costs import PublisherCosts
 from schemas.plan import ClientMove, Proposal
@@ -22,13 +21,16 @@ from tests.controller.published_windows import costs_along, homes_along, state_o
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 
-ALL = PlannerSettings(proposals_max=1000, grape_notifications_min=1)
+ALL = JointSettings(grape_notifications_min=1)
+UNBOUNDED = TreeContext()
 SEEDS = st.integers(0, 2**32)
 Loads = NDArray[np.float64]
 
 
-def planned(state: TreeState, planner_settings: PlannerSettings = ALL) -> list[Proposal]:
-    return relocate_publishers_joint(state, planner_settings, random.Random(0))
+def planned(
+    state: TreeState, planner_settings: JointSettings = ALL, context: TreeContext = UNBOUNDED
+) -> list[Proposal]:
+    return relocate_publishers_joint(state, planner_settings, context, random.Random(0))
 
 
 def capped(seed: int, brokers_max: int = 7, publishers_max: int = 5, share_min: float = 0.6) -> TreeState:
@@ -117,9 +119,9 @@ def test_costs_no_more_than_grape_one_publisher_at_a_time(
 ) -> None:
     """On the same state under the same caps, GRAPE with any priority and weight ends at a cost at least as high."""
     state = capped(seed)
-    chosen = replace(ALL, grape_priority=priority, grape_weight=weight)
-    of_grape = relocate_publisher_grape(state, chosen, random.Random(0))
-    ours_per_s = costs_along(state, planned(state, chosen))[-1]
+    chosen = PrioritySettings(grape_notifications_min=1, grape_priority=priority, grape_weight=weight)
+    of_grape = relocate_publisher_grape(state, chosen, UNBOUNDED, random.Random(0))
+    ours_per_s = costs_along(state, planned(state, replace(ALL, grape_weight=weight)))[-1]
     assert ours_per_s <= under_caps(state, of_grape, only_gains=only_gains) * (1 + 1e-9)
 
 
@@ -199,7 +201,9 @@ def test_no_less_is_saved_than_by_grape_where_the_best_single_move_is_in_the_way
     inventory = replace(inventory, processing_cost=processing, load_max_per_s=caps)
     state = TreeState(tree, inventory, (window_of(0, sets, homes),))
     whole = replace(ALL, grape_notifications_min=10)
-    of_grape = relocate_publisher_grape(state, whole, random.Random(0))
+    of_grape = relocate_publisher_grape(
+        state, PrioritySettings(grape_notifications_min=10), UNBOUNDED, random.Random(0)
+    )
     assert homes_along(state, of_grape)[-1] == {"p": "b01", "q": "b00", "r": "b00"}
     assert homes_along(state, planned(state, whole))[-1] == {"p": "b01", "q": "b00", "r": "b00"}
     free = TreeState(tree, replace(inventory, load_max_per_s=None), state.windows)
@@ -252,7 +256,7 @@ def test_the_best_come_first_when_few_are_asked_for() -> None:
     state = state_of(draw_overlay(random.Random(3), 9, 4), random.Random(3))
     proposals = planned(state)
     assert len(proposals) > 1
-    assert planned(state, replace(ALL, proposals_max=1)) == proposals[:1]
+    assert planned(state, context=TreeContext(proposals_max=1)) == proposals[:1]
 
 
 def test_same_state_gives_the_same_proposals() -> None:
@@ -260,4 +264,4 @@ def test_same_state_gives_the_same_proposals() -> None:
     for seed in range(5):
         state = capped(seed)
         again = TreeState(state.configuration, state.inventory, state.windows)
-        assert planned(state) == relocate_publishers_joint(again, ALL, random.Random(99))
+        assert planned(state) == relocate_publishers_joint(again, ALL, UNBOUNDED, random.Random(99))

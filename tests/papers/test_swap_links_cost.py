@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.planners.swap_links_cost import swap_links_cost
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners.swap_links_cost import SearchSettings, swap_links_cost
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from experiments.psoop.exact_optimum import exact_optimum
 from experiments.psoop.small_instances import SMALL_SETTINGS, small_instance
 from overlay.configuration import Configuration, link
@@ -24,7 +23,7 @@ from overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
 from schemas.plan import Proposal
 from tests.overlay.small_overlays import NO_CAP, inventory_of, overlays, sets_of
 
-UNBOUNDED = PlannerSettings(degree_max=None, proposals_max=100)
+UNBOUNDED = TreeContext(proposals_max=100)
 Drawn = tuple[Inventory, list[set[str]], DeliverySets]
 
 
@@ -32,8 +31,8 @@ def state_of(inventory: Inventory, sets: DeliverySets, tree: Configuration | Non
     return TreeState(tree or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
 
 
-def planned(state: TreeState, planner_settings: PlannerSettings = UNBOUNDED, seed: int = 0) -> list[Proposal]:
-    return swap_links_cost(state, planner_settings, random.Random(seed))
+def planned(state: TreeState, context: TreeContext = UNBOUNDED, seed: int = 0, **told: int) -> list[Proposal]:
+    return swap_links_cost(state, SearchSettings(**told), context, random.Random(seed))
 
 
 def trees_after(state: TreeState, proposals: list[Proposal]) -> list[Configuration]:
@@ -65,7 +64,7 @@ def test_no_single_swap_helps_in_the_end(drawn: Drawn) -> None:
     """Where the planner has nothing more to propose, no tree one swap away is cheaper."""
     inventory, _, sets = drawn
     state = state_of(inventory, sets)
-    tree = trees_after(state, planned(state, replace(UNBOUNDED, escape_words_max=0)))[-1]
+    tree = trees_after(state, planned(state, escape_words_max=0))[-1]
     costs = state.with_configuration(tree).tree_costs
     absent = [link(a, b) for a in tree.brokers for b in tree.brokers if a < b and link(a, b) not in tree.links]
     for added in absent:
@@ -108,7 +107,7 @@ def stuck_instance() -> TreeState:
     """A drawn instance of seven brokers at a tree that no single swap makes cheaper, though it is not the optimum."""
     for seed in range(50):
         state = small_instance(SMALL_SETTINGS[-1], 7, seed)
-        tree = trees_after(state, planned(state, replace(UNBOUNDED, escape_words_max=0)))[-1]
+        tree = trees_after(state, planned(state, escape_words_max=0))[-1]
         stuck = state.with_configuration(tree)
         best = exact_optimum(state.inventory, state.sets)
         if stuck.tree_costs.cost_per_s > 1.01 * overlay_cost(best, state.inventory, state.sets).total_per_s:
@@ -119,7 +118,7 @@ def stuck_instance() -> TreeState:
 def test_several_links_together_where_no_single_swap_helps() -> None:
     """Stuck at a local optimum, the planner proposes the whole way to a cheaper tree as one change."""
     stuck = stuck_instance()
-    assert planned(stuck, replace(UNBOUNDED, escape_words_max=0)) == []
+    assert planned(stuck, escape_words_max=0) == []
     (proposal,) = planned(stuck)
     assert len(proposal.links_added) == len(proposal.links_removed) >= 2
     after = trees_after(stuck, [proposal])[-1]
@@ -159,7 +158,7 @@ def test_a_budget_that_is_used_up_leaves_a_good_beginning() -> None:
     """With a budget for one look the best swaps of that look come; more budget continues the same sequence."""
     state = small_instance(SMALL_SETTINGS[2], 7, 1)
     whole = planned(state)
-    short = planned(state, replace(UNBOUNDED, search_words_max=1))
+    short = planned(state, search_words_max=1)
     assert 1 <= len(short) < len(whole)
     assert short == whole[: len(short)]
 

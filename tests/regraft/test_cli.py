@@ -156,7 +156,16 @@ def test_the_chord_scenario_brings_planners_of_its_own_unless_told_otherwise() -
     told = _controller_of(chord | {"controller": {"planner": "reassign_ids_assignment"}})
     assert told["planner"] == "reassign_ids_assignment"
     assert "reassign_ids_assignment" not in told["shadow_planners"]
-    assert "workload" not in regraft.demo.run_demo.demo_flags(chord, load_settings(chord)).get("emulator", {})
+    flags = regraft.demo.run_demo.demo_flags(chord, load_settings(chord))
+    assert "workload" not in flags.get("emulator", {})
+    assert (
+        flags["planners"]["reassign_ids_assignment"] == flags["planners"]["reassign_ids_ssbr"] == {"ring_free_s": 60.0}
+    )
+    users = {"user_cluster_brokers": 30, "users_moved_max": 9}
+    own = chord | {"planners": {"place_users_dynatops": users}}
+    assert regraft.demo.run_demo.demo_flags(own, load_settings(own))["planners"]["place_users_dynatops"] == users | {
+        "user_utility_min": 0.2
+    }
 
 
 def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from controller.controller_settings import ControllerSettings
+from controller.planners.place_users_dynatops import PlacementSettings
+from controller.planners.steps.shared_settings import ReassignmentSettings
 from producers.emulator.place_overlay import place_ring
 from producers.workloads.checkin_settings import CheckinSettings
 from schemas.plan import Plan, PlanPhase
@@ -27,8 +29,10 @@ def small_ring(seed: int, planner: str = PLANNERS, **options: object) -> ClosedL
         planner=planner,
         dry_run=False,
         horizon_lifetimes=1.0,
-        ring_free_s=60.0,
-        user_cluster_brokers=16,
+        planners={
+            "reassign_ids_assignment": ReassignmentSettings(ring_free_s=60.0),
+            "place_users_dynatops": PlacementSettings(user_cluster_brokers=16),
+        },
     )
     return ClosedLoop(place_ring(16, random.Random(seed)), CHECKINS, seed, settings, **options)  # type: ignore[arg-type]
 

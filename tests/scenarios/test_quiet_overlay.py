@@ -9,8 +9,8 @@ import pytest
 
 from controller.controller_settings import AssemblyLimits, ControllerSettings
 from controller.decide.decide_plan import decide_plan
+from controller.decide.find_planners import planners_of
 from controller.decide.judge_proposals import Situation
-from controller.decide.planner_table import PLANNERS
 from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
@@ -63,7 +63,7 @@ def settled(inventory: Inventory, windows: list[ClosedWindow], planner: str) -> 
         newest = dataclasses.replace(windows[-1], epoch_min=tree.epoch, epoch_max=tree.epoch)
         state = TreeState(tree, inventory, (*windows[:-1], newest))
         situation = Situation(state, newest.end_ms, tree_kind(inventory, DEGREE_MAX), price_per_s=0.0)
-        plan = decide_plan(situation, [PLANNERS[planner]], tree.epoch + 1, greedy).plan
+        plan = decide_plan(situation, planners_of(planner, greedy), tree.epoch + 1, greedy).plan
         if plan is None:
             bootstrap = Configuration.of(0, inventory.brokers, tree.links)
             return dataclasses.replace(inventory, bootstrap=bootstrap)

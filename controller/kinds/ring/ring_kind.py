@@ -13,7 +13,7 @@ from controller.kinds.ring.evacuate_users import users_leaving
 from controller.kinds.ring.follow_users import FollowedUsers
 from controller.kinds.ring.price_windows import ring_breakdown_of, ring_cost_of
 from controller.kinds.ring.reached_ring import ReachedRing
-from controller.kinds.ring.ring_state import RingState
+from controller.kinds.ring.ring_state import RingContext, RingState
 from controller.state.closed_window import ClosedWindow
 from controller.state.find_homes import homes_in
 from overlay.chord_configuration import ChordConfiguration
@@ -67,6 +67,15 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
     def state_of(self, configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingState:
         """Return what planners of a ring look at."""
         return RingState.of(configuration, self.inventory, windows)
+
+    def planner_context(self, proposals_max: int, settings: DecisionSettings) -> RingContext:
+        """Return what planners of a ring are told."""
+        return RingContext(
+            proposals_max=proposals_max,
+            moves_max=self.moves_max(settings),
+            delay_weight=self.delay_weight,
+            user_load_max=self.user_load_max,
+        )
 
     def missing_in(self, state: RingState) -> str:
         """Return that nothing is known of what users want, where that is so."""

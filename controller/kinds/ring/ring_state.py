@@ -6,6 +6,7 @@ planners share. Where windows come from belongs to the control loop, what is mad
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from controller.kinds.ring.price_windows import rates_of
 from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
+from controller.state.planner_interface import PlannerContext
 from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
 from overlay.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
@@ -109,6 +111,18 @@ def ring_traffic_of(configuration: ChordConfiguration, windows: Sequence[ClosedW
     rates_per_s = np.array([rates_of(window, interests) for window in windows])
     window_s = np.array([(window.end_ms - window.start_ms) / 1000 for window in windows])
     return RingTraffic(configuration, interests, rates_per_s, window_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingContext(PlannerContext):
+    """What planners of a ring are told.
+
+    ``delay_weight`` is w_d of paper 002, what a hop of delay weighs against a message. ``user_load_max`` caps what a
+    broker may serve, as a multiple of the mean.
+    """
+
+    delay_weight: float
+    user_load_max: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)

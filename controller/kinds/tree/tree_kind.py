@@ -12,7 +12,7 @@ from controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
 from controller.kinds.tree.evacuate_publishers import publishers_leaving
 from controller.kinds.tree.follow_publishers import FollowedPublishers
 from controller.kinds.tree.reached_tree import ReachedTree
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.state.closed_window import ClosedWindow
 from overlay.configuration import Configuration
 from overlay.cost import CostBreakdown, overlay_cost
@@ -67,6 +67,10 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     def state_of(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> TreeState:
         """Return what planners of a tree look at."""
         return TreeState(configuration, self.inventory, tuple(windows))
+
+    def planner_context(self, proposals_max: int, settings: DecisionSettings) -> TreeContext:
+        """Return what planners of a tree are told."""
+        return TreeContext(proposals_max=proposals_max, moves_max=self.moves_max(settings), degree_max=self.degree_max)
 
     def missing_in(self, state: TreeState) -> str:
         """Return nothing: a complete window is all that it takes."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.state.overlay_state import OverlayState
+from controller.state.planner_interface import PlannerContext
 from overlay.bloom_filters import FilterShape
 from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets
@@ -19,6 +20,16 @@ from overlay.interest_caches import InterestCaches, newest_ids
 from overlay.publisher_costs import PublisherCosts
 from overlay.tree_costs import TreeCosts
 from overlay.weighted_sets import WeightedSets
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeContext(PlannerContext):
+    """What planners of a tree are told.
+
+    ``degree_max`` caps the links of a broker, None is the paper's unbounded rule.
+    """
+
+    degree_max: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

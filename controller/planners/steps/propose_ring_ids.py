@@ -9,16 +9,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from controller.kinds.ring.ring_state import RingState, RingTraffic
+from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
 from controller.planners.steps.search_ring_ids import Reassignment
-from controller.state.planner_interface import PlannerSettings
+from controller.planners.steps.shared_settings import ReassignmentSettings
 from overlay.ring_costs import topic_costs
 from overlay.ring_reassignment import Mapping, RingProblem
 from schemas.plan import IdMove, Proposal
 
 
 def reassigning_proposals(
-    planner: str, state: RingState, settings: PlannerSettings, search: Callable[[RingProblem], Reassignment]
+    planner: str,
+    state: RingState,
+    settings: ReassignmentSettings,
+    context: RingContext,
+    search: Callable[[RingProblem], Reassignment],
 ) -> list[Proposal]:
     """Return the answer of a search as one proposal, none when the paper's process would not reconfigure.
 
@@ -28,20 +32,20 @@ def reassigning_proposals(
     ring = state.traffic
     if ring is None:
         return []
-    problem = ring_problem(ring, settings)
-    cost_now = ring.cost.notification_cost_per_s(settings.ring_delay_weight) * settings.ring_free_s
+    problem = ring_problem(ring, settings.ring_free_s, context.delay_weight)
+    cost_now = ring.cost.notification_cost_per_s(context.delay_weight) * settings.ring_free_s
     if not problem.is_worth_computing(cost_now, settings.ring_demand_share_min):
         return []
     found = search(problem)
     if found.net_benefit <= 0:
         return []
-    return [_proposal(planner, ring, settings, found)]
+    return [_proposal(planner, ring, settings, context, found)]
 
 
-def ring_problem(ring: RingTraffic, settings: PlannerSettings) -> RingProblem:
+def ring_problem(ring: RingTraffic, ring_free_s: float, delay_weight: float) -> RingProblem:
     """Return the problem of the next ``ring_free_s``: interests as they are, topics at their filtered rates (Eq. 8)."""
-    events = ring.rates_per_s * settings.ring_free_s
-    return RingProblem(ring.configuration.ring, ring.roots, ring.wanted, events, settings.ring_delay_weight)
+    events = ring.rates_per_s * ring_free_s
+    return RingProblem(ring.configuration.ring, ring.roots, ring.wanted, events, delay_weight)
 
 
 def id_moves_of(ring: RingTraffic, mapping: Mapping) -> tuple[IdMove, ...]:
@@ -51,12 +55,14 @@ def id_moves_of(ring: RingTraffic, mapping: Mapping) -> tuple[IdMove, ...]:
     return tuple(sorted(IdMove(brokers[mapping[at]], ids[mapping[at]], ids[at]) for at in moved))
 
 
-def _proposal(planner: str, ring: RingTraffic, settings: PlannerSettings, found: Reassignment) -> Proposal:
+def _proposal(
+    planner: str, ring: RingTraffic, settings: ReassignmentSettings, context: RingContext, found: Reassignment
+) -> Proposal:
     after = topic_costs(ring.configuration.ring, ring.roots, ring.wanted[found.mapping]).at_rates(ring.rates_per_s)
     reason = (
         f"over {settings.ring_free_s:.4g} s saves {found.benefit:.4g} messages and hops, and takes {found.cost:.4g} "
         f"messages to give {found.moved} of {len(found.mapping)} brokers other IDs"
     )
-    before_per_s = ring.cost.total_per_s(settings.ring_delay_weight)
-    after_per_s = after.total_per_s(settings.ring_delay_weight)
+    before_per_s = ring.cost.total_per_s(context.delay_weight)
+    after_per_s = after.total_per_s(context.delay_weight)
     return Proposal(planner, (), (), before_per_s, after_per_s, 0.0, reason, id_moves=id_moves_of(ring, found.mapping))

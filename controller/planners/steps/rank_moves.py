@@ -9,26 +9,32 @@ import random
 from collections.abc import Mapping
 
 from controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.planner_interface import PlannerSettings, moving_proposal
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners.steps.shared_settings import Order
+from controller.state.planner_interface import moving_proposal
 from schemas.plan import ClientMove, Proposal
 
 
 def rank_moves(
-    state: TreeState, settings: PlannerSettings, planner: str, reasons: Mapping[ClientMove, str], rng: random.Random
+    state: TreeState,
+    order: Order,
+    context: TreeContext,
+    planner: str,
+    reasons: Mapping[ClientMove, str],
+    rng: random.Random,
 ) -> list[Proposal]:
-    """Return proposals for the moves (keys of ``reasons``), at most ``proposals_max``, in the order of the settings.
+    """Return proposals for the moves (keys of ``reasons``), at most ``proposals_max``, in the ``order`` asked for.
 
     The cost is that of all publishers whose home is known. Raises KeyError for a publisher or home that is not.
     """
     moves = sorted(reasons)
-    if settings.order == "arrival":
+    if order == "arrival":
         rng.shuffle(moves)
     else:
         moves.sort(key=lambda move: (-move_gain_per_s(state, move), move))
     cost_per_s = present_cost_per_s(state)
     proposals = []
-    for move in moves[: settings.proposals_max]:
+    for move in moves[: context.proposals_max]:
         after_per_s = cost_per_s - move_gain_per_s(state, move)
         proposals.append(moving_proposal(planner, (move,), cost_per_s, after_per_s, reasons[move]))
         cost_per_s = after_per_s

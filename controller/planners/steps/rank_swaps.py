@@ -9,17 +9,22 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.planner_interface import PlannerSettings
+from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.planners.steps.shared_settings import Order
 from overlay.overlay_configuration import Link
 from overlay.tree_costs import LinkSwap
 from schemas.plan import Proposal
 
 
 def rank_swaps(
-    state: TreeState, settings: PlannerSettings, planner: str, reasons: Mapping[LinkSwap, str], rng: random.Random
+    state: TreeState,
+    order: Order,
+    context: TreeContext,
+    planner: str,
+    reasons: Mapping[LinkSwap, str],
+    rng: random.Random,
 ) -> list[Proposal]:
-    """Return proposals for the swaps (keys of ``reasons``), at most ``proposals_max``, in the order of the settings.
+    """Return proposals for the swaps (keys of ``reasons``), at most ``proposals_max``, in the ``order`` asked for.
 
     No proposal removes a link of another's cycle, so any subset of them, in any order, leaves a tree. Swaps that break
     ``degree_max``, alone or after the earlier ones, are left out. Cost: one pricing of a swap each when they are ranked
@@ -28,13 +33,13 @@ def rank_swaps(
     costs = state.tree_costs.copy()
     taken: list[tuple[Link, frozenset[Link]]] = []
     proposals: list[Proposal] = []
-    for swap in _ordered(state, settings, reasons, rng):
-        if len(proposals) == settings.proposals_max:
+    for swap in _ordered(state, order, reasons, rng):
+        if len(proposals) == context.proposals_max:
             break
         cycle = frozenset(costs.cycle(swap.added))
         if any(removed in cycle or swap.removed in other for removed, other in taken):
             continue
-        if settings.degree_max is not None and costs.degree_after(swap) > settings.degree_max:
+        if context.degree_max is not None and costs.degree_after(swap) > context.degree_max:
             continue
         taken.append((swap.removed, cycle))
         before_per_s = costs.cost_per_s
@@ -53,11 +58,9 @@ def rank_swaps(
     return proposals
 
 
-def _ordered(
-    state: TreeState, settings: PlannerSettings, reasons: Mapping[LinkSwap, str], rng: random.Random
-) -> list[LinkSwap]:
+def _ordered(state: TreeState, order: Order, reasons: Mapping[LinkSwap, str], rng: random.Random) -> list[LinkSwap]:
     swaps = sorted(reasons)
-    if settings.order == "arrival":
+    if order == "arrival":
         rng.shuffle(swaps)
         return swaps
     return sorted(swaps, key=lambda swap: (-state.tree_costs.gain_per_s(swap), swap))

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.kinds.tree.tree_state import TreeState
+from controller.planners.steps.shared_settings import SessionSettings
 from controller.planners.steps.trace_publishers import hop_delays, trace_sessions
-from controller.state.planner_interface import PlannerSettings
 from overlay.trace_sessions import SessionMetrics
 
 TIE_SHARE = 1e-9  # Values that differ by less than this share are the same but for the rounding of floats.
@@ -43,7 +43,7 @@ class GrapeChoice:
 class GrapeSelection:
     """GRAPE's metrics of every publisher that has published enough, and its choices for any priority and weight."""
 
-    def __init__(self, state: TreeState, settings: PlannerSettings) -> None:
+    def __init__(self, state: TreeState, settings: SessionSettings) -> None:
         self._state = state
         self._settings = settings
         self._tree = state.publisher_costs.tree

@@ -9,16 +9,16 @@ import pytest
 from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import moves_of
 from controller.decide.decide_plan import decide_plan
+from controller.decide.find_planners import planner_of
 from controller.decide.judge_proposals import Situation
-from controller.decide.planner_table import HOME_PLANNERS
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
 from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
 from controller.state.plan_target import configuration_before
-from controller.state.planner_interface import PlannerSettings
+from controller.state.planner_interface import Planner
 from overlay.configuration import Configuration, link
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import Link
@@ -110,15 +110,15 @@ def test_no_more_publishers_move_than_a_plan_may_move() -> None:
     assert "1 publishers move already" in choice.refused[0].verdict_reason
 
 
-def swap_first(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swap_first(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
     return [swapping(link("b01", "b02"), link("b00", "b04"))]
 
 
-def swap_to_nothing(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swap_to_nothing(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
     return [swapping(link("b01", "b02"), link("b01", "b02"))]
 
 
-def move_p_next_to_its_subscriber(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def move_p_next_to_its_subscriber(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
     """Go as far towards b04 as the tree it is shown has b03."""
     near = state.configuration.path("b00", "b04")[-1]
     return [moving(ClientMove("p", state.configuration.home_of["p"], near))]
@@ -128,9 +128,9 @@ def test_the_second_planner_sees_what_the_first_one_brought_about() -> None:
     """After an accepted swap the next planner is asked on the new tree, after a refused one on the present."""
     seen: list[tuple[Link, ...]] = []
 
-    def looking(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def looking(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
         seen.append(state.configuration.links)
-        return move_p_next_to_its_subscriber(state, settings, rng)
+        return move_p_next_to_its_subscriber(state, context, rng)
 
     plan = decide_plan(situation_of(), [swap_first, looking], 4, SETTINGS).plan
     assert plan is not None
@@ -181,17 +181,23 @@ def test_a_publisher_that_falls_silent_after_its_move_is_verified_all_the_same()
     assert observed_gains_per_s(plan, before, old, KIND) == [None]
 
 
-@pytest.mark.parametrize("planner", sorted(HOME_PLANNERS))
-def test_publishers_stay_while_a_window_does_not_tell_what_was_delivered(planner: str) -> None:
+@pytest.mark.parametrize(
+    "planner",
+    [
+        planner_of("relocate_publisher_grape", grape_notifications_min=1),
+        planner_of("relocate_publisher_pop", pop_traces_min=1, pop_window_s=0.5),
+        planner_of("relocate_publishers_joint", grape_notifications_min=1),
+    ],
+)
+def test_publishers_stay_while_a_window_does_not_tell_what_was_delivered(planner: Planner) -> None:
     """One window of telemetry of version 1 in the horizon is enough; without it the same state has a move."""
-    told = PlannerSettings(grape_notifications_min=1, pop_traces_min=1, pop_window_s=0.5)
     state = situation_of().state
-    assert [one.moves for one in HOME_PLANNERS[planner](state, told, random.Random(1))] != []
+    assert [one.moves for one in planner(state, TreeContext(), random.Random(1))] != []
     old = replace(state.windows[0], sets=replace(state.windows[0].sets, delivered=None), homes={})
     mixed = replace(state, windows=(old, *state.windows[1:]))
-    assert HOME_PLANNERS[planner](mixed, told, random.Random(1)) == []
+    assert planner(mixed, TreeContext(), random.Random(1)) == []
     unknown = replace(state, configuration=TREE)
-    assert HOME_PLANNERS[planner](unknown, told, random.Random(1)) == []
+    assert planner(unknown, TreeContext(), random.Random(1)) == []
 
 
 def test_the_log_knows_where_plans_have_put_publishers_and_where_they_were() -> None:

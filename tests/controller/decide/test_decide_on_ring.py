@@ -15,9 +15,8 @@ from controller.decide.choose_proposals import plan_of
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import gain_noise_per_s, judge_gain, transition_price_per_s
 from controller.decision_settings import DecisionSettings
-from controller.kinds.ring.ring_state import RingState
+from controller.kinds.ring.ring_state import RingContext, RingState
 from controller.state.plan_target import configuration_after
-from controller.state.planner_interface import PlannerSettings
 from schemas.plan import ClientMove, Proposal, RingId, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.ring_situations import (
@@ -66,10 +65,10 @@ def test_the_next_planner_sees_ids_and_homes_that_are_accepted() -> None:
     """And the costs of its own proposals are those of the state that it is given."""
     seen: list[RingState] = []
 
-    def first(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def first(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
         return [GOOD_IDS, TO_NEW_ROOT]
 
-    def second(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def second(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
         seen.append(state)
         return []
 

@@ -6,15 +6,14 @@ import random
 import pytest
 
 from controller.control_loop import ControlLoop
-from controller.decide.planner_table import PLANNERS
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.report.loop_metrics import LoopMetrics
-from controller.state.planner_interface import PlannerSettings
 from overlay.cost import overlay_cost
 from schemas.event import EventKind, Severity
 from schemas.plan import PlanPhase, Proposal, Verdict
+from tests.controller.named_planners import name_planner
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.scripted_windows import WINDOW_MS
 from tests.overlay.small_overlays import inventory_of, line_of, sets_of
@@ -29,17 +28,17 @@ def far_ends(start_ms: int) -> list[set[str]]:
     return [{"b00", "b04"}] * 40
 
 
-def idle(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def idle(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
     """A planner that wants nothing."""
     return []
 
 
-def failing(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def failing(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
     """A planner with a fault."""
     raise KeyError("no such broker")
 
 
-def swapping(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+def swapping(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
     """A planner that joins the far ends at the place of the link b02-b03, and promises much."""
     if ("b00", "b04") in state.configuration.links:
         return []
@@ -51,7 +50,7 @@ def swapping(state: TreeState, settings: PlannerSettings, rng: random.Random) ->
 @pytest.fixture(autouse=True)
 def _planners(monkeypatch: pytest.MonkeyPatch) -> None:
     for planner in (idle, failing, swapping):
-        monkeypatch.setitem(PLANNERS, planner.__name__, planner)
+        name_planner(monkeypatch, planner.__name__, planner, "tree")
 
 
 def overlay_of(planner: str, *shadows: str, **changes: object) -> ScriptedOverlay:
@@ -200,11 +199,11 @@ def test_shadows_run_behind_a_plan_that_begins(monkeypatch: pytest.MonkeyPatch) 
     sent_before: list[int] = []
     overlay = overlay_of(ACTING, "watching")
 
-    def watching(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def watching(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
         sent_before.append(len(overlay.ports.commands.sent))
         return []
 
-    monkeypatch.setitem(PLANNERS, "watching", watching)
+    name_planner(monkeypatch, "watching", watching, "tree")
     overlay.run_windows(3)
     planned_on = overlay.plans[0].window_end_ms // WINDOW_MS
     assert sent_before[planned_on - 1] == len(INVENTORY.brokers)

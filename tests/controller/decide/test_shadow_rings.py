@@ -9,8 +9,7 @@ import pytest
 
 from controller.controller_settings import ControllerSettings
 from controller.decide.shadow_planners import ShadowPlanner
-from controller.kinds.ring.ring_state import RingState
-from controller.state.planner_interface import PlannerSettings
+from controller.kinds.ring.ring_state import RingContext, RingState
 from overlay.chord_configuration import ChordConfiguration
 from schemas.plan import Proposal
 from tests.controller.ring_situations import (
@@ -40,7 +39,7 @@ def nobody_moved(epoch: int) -> dict[str, str]:
 
 
 def shadow_of(*proposals: Proposal) -> ShadowPlanner:
-    def planner(state: RingState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def planner(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
         return list(proposals)
 
     return ShadowPlanner("shadow", [planner], RING, KIND, SETTINGS)

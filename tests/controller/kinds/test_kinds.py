@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from controller.controller_settings import ControllerSettings
-from controller.decide.planner_table import PLANNERS_OF_KIND
+from controller.decide.find_planners import PLANNERS
 from controller.kinds import find_kind
 from controller.kinds.find_kind import kind_of
 from controller.kinds.ring.ring_kind import RingKind
@@ -22,7 +22,7 @@ from tests.overlay.small_overlays import inventory_of, line_of
 
 TABLES = {
     "controller": find_kind.KINDS,
-    "planners": PLANNERS_OF_KIND,
+    "planners": {spec.kind for spec in PLANNERS.values()},
     "broker cores": CORES,
     "emulator": EMULATED_KINDS,
     "report": KIND_PAGES,

@@ -9,10 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.kinds.ring.ring_state import RingState, RingTraffic
-from controller.planners.place_users_dynatops import PLANNER, place_users_dynatops
+from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
+from controller.planners.place_users_dynatops import PLANNER, PlacementSettings, place_users_dynatops
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from overlay.chord_configuration import ChordConfiguration
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
@@ -48,8 +47,12 @@ def drawn_state(seed: int, brokers: int = 24, users: int = 400, topics: int = 60
     return state_of(names, drawn, {f"t{topic:02d}": rng.expovariate(1.0) for topic in range(topics)})
 
 
-def propose(state: RingState, **settings: float) -> list[Proposal]:
-    return place_users_dynatops(state, replace(PlannerSettings(), **settings), random.Random(1))
+CONTEXT = RingContext(proposals_max=16, delay_weight=1.0, user_load_max=2.0)
+
+
+def propose(state: RingState, context: RingContext = CONTEXT, **settings: float) -> list[Proposal]:
+    told = replace(PlacementSettings(), **settings)
+    return place_users_dynatops(state, told, context, random.Random(1))
 
 
 def cost_per_s(state: RingState, moves: Sequence[ClientMove], delay_weight: float = 1.0) -> float:
@@ -86,7 +89,7 @@ def test_two_users_at_the_wrong_broker_change_places() -> None:
 def test_costs_are_those_of_the_ring_with_the_users_moved(seed: int) -> None:
     """Proposals are a sequence: each is costed on what the earlier ones leave, delay weighted as told."""
     state = drawn_state(seed)
-    proposals = propose(state, user_cluster_brokers=5, ring_delay_weight=0.3)
+    proposals = propose(state, replace(CONTEXT, delay_weight=0.3), user_cluster_brokers=5)
     assert len(proposals) == 5  # 24 brokers in clusters of 5 at most.
     moves: list[ClientMove] = []
     for proposal in proposals:
@@ -125,6 +128,8 @@ def test_no_more_users_move_than_may_and_the_first_ones_are_the_same() -> None:
         assert len(moves) == bound or bound == 1_000
         earlier = moves
     assert 100 < len(earlier) < 400
+    capped = propose(state, replace(CONTEXT, moves_max=30), users_moved_max=100)
+    assert capped == propose(state, users_moved_max=30)
 
 
 def test_the_best_move_comes_first() -> None:
@@ -139,7 +144,7 @@ def test_the_best_move_comes_first() -> None:
     }
     state = state_of(["b0", "b1"], users)
     for bound, movers in ((1, ["cat"]), (2, ["cat", "abe"])):
-        (proposal,) = propose(state, users_moved_max=bound, user_load_weight=0.0, user_load_max=3.0)
+        (proposal,) = propose(state, replace(CONTEXT, user_load_max=3.0), users_moved_max=bound, user_load_weight=0.0)
         assert [move.client for move in proposal.moves] == movers
 
 
@@ -169,11 +174,13 @@ def test_proposals_are_bounded_and_the_same_again() -> None:
     """Nothing is drawn: the generator is left as it was. The clusters whose users gain most come first."""
     state, rng = drawn_state(3), random.Random(5)
     before = rng.getstate()
-    proposals = place_users_dynatops(state, PlannerSettings(user_cluster_brokers=4), rng)
+    proposals = place_users_dynatops(state, PlacementSettings(user_cluster_brokers=4), CONTEXT, rng)
     assert rng.getstate() == before
-    assert proposals == place_users_dynatops(state, PlannerSettings(user_cluster_brokers=4), random.Random(99))
+    assert proposals == place_users_dynatops(
+        state, PlacementSettings(user_cluster_brokers=4), CONTEXT, random.Random(99)
+    )
     assert len(proposals) == 6
-    first = propose(state, user_cluster_brokers=4, proposals_max=2)
+    first = propose(state, replace(CONTEXT, proposals_max=2), user_cluster_brokers=4)
     assert first == proposals[:2]
 
 
@@ -204,7 +211,9 @@ def test_the_weight_of_load_keeps_brokers_alike() -> None:
         assert state.traffic is not None
         homes = {
             move.client: move.home_to
-            for proposal in propose(state, user_load_weight=weight, user_load_max=10.0, users_moved_max=10_000)
+            for proposal in propose(
+                state, replace(CONTEXT, user_load_max=10.0), user_load_weight=weight, users_moved_max=10_000
+            )
             for move in proposal.moves
         }
         loads = state.traffic.interests.at_homes(homes).loads

@@ -8,21 +8,22 @@ from dataclasses import replace
 
 import pytest
 
-from controller.kinds.ring.ring_state import RingState, RingTraffic
+from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
 from controller.planners.reassign_ids_assignment import reassign_ids_assignment
 from controller.planners.reassign_ids_ssbr import reassign_ids_ssbr
-from controller.state.planner_interface import PlannerSettings
+from controller.planners.steps.shared_settings import ReassignmentSettings
 from overlay.chord_configuration import ChordConfiguration
 from schemas.plan import Proposal
 from tests.controller.scripted_ring import BROKERS, OTHER, RING, TOPIC, ring_state, ring_window
 from tests.overlay.drawn_ring_problems import FIG_2_AFTER, FIG_2_BEFORE
 
-Planner = Callable[[RingState, PlannerSettings, random.Random], list[Proposal]]
+Planner = Callable[[RingState, ReassignmentSettings, RingContext, random.Random], list[Proposal]]
 
 USERS = {
     f"u{number}": (broker, [TOPIC if number in FIG_2_BEFORE[0] else OTHER]) for number, broker in enumerate(BROKERS)
 }
-DEFAULTS = PlannerSettings()
+DEFAULTS = ReassignmentSettings()
+CONTEXT = RingContext(delay_weight=1.0)
 planners = pytest.mark.parametrize("planner", [reassign_ids_ssbr, reassign_ids_assignment])
 
 
@@ -31,8 +32,10 @@ def fig_2_state(rate_per_s: int = 50, ring: ChordConfiguration = RING) -> RingSt
     return ring_state(ring, ring_window(USERS, {TOPIC: rate_per_s, OTHER: rate_per_s}))
 
 
-def planned(planner: Planner, state: RingState, settings: PlannerSettings = DEFAULTS) -> list[Proposal]:
-    return planner(state, settings, random.Random(0))
+def planned(
+    planner: Planner, state: RingState, settings: ReassignmentSettings = DEFAULTS, context: RingContext = CONTEXT
+) -> list[Proposal]:
+    return planner(state, settings, context, random.Random(0))
 
 
 def ring_of(state: RingState) -> RingTraffic:
@@ -60,8 +63,8 @@ def test_figure_2_is_reassigned_in_one_proposal(planner: Planner) -> None:
 def test_nothing_is_proposed_where_it_would_not_pay(planner: Planner) -> None:
     """98 messages for six brokers, 38 for two; 15 are saved each time both topics are published, 8 with two brokers."""
     state = fig_2_state(rate_per_s=1)
-    assert planned(planner, state, PlannerSettings(ring_free_s=4.7)) == []
-    (proposal,) = planned(planner, state, PlannerSettings(ring_free_s=4.8))
+    assert planned(planner, state, ReassignmentSettings(ring_free_s=4.7)) == []
+    (proposal,) = planned(planner, state, ReassignmentSettings(ring_free_s=4.8))
     assert len(proposal.id_moves) == 2
 
 
@@ -69,8 +72,8 @@ def test_nothing_is_proposed_where_it_would_not_pay(planner: Planner) -> None:
 def test_nothing_is_computed_below_the_reconfigurability_test(planner: Planner) -> None:
     """The dearest reassignment is 8 + 8 * 15 = 128 messages, the notifications of 10 s cost 220."""
     state = fig_2_state(rate_per_s=1)
-    assert planned(planner, state, PlannerSettings(ring_free_s=10, ring_demand_share_min=220 / 128)) == []
-    assert planned(planner, state, PlannerSettings(ring_free_s=10, ring_demand_share_min=219 / 128))
+    assert planned(planner, state, ReassignmentSettings(ring_free_s=10, ring_demand_share_min=220 / 128)) == []
+    assert planned(planner, state, ReassignmentSettings(ring_free_s=10, ring_demand_share_min=219 / 128))
 
 
 @planners
@@ -83,7 +86,7 @@ def test_a_reassigned_ring_stays(planner: Planner) -> None:
 @planners
 def test_the_delay_weight_of_the_settings_counts(planner: Planner) -> None:
     """With w_d = 0 relays alone are saved: three of t1 and four of t2."""
-    (proposal,) = planned(planner, fig_2_state(), PlannerSettings(ring_delay_weight=0.0))
+    (proposal,) = planned(planner, fig_2_state(), context=RingContext(delay_weight=0.0))
     after = ring_of(fig_2_state()).with_configuration(RING.replaced(1, proposal.id_moves)).cost
     assert after.relay_per_s == 0
     assert proposal.cost_after_per_s == after.total_per_s(0.0)
@@ -96,10 +99,10 @@ def test_nothing_is_proposed_without_known_users_or_traffic(planner: Planner) ->
     state = fig_2_state()
     assert planned(planner, replace(state, traffic=None)) == []
     silent = replace(ring_of(state), window_rates_per_s=ring_of(state).window_rates_per_s * 0)
-    assert planned(planner, replace(state, traffic=silent), PlannerSettings(ring_demand_share_min=0.0)) == []
+    assert planned(planner, replace(state, traffic=silent), ReassignmentSettings(ring_demand_share_min=0.0)) == []
 
 
 @planners
 def test_the_same_state_gives_the_same_proposal(planner: Planner) -> None:
     """Nothing is drawn."""
-    assert planned(planner, fig_2_state()) == planner(fig_2_state(), PlannerSettings(), random.Random(99))
+    assert planned(planner, fig_2_state()) == planner(fig_2_state(), DEFAULTS, CONTEXT, random.Random(99))

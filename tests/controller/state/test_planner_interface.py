@@ -5,6 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from controller.planners.relocate_publisher_grape import PrioritySettings
+from controller.planners.relocate_publisher_pop import TraceSettings
+from controller.planners.relocate_publishers_joint import JointSettings
 from controller.state.planner_interface import PlannerSettings
 from overlay.configuration import Configuration
 from overlay.tree import random_tree
@@ -15,21 +18,21 @@ from tests.overlay.published_overlays import draw_overlay
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
-        (PlannerSettings(grape_priority="hops"), "grape_priority is 'hops': load or delay"),  # type: ignore[arg-type]
-        (PlannerSettings(grape_weight=0), "grape_weight is 0: from 1 to 100 percent"),
-        (PlannerSettings(grape_weight=101), "grape_weight is 101: from 1 to 100 percent"),
-        (PlannerSettings(grape_notifications_min=0), "grape_notifications_min is 0: at least 1"),
-        (PlannerSettings(pop_traces_min=0), "pop_traces_min is 0: at least 1"),
-        (PlannerSettings(pop_traces_max=0), "pop_traces_max is 0: at least 1"),
-        (PlannerSettings(pop_window_s=0.0), "pop_window_s is 0.0: above 0"),
-        (PlannerSettings(delay_weight=1.5), "delay_weight is 1.5: a share from 0 to 1"),
+        (PrioritySettings(grape_priority="hops"), "grape_priority is 'hops': load or delay"),  # type: ignore[arg-type]
+        (PrioritySettings(grape_weight=0), "grape_weight is 0: from 1 to 100 percent"),
+        (PrioritySettings(grape_weight=101), "grape_weight is 101: from 1 to 100 percent"),
+        (PrioritySettings(grape_notifications_min=0), "grape_notifications_min is 0: at least 1"),
+        (TraceSettings(pop_traces_min=0), "pop_traces_min is 0: at least 1"),
+        (TraceSettings(pop_traces_max=0), "pop_traces_max is 0: at least 1"),
+        (TraceSettings(pop_window_s=0.0), "pop_window_s is 0.0: above 0"),
+        (JointSettings(delay_weight=1.5), "delay_weight is 1.5: a share from 0 to 1"),
     ],
 )
 def test_settings_of_homes_are_checked(settings: PlannerSettings, fault: str) -> None:
     """A setting that cannot be used is named with its value and the limit."""
     (found,) = settings.faults()
     assert found.startswith(fault)
-    assert PlannerSettings().faults() == []
+    assert type(settings)().faults() == []
 
 
 def test_prices_of_homes_are_found_once_for_a_tree() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planners.relocate_publisher_grape import relocate_publisher_grape
-from controller.state.planner_interface import PlannerSettings
+from controller.kinds.tree.tree_state import TreeContext
+from controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from experiments.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker, TraceSession
 from experiments.pop_grape.distributed_selection import GrapeSettings, Selection
 from experiments.pop_grape.distributed_traces import (
@@ -146,10 +146,10 @@ def test_brokers_choose_as_the_central_planner_does(seed: int, priority: str, we
     traced = random_traced(rng, asked, same_at_a_broker=True)
     home = traced.overlay.homes[PUBLISHER]
     traced.publish([rng.random() for _ in range(count)])
-    wanted = PlannerSettings(
+    wanted = PrioritySettings(
         grape_priority=priority, grape_weight=weight, grape_notifications_min=count, link_delays=link_delays
     )
-    proposals = relocate_publisher_grape(state_of(traced, home), wanted, rng)
+    proposals = relocate_publisher_grape(state_of(traced, home), wanted, TreeContext(), rng)
     moves = [move for proposal in proposals for move in proposal.moves]
     assert [decision.target for decision in traced.overlay.decisions] == [moves[0].home_to if moves else home]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planners.relocate_publisher_pop import NEWEST_SHARE, probe_walk, relocate_publisher_pop
-from controller.state.planner_interface import PlannerSettings
+from controller.kinds.tree.tree_state import TreeContext
+from controller.planners.relocate_publisher_pop import NEWEST_SHARE, TraceSettings, probe_walk, relocate_publisher_pop
 from experiments.message_tally import notifications_on_links
 from experiments.pop_grape.distributed_pop import PopBroker, PopSettings, Profile, ProfileTable
 from experiments.pop_grape.distributed_traces import (
@@ -211,8 +211,8 @@ def test_brokers_move_a_publisher_where_the_planner_wants_it(seed: int) -> None:
     home = traced.overlay.homes[PUBLISHER]
     traced.publish([rng.random() for _ in range(count)])
     state = state_of(traced, home)
-    wanted = PlannerSettings(pop_traces_min=count, pop_traces_max=NO_LIMIT)
-    moves = [move for proposal in relocate_publisher_pop(state, wanted, rng) for move in proposal.moves]
+    wanted = TraceSettings(pop_traces_min=count, pop_traces_max=NO_LIMIT)
+    moves = [move for proposal in relocate_publisher_pop(state, wanted, TreeContext(), rng) for move in proposal.moves]
     target = moves[0].home_to if moves else home
     assert [decision.target for decision in traced.overlay.decisions] == [target]
 

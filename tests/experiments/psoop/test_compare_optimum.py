@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.decide.planner_table import LINK_PLANNERS
-from controller.kinds.tree.tree_state import TreeState
+from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSettings
 from experiments.psoop import compare_optimum
 from experiments.psoop.compare_optimum import (
+    LINK_PLANNERS,
     PASSES_MAX,
     optimum_figures,
     optimum_table,
@@ -41,7 +40,7 @@ def exchange(removed: tuple[str, str], added: tuple[str, str]) -> Proposal:
 
 def test_fig_2_ratios() -> None:
     """B1 wants nothing: (a), the start and the minimum spanning tree, costs 100 to the optimum's 80, CI gets there."""
-    ratios = ratios_to_optimum(fig_2([{"B2", "B3"}] * 10), PlannerSettings(order="arrival"), seed=0)
+    ratios = ratios_to_optimum(fig_2([{"B2", "B3"}] * 10), seed=0, order="arrival")
     assert set(ratios) == YARDSTICKS | set(LINK_PLANNERS)
     assert ratios["random_tree"] == ratios["minimum_spanning_tree"] == ratios["swap_links_lmst"] == 100 / 80
     assert ratios["swap_links_ci"] == 1
@@ -49,7 +48,7 @@ def test_fig_2_ratios() -> None:
 
 def test_fig_2_ratios_when_b1_wants_nine() -> None:
     """B1 wants nine of ten: (a) is optimal with 100; lMIT makes it dearer, on whichever of its equals it hangs B1."""
-    ratios = ratios_to_optimum(fig_2([{"B2", "B3"}] + [{"B1", "B2", "B3"}] * 9), PlannerSettings(), seed=0)
+    ratios = ratios_to_optimum(fig_2([{"B2", "B3"}] + [{"B1", "B2", "B3"}] * 9), seed=0)
     assert ratios["random_tree"] == ratios["minimum_spanning_tree"] == 1
     assert ratios["swap_links_lmit"] in (1.07, 1.34)
 
@@ -60,7 +59,7 @@ def test_proposals_of_a_call_are_carried_out_in_order() -> None:
     state = TreeState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
     first, second = exchange(("b02", "b03"), ("b00", "b03")), exchange(("b00", "b03"), ("b01", "b03"))
     calls = iter([[first, second], []])
-    settled = settled_tree(state, lambda *_: next(calls), PlannerSettings(), random.Random(0))
+    settled = settled_tree(state, lambda *_: next(calls), TreeContext(), random.Random(0))
     assert settled == Configuration.of(2, tree.brokers, [("b00", "b01"), ("b01", "b02"), ("b01", "b03")])
 
 
@@ -70,14 +69,14 @@ def test_a_planner_that_goes_round_is_stopped() -> None:
     state = TreeState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
     calls = 0
 
-    def to_and_fro(state: TreeState, settings: PlannerSettings, rng: random.Random) -> list[Proposal]:
+    def to_and_fro(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
         nonlocal calls
         calls += 1
         pairs = [("b01", "b02"), ("b00", "b02")]
         removed, added = pairs if pairs[0] in state.configuration.links else pairs[::-1]
         return [exchange(removed, added)]
 
-    assert settled_tree(state, to_and_fro, PlannerSettings(), random.Random(0)).links == tree.links
+    assert settled_tree(state, to_and_fro, TreeContext(), random.Random(0)).links == tree.links
     assert calls == 2 < PASSES_MAX
 
 
@@ -123,7 +122,7 @@ def test_figures_are_means_and_worsts_over_the_instances(monkeypatch: pytest.Mon
     by = {(one.name, one.where["planner"], one.where["flows"]): one for one in figures}
     assert len(by) == len(figures) == 2 * 3 * (len(YARDSTICKS) + len(LINK_PLANNERS))
     states = [small_instance(SMALL_SETTINGS[0], 5, seed) for seed in range(3)]
-    random_ratios = [ratios_to_optimum(state, PlannerSettings(), 0)["random_tree"] for state in states]
+    random_ratios = [ratios_to_optimum(state, 0)["random_tree"] for state in states]
     assert by["optimum_ratio_mean", "random_tree", 10].value == pytest.approx(sum(random_ratios) / 3)
     assert by["optimum_ratio_worst", "random_tree", 10].value == max(random_ratios)
     assert by["optimum_ratio_worst", "random_tree", 10].where == {
@@ -149,7 +148,7 @@ def test_a_capped_planner_is_compared_with_the_capped_optimum() -> None:
     tree = line_of(5)
     wanted = [set(tree.brokers)]
     state = TreeState(tree, inventory_of(tree, hub), (ClosedWindow(0, 1000, sets_of(tree.brokers, wanted)),))
-    capped = ratios_to_optimum(state, PlannerSettings(degree_max=2), seed=0)
+    capped = ratios_to_optimum(state, seed=0, degree_max=2)
     assert all(capped[name] >= 1 for name in LINK_PLANNERS)
     # The star costs 4 + 5, the best line 1 + 1 + 10 + 10 + 5.
     assert capped["minimum_spanning_tree"] == 9 / 27

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.state.planner_interface import PlannerSettings
+from controller.planners.swap_links_ci import InterestSettings
 from experiments.psoop.distributed_agreement import AgreementMeter, brokers_decision, cycle_of, exact_decision
 from experiments.psoop.distributed_broker import BUSY, NOT_CARRIED_OUT
 from experiments.psoop.distributed_central import cached_state
@@ -139,7 +139,7 @@ def test_with_exact_filters_brokers_decide_as_the_central_rule(seed: int, how: C
     remember(overlay, random_wants(inventory, rng))
     broadcast_all(overlay)
     assert overlay.present == inventory.bootstrap
-    central = PlannerSettings(
+    central = InterestSettings(
         horizon_hops=4, path_interest="conjunction" if how is CommonInterest.CONJUNCTION else "estimate"
     )
     state = cached_state(overlay)

@@ -289,7 +289,8 @@ def test_on_a_ring_the_register_of_clients_is_replayed(tmp_path: Path) -> None:
         {
             "run": {"directory": str(tmp_path / "run"), "seed": 2},
             "demo": {"brokers": 8, "scenario": "chord"},
-            "controller": {"dry_run": False, "planner": planners, "horizon_lifetimes": 1.0, "ring_free_s": 60.0},
+            "controller": {"dry_run": False, "planner": planners, "horizon_lifetimes": 1.0},
+            "planners": {"reassign_ids_assignment": {"ring_free_s": 60.0}},
             "emulator": {"checkins": {"user_count": 100, "notifications_per_s": 60.0}},
         }
     )

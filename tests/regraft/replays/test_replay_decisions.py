@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from controller.controller_settings import ControllerSettings
+from controller.planners.place_users_dynatops import PlacementSettings
+from controller.planners.steps.shared_settings import ReassignmentSettings
 from infra.stack_error import StackError
 from producers.recordings.read_recording import Recording, open_recording
 from regraft.replays.read_inputs import read_inputs, recorded_settings
@@ -21,6 +23,7 @@ from regraft.replays.replay_decisions import (
     plans_json,
     replay_decisions,
 )
+from regraft.settings.recorded_settings import settings_of
 from schemas.plan import Plan, PlanPhase
 from schemas.state import StateRow, WindowClosed
 from tests.producers.recorded_messages import telemetry, write
@@ -177,6 +180,21 @@ def test_settings_that_are_none_any_more_are_told() -> None:
     found, unknown = recorded_settings(recording, {}, None)
     assert found.controller.planner == "swap_links_cost"
     assert unknown == ["controller.wisdom", "controller.decision.luck"]
+
+
+def test_planners_settings_are_read_by_the_names_they_had() -> None:
+    """A recording from before planners had settings of their own names them as the controller's."""
+    old = open_recording(SMALL)
+    old.info = replace(old.info, settings={"controller": {"ring_free_s": 61.0, "users_moved_max": 7}})
+    planners = {"place_users_dynatops": {"users_moved_max": 7, "luck": 1}, "roll_dice": {}}
+    new = open_recording(SMALL)
+    new.info = replace(new.info, settings={"controller": {"ring_free_s": 61.0}, "planners": planners})
+    for recording, left_out in ((old, []), (new, ["planners.place_users_dynatops.luck", "planners.roll_dice"])):
+        found, unknown = recorded_settings(recording, {}, None)
+        assert unknown == left_out
+        for told in (found, settings_of(recording.info, {}, ["swap_links_cost"])):
+            assert told.controller.planners["reassign_ids_ssbr"] == ReassignmentSettings(ring_free_s=61.0)
+            assert told.controller.planners["place_users_dynatops"] == PlacementSettings(users_moved_max=7)
 
 
 def test_a_run_at_another_clock_cannot_be_decided_again() -> None:

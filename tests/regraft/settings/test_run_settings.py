@@ -6,6 +6,7 @@ import pytest
 
 from infra.kafka_access import KafkaAccess
 from regraft.commands.parse_assignments import parse_assignments
+from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
 from regraft.settings.settings_example import example_text, settings_text, toml_text
 from regraft.settings.settings_model import SettingsModel, collect_faults, settings_model, to_dataclass
@@ -123,7 +124,8 @@ def test_every_setting_says_what_it_is() -> None:
             if not field.description and not isinstance(nested[name], SettingsModel)
         ] + [name for value in nested.values() if isinstance(value, SettingsModel) for name in untold(type(value))]
 
-    assert [name for model in section_models().values() for name in untold(model)] == []
+    models = [*section_models().values(), *planner_models().values()]
+    assert [name for model in models for name in untold(model)] == []
 
 
 def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +135,7 @@ def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.Monk
         "redis": {"url": "redis://:secret@127.0.0.1:1/0"},
         "streaming": {"future_ms_max": None},
         "controller": {"dry_run": True, "degree_max": 5, "decision": {"noise_factor": 1.5}},
+        "planners": {"swap_links_ci": {"bloom_bits": 4096, "order": "arrival"}},
     }
     settings = load_settings(given)
     monkeypatch.setenv("REGRAFT_RUN__SEED", "99")

@@ -1,0 +1,95 @@
+"""Settings that several planners have; each planner has values of its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from controller.state.planner_interface import PlannerSettings
+
+Order = Literal["gain", "arrival"]
+
+
+@dataclass(frozen=True)
+class OrderSettings(PlannerSettings):
+    """In which order changes that are found at once are proposed.
+
+    ``order``: "gain" proposes the best first by true cost, "arrival" takes them as they come at random and knows no
+    true cost, like the paper's brokers.
+    """
+
+    order: Order = "gain"
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if self.order not in ("gain", "arrival"):
+            found.append(f"order is {self.order!r}: gain or arrival")
+        return found
+
+
+@dataclass(frozen=True)
+class HorizonSettings(OrderSettings):
+    """How far brokers know each other.
+
+    ``horizon_hops``: eta of paper 000 (its default 4), only brokers within so many hops are joined.
+    """
+
+    horizon_hops: int = 4
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if self.horizon_hops < 2:
+            found.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is joined already")
+        return found
+
+
+@dataclass(frozen=True)
+class SessionSettings(PlannerSettings):
+    """What GRAPE of paper 001 traces and weighs.
+
+    ``grape_weight``: by how many percent GRAPE minimises its first metric, 1 to 100.
+    ``grape_notifications_min``: length of a trace session, the paper's G_threshold of 100.
+    ``link_delays``: whether links count in delivery delays; not in the paper.
+    """
+
+    grape_weight: int = 100
+    grape_notifications_min: int = 100
+    link_delays: bool = False
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if not 1 <= self.grape_weight <= 100:
+            found.append(f"grape_weight is {self.grape_weight}: from 1 to 100 percent")
+        if self.grape_notifications_min < 1:
+            found.append(
+                f"grape_notifications_min is {self.grape_notifications_min}: at least 1, or nothing is known of a "
+                "publisher"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class ReassignmentSettings(PlannerSettings):
+    """When a reassignment of ring IDs pays.
+
+    ``ring_free_s``: T_free of paper 002, within what time a reassignment of IDs must pay. Default 600 s: the paper's
+    10 hours are for changes of an hour.
+    ``ring_demand_share_min``: beta, what the notifications of that time must cost, as a share of the dearest
+    reassignment, before one is computed; the paper's 0.1.
+    """
+
+    ring_free_s: float = 600.0
+    ring_demand_share_min: float = 0.1
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if not 0 < self.ring_free_s < math.inf:
+            found.append(f"ring_free_s is {self.ring_free_s}: above 0, or no reassignment could ever pay")
+        if not 0 <= self.ring_demand_share_min < math.inf:
+            found.append(f"ring_demand_share_min is {self.ring_demand_share_min}: at least 0")
+        return found

@@ -1,0 +1,47 @@
+"""Settings that have other names than in earlier versions, and what a recording of such a version says by the new ones.
+
+In: a name, or recorded tables. Out: a sentence, or the same tables with the names of today. A person who gives an old
+name is told the new one; a recording cannot be told anything, so its old names are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_SWAPPING = ("swap_links_ci", "swap_links_lmst", "swap_links_lmit")
+_GRAPE = ("relocate_publisher_grape", "relocate_publishers_joint")
+_REASSIGNING = ("reassign_ids_ssbr", "reassign_ids_assignment")
+
+# What was controller.X and is now planners.NAME.X.
+TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
+    "horizon_hops": _SWAPPING,
+    **dict.fromkeys(("cache_ids_max", "bloom_bits", "bloom_hashes", "path_interest"), ("swap_links_ci",)),
+    "grape_priority": ("relocate_publisher_grape",),
+    **dict.fromkeys(("grape_weight", "grape_notifications_min", "link_delays"), _GRAPE),
+    **dict.fromkeys(("pop_traces_min", "pop_traces_max", "pop_window_s"), ("relocate_publisher_pop",)),
+    "delay_weight": ("relocate_publishers_joint",),
+    **dict.fromkeys(("ring_free_s", "ring_demand_share_min"), _REASSIGNING),
+    **dict.fromkeys(
+        ("user_load_weight", "user_cluster_brokers", "user_utility_min", "users_moved_max"), ("place_users_dynatops",)
+    ),
+}
+
+
+def moved_to(full_name: str) -> str:
+    """Return the new names of a setting (``controller.ring_free_s``) in one sentence; empty where it never moved."""
+    section, _, name = full_name.partition(".")
+    planners = TO_PLANNERS.get(name, ()) if section == "controller" else ()
+    return " and ".join(f"planners.{planner}.{name}" for planner in planners)
+
+
+def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded settings with the values of old names under the new ones."""
+    kept = dict(recorded.get("controller", {}))
+    planners = {name: dict(values) for name, values in recorded.get("planners", {}).items()}
+    for name in [name for name in kept if name in TO_PLANNERS]:
+        value = kept.pop(name)
+        for planner in TO_PLANNERS[name]:
+            planners.setdefault(planner, {}).setdefault(name, value)
+    named = {"controller": kept} if "controller" in recorded else {}
+    return {**recorded, **named, **({"planners": planners} if planners else {})}

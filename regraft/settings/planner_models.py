@@ -1,0 +1,61 @@
+"""The settings of planners: a table ``[planners.NAME]`` for each, made from the dataclass in the planner's own file.
+
+In: tables as they were given. Out: a checked model for each planner. What the settings mean belongs to the planners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from controller.decide.find_planners import PLANNERS, PlannerError, planner_names, planner_spec
+from controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
+from regraft.settings.settings_model import SettingsModel, settings_model, to_dataclass
+
+SECTION = "planners"
+
+
+@cache
+def _model_of(spec: AnyPlannerSpec) -> type[SettingsModel]:
+    heading = f"{spec.summary[:1].upper()}{spec.summary[1:]}. Source: {spec.source}."
+    return settings_model(spec.settings, f"{SECTION}.{spec.name}", heading=heading)
+
+
+def planner_models(named: Iterable[str] = ()) -> dict[str, type[SettingsModel]]:
+    """Return the generated model of each of our planners, and of each named one of other packages that can be had."""
+    specs = dict(PLANNERS)
+    for name in sorted(set(named) - specs.keys()):
+        with suppress(PlannerError):
+            specs[name] = planner_spec(name)
+    return {name: _model_of(spec) for name, spec in specs.items()}
+
+
+def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[str]) -> dict[str, SettingsModel]:
+    """Return the settings of our planners, and of those that are given some or stand in the chains.
+
+    Values that are wrong become faults of the ``collect_faults`` around it. What is wrong with planners in the chains
+    themselves is told elsewhere.
+    """
+    acting = {name for chain in chains for name in planner_names(chain)}
+    models = planner_models(acting | given.keys())
+    for name in sorted(given.keys() - models.keys() - acting):
+        try:
+            planner_spec(name)
+        except PlannerError as error:
+            faults.append(f"{SECTION}.{name}: planner {error}")
+    found = {}
+    for name, model in models.items():
+        told = given.get(name, {})
+        if not isinstance(told, Mapping):
+            faults.append(f"{SECTION}.{name} is {told!r}: a table is wanted, as in [{SECTION}.{name}]")
+            told = {}
+        found[name] = model.model_validate(dict(told))
+    return found
+
+
+def to_planner_settings(models: Mapping[str, SettingsModel]) -> dict[str, PlannerSettings]:
+    """Return the planners' own dataclasses with the models' values."""
+    specs = {name: PLANNERS[name] if name in PLANNERS else planner_spec(name) for name in models}
+    return {name: to_dataclass(model, specs[name].settings) for name, model in models.items()}

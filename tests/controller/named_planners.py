@@ -1,0 +1,14 @@
+"""Planners of tests under a name, as the settings name them."""
+
+import pytest
+
+from controller.decide import find_planners
+from controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
+
+
+def name_planner(monkeypatch: pytest.MonkeyPatch, name: str, planner: Planner, kind: str) -> None:
+    """Let the settings name a planner that has no settings, until the test ends."""
+    spec: AnyPlannerSpec = PlannerSpec(
+        name, kind, lambda state, _, context, rng: planner(state, context, rng), PlannerSettings, "a test's", "tests"
+    )
+    monkeypatch.setitem(find_planners.PLANNERS, name, spec)

@@ -1,0 +1,152 @@
+"""Planners of other packages: found by their entry points, set by the settings, asked by the control loop."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.decide.find_planners import PLANNERS, PlannerError, kind_faults, planner_spec
+from regraft.settings.run_settings import Settings, SettingsError, load_settings
+from schemas.plan import PlanPhase
+from tests.controller.planner_packages import SOURCE, PlannerPackages, planner_packages
+from tests.controller.scripted_overlay import ScriptedOverlay
+from tests.overlay.small_overlays import inventory_of, line_of
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlannerPackages:
+    return planner_packages(tmp_path, monkeypatch)
+
+
+def settings_with(planner: str, **told: object) -> Settings:
+    return load_settings({"controller": {"planner": planner}, "planners": {planner: told} if told else {}})
+
+
+def faults_of(planner: str, **told: object) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        settings_with(planner, **told)
+    return caught.value.faults
+
+
+def test_a_planner_of_another_package_is_set_and_plans(packages: PlannerPackages) -> None:
+    """Named as controller.planner and set in its own table, its proposals are judged and carried out like any."""
+    packages.install("stars_one", SOURCE, join_all="SPEC")
+    settings = settings_with("join_all", broker="b02", gain_per_s="7")
+    assert settings.given["planners"]["join_all"] == {"broker": "b02", "gain_per_s": 7.0}
+    assert {"planners.join_all.broker", "planners.join_all.gain_per_s"} < settings.chosen
+    tree = line_of(5)
+    acting = replace(
+        settings.controller,
+        dry_run=False,
+        redis_url=None,
+        status_file=None,
+        tick_ms=100,
+        decision=replace(settings.controller.decision, noise_factor=0.0, gain_share_min=0.0, window_age_ms_max=60_000),
+    )
+    overlay = ScriptedOverlay(inventory_of(tree, {}), lambda _: [{"b00", "b04"}, {"b02", "b04"}] * 10, acting)
+    overlay.run_windows(6)
+    assert [plan.phase for plan in overlay.plans][:1] == [PlanPhase.COMPLETED]
+    assert {proposal.planner for proposal in overlay.plans[0].proposals} == {"join_all"}
+    assert ("b02", "b04") in overlay.plans[0].links_added
+
+
+def test_a_child_process_gets_its_settings(packages: PlannerPackages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the environment, as those of our own planners; what is wrong with them is told, too."""
+    packages.install("stars_two", SOURCE, join_all="SPEC")
+    settings = settings_with("join_all", broker="b03")
+    for name, value in settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+    assert load_settings() == settings
+    assert faults_of("join_all", gain_per_s=0.0) == ("planners.join_all: gain_per_s is 0.0: above 0",)
+    assert faults_of("join_all", brooker="b01") == ("planners.join_all.brooker is not a setting: did you mean broker?",)
+
+
+def test_an_unknown_name_lists_those_of_other_packages_too(packages: PlannerPackages) -> None:
+    """Nothing is imported to list it."""
+    packages.install("stars_three", "raise SystemError('imported')", join_all="SPEC")
+    known = ", ".join(sorted({*PLANNERS, "join_all"}))
+    assert faults_of("join_some") == (f"controller: planner 'join_some' is unknown, known are {known}",)
+
+
+BROKEN = """
+    from dataclasses import dataclass
+    from controller.state.planner_interface import PlannerSettings, PlannerSpec
+
+    @dataclass(frozen=True)
+    class Needy(PlannerSettings):
+        wanted: int
+
+    def plan(state, settings, context, rng):
+        return []
+
+    @dataclass(frozen=True)
+    class Typed(PlannerSettings):
+        names: "Sequence[str]" = ()
+
+    number = 3
+    typed = PlannerSpec("typed", "tree", plan, Typed, "", "")
+    mesh = PlannerSpec("mesh", "mesh", plan, PlannerSettings, "", "")
+    other = PlannerSpec("another", "tree", plan, PlannerSettings, "", "")
+    needy = PlannerSpec("needy", "tree", plan, Needy, "", "")
+    plain = PlannerSpec("plain", "tree", plan, dict, "", "")
+    idle = PlannerSpec("idle", "tree", None, PlannerSettings, "", "")
+    Loud = PlannerSpec("Loud", "tree", plan, PlannerSettings, "", "")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("number", "it is a int, a PlannerSpec is wanted"),
+        ("mesh", "it is for overlays of kind 'mesh', known are ring, tree"),
+        ("other", "it calls itself 'another', its entry point must have the same name"),
+        ("typed", "the types of its settings cannot be read at run time, name 'Sequence' is not defined"),
+        ("needy", "its settings wanted have no default"),
+        ("plain", "its settings are <class 'dict'>, a class on top of PlannerSettings is wanted"),
+        ("idle", "its plan is a NoneType, a function is wanted"),
+        ("Loud", "its name must be lower-case words joined by single underscores"),
+    ],
+)
+def test_what_is_no_planner_is_told_to_those_who_name_it(packages: PlannerPackages, name: str, fault: str) -> None:
+    """In one sentence at the start, with the package that it is of."""
+    package = f"broken_{name.lower()}"
+    packages.install(package, BROKEN, **{name: name})
+    told = f"planner '{name}' of {package} ({package}:{name}) is no planner: {fault}"
+    assert faults_of(name) == (f"controller: {told}",)
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"planners": {name: {}}})
+    assert caught.value.faults == (f"planners.{name}: {told}",)
+
+
+def test_a_package_that_cannot_be_imported_is_only_in_the_way_of_those_who_name_it(packages: PlannerPackages) -> None:
+    """All other runs start as if it were not there; the name of what is missing comes with the sentence."""
+    packages.install("lacking", "import no_such_library", join_all="SPEC")
+    assert faults_of("join_all") == (
+        "controller: planner 'join_all' cannot be imported from lacking (lacking:SPEC), ModuleNotFoundError: No module "
+        "named 'no_such_library': install what it needs, or another version of it",
+    )
+    assert "join_all" not in load_settings().controller.planners
+
+
+def test_a_name_must_not_be_there_twice(packages: PlannerPackages) -> None:
+    """Nobody could say which one is meant, be the other one ours or of a second package."""
+    packages.install("stars_four", SOURCE, join_all="SPEC", swap_links_ci="SPEC")
+    packages.install("stars_five", SOURCE, join_all="SPEC")
+    (fault,) = faults_of("join_all")
+    assert fault.startswith("controller: planner 'join_all' is there more than once, in stars_")
+    assert fault.endswith("): uninstall all but one")
+    assert faults_of("swap_links_ci") == (
+        "controller: planner 'swap_links_ci' is there more than once, in Regraft itself and in stars_four "
+        "(stars_four:SPEC): uninstall all but one",
+    )
+    assert "swap_links_ci" in load_settings().controller.planners
+
+
+def test_a_planner_of_another_package_must_suit_the_overlay(packages: PlannerPackages) -> None:
+    """Its kind counts as that of ours does."""
+    packages.install("stars_six", SOURCE, join_all="SPEC")
+    settings = settings_with("join_all").controller
+    assert kind_faults(settings, "tree") == []
+    assert kind_faults(settings, "ring")[0].startswith("planner 'join_all' cannot plan for a ring")
+    with pytest.raises(PlannerError, match="'join_none' is unknown"):
+        planner_spec("join_none")

@@ -1,0 +1,83 @@
+"""Each planner has a table of its own in the settings; names of earlier versions are told, and read in recordings."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from controller.controller_settings import ControllerSettings
+from controller.decide.find_planners import PLANNERS
+from controller.planners.swap_links_ci import InterestSettings
+from regraft.settings.moved_settings import TO_PLANNERS, moved_to, with_new_names
+from regraft.settings.run_settings import SettingsError, load_settings
+
+
+def faults_of(**given: object) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(**given)  # type: ignore[arg-type]
+    return caught.value.faults
+
+
+def test_flags_environment_and_file_reach_a_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearer to the call, the more a value counts; all other planners have their defaults."""
+    file = tmp_path / "own.toml"
+    file.write_text("[planners.swap_links_ci]\nhorizon_hops = 5\ncache_ids_max = 10\nbloom_bits = 64\n")
+    monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__CACHE_IDS_MAX", "20")
+    monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__BLOOM_BITS", "none")
+    settings = load_settings({"planners": {"swap_links_ci": {"horizon_hops": 6}}}, file)
+    told = settings.controller.planners
+    assert told["swap_links_ci"] == InterestSettings(horizon_hops=6, cache_ids_max=20)
+    assert {name: one for name, one in told.items() if name != "swap_links_ci"} == {
+        name: spec.settings() for name, spec in PLANNERS.items() if name != "swap_links_ci"
+    }
+    assert "planners.swap_links_ci.horizon_hops" in settings.chosen
+    assert settings.to_record()["planners"]["swap_links_ci"]["cache_ids_max"] == 20
+
+
+def test_what_is_wrong_with_planners_is_told_with_everything_else(tmp_path: Path) -> None:
+    """Unknown planners and settings, wrong types and wrong values, each with its full name."""
+    given = {
+        "swap_links_ci": {"horizon_hop": 5, "bloom_hashes": 65, "cache_ids_max": "many"},
+        "swap_links_cl": {},
+        "place_users_dynatops": 3,
+    }
+    assert sorted(faults_of(flags={"planners": given})) == [
+        "planners.place_users_dynatops is 3: a table is wanted, as in [planners.place_users_dynatops]",
+        "planners.swap_links_ci.cache_ids_max is 'many': input should be a valid integer, unable to parse string as an "
+        "integer (the default is none)",
+        "planners.swap_links_ci.horizon_hop is not a setting: did you mean horizon_hops?",
+        "planners.swap_links_ci: bloom_hashes is 65: from 1 to 64",
+        f"planners.swap_links_cl: planner 'swap_links_cl' is unknown, known are {', '.join(sorted(PLANNERS))}",
+    ]
+    file = tmp_path / "own.toml"
+    file.write_text("planners = 3\n")
+    assert faults_of(file=file) == ("planners is 3: input should be a valid dictionary (the default is {})",)
+
+
+@pytest.mark.parametrize("name", sorted(TO_PLANNERS))
+def test_an_old_name_is_told_the_new_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From whichever source it comes; each new name is a setting of that planner and none of the controller."""
+    monkeypatch.setenv(f"REGRAFT_CONTROLLER__{name.upper()}", "1")
+    (fault,) = faults_of()
+    new = " and ".join(f"planners.{planner}.{name}" for planner in TO_PLANNERS[name])
+    assert fault == f"controller.{name} has moved, each planner has settings of its own: give {new} instead"
+    assert all(name in {field.name for field in fields(PLANNERS[planner].settings)} for planner in TO_PLANNERS[name])
+    assert name not in {field.name for field in fields(ControllerSettings)}
+    assert moved_to(f"emulator.{name}") == ""
+
+
+def test_every_planner_that_had_a_setting_gets_it_from_an_old_recording() -> None:
+    """What was one value for all of them is now that of each; names of today win, and nothing else is touched."""
+    had = {field.name for spec in PLANNERS.values() for field in fields(spec.settings)} & TO_PLANNERS.keys()
+    assert {name: set(TO_PLANNERS[name]) for name in had} == {
+        name: {spec.name for spec in PLANNERS.values() if name in {field.name for field in fields(spec.settings)}}
+        for name in had
+    }
+    recorded = {"run": {"seed": 3}, "controller": {"seed": 1, "ring_free_s": 60.0}}
+    new = with_new_names({**recorded, "planners": {"reassign_ids_ssbr": {"ring_free_s": 30.0}}})
+    assert new["planners"] == {
+        "reassign_ids_ssbr": {"ring_free_s": 30.0},
+        "reassign_ids_assignment": {"ring_free_s": 60.0},
+    }
+    assert (new["run"], new["controller"]) == ({"seed": 3}, {"seed": 1})
+    assert with_new_names({"run": {}}) == {"run": {}}
