@@ -10,16 +10,12 @@ from one configuration to the next by :mod:`producers.brokers.broker_transition`
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
-from typing import Any
 
-from overlay.configuration import Configuration
 from producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,
     AdvertiseRequest,
-    Bundle,
     CancelRequest,
     ClientRequest,
     Deliver,
@@ -27,7 +23,6 @@ from producers.brokers.broker_messages import (
     Effect,
     End,
     LeaveRequest,
-    Message,
     Notification,
     Published,
     Send,
@@ -39,12 +34,10 @@ from producers.brokers.broker_messages import (
     UnadvertiseRequest,
     Unsubscribe,
     UnsubscribeAck,
-    bundled,
 )
 from producers.brokers.broker_transition import BrokerTransition
 from producers.brokers.routing_tables import LOCAL
 from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError
-from schemas.command import Command
 
 NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
 
@@ -52,24 +45,8 @@ NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or i
 class BrokerCore(BrokerTransition):
     """The protocol state of one broker. Deterministic: equal inputs give equal effects in equal order."""
 
-    def __init__(self, broker: str, configuration: Configuration, boot_ms: int) -> None:
-        super().__init__(broker, configuration)
-        self.boot_ms = boot_ms
-        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
-
-    def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
-        """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
-        if isinstance(message, Notification):
-            return self._route(source, message)
-        if isinstance(message, Command):
-            effects = self._obey(message, now_ms)
-        elif source is None:
-            effects = self._serve(message, now_ms)  # type: ignore[arg-type]
-        else:
-            messages = message.messages if isinstance(message, Bundle) else (message,)
-            effects = [effect for one in messages for effect in self._converse(source, one, now_ms)]  # type: ignore[arg-type]
-        self._count_control(effects)
-        return bundled(effects)
+    def _look_around(self, now_ms: float) -> list[Effect]:
+        return []  # Whatever may be possible now is looked at where it becomes so.
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
@@ -129,9 +106,7 @@ class BrokerCore(BrokerTransition):
         """
         if request in self._postponed:
             return []  # It had been cut off before it said so itself.
-        kept = deque(one for one in self._postponed if _stay_of(one) != _stay_of(request))
-        if len(kept) < len(self._postponed):
-            self._postponed = kept
+        if self._drop_postponed(request):
             return []
         if self.transition is not None and self.transition.is_active:
             self._postponed.append(request)
@@ -171,18 +146,3 @@ class BrokerCore(BrokerTransition):
                 tables.ends_received.add(source)
                 return self._release_held() + self._drain(now_ms)
         raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
-
-    # --- what waited -------------------------------------------------------------------------------------------------
-
-    def _take(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
-        assert source is not None
-        return self._converse(source, message, now_ms)
-
-    def _take_postponed(self, now_ms: float) -> list[Effect]:
-        """Serve what waited; what must wait on is kept again, in its order."""
-        waiting, self._postponed = self._postponed, deque()
-        return [effect for request in waiting for effect in self._serve(request, now_ms)]
-
-
-def _stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
-    return request.publisher, request.connection

@@ -67,17 +67,12 @@ class Advertisement:
 class BrokerRouting(TwoEpochBroker[RoutingTables]):
     """Tables of all live epochs and what is under way to build them. Deterministic."""
 
-    def __init__(self, broker: str, configuration: Configuration) -> None:
-        super().__init__(broker, RoutingTables(broker, configuration))
+    def __init__(self, broker: str, configuration: Configuration, boot_ms: int) -> None:
+        super().__init__(broker, RoutingTables(broker, configuration), boot_ms)
         self.locals: dict[str, LocalSubscription] = {}
         self.advertisements: dict[str, Advertisement] = {}
         self.covered_forwards = 0
         self._unconfirmed_advertisements: dict[str, Advertisement] = {}
-
-    @property
-    def live_neighbours(self) -> tuple[str, ...]:
-        """The neighbours in any live epoch, sorted."""
-        return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
 
     # --- local clients -----------------------------------------------------------------------------------------------
 

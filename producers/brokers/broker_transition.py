@@ -68,10 +68,6 @@ class BrokerTransition(BrokerRouting):
         settled = self._settle(sorted(names | set(self.locals)), now_ms)
         return bundled(settled + self._release_held() + self._drain(now_ms))
 
-    def _take_postponed(self, now_ms: float) -> list[Effect]:
-        """Take what waited for the transition to be over; nothing unless requests are kept."""
-        return []
-
     # --- what is held back -------------------------------------------------------------------------------------------
 
     def _must_hold(self, delivery: Deliver) -> bool:

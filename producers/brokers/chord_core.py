@@ -18,19 +18,16 @@ from typing import Any
 from overlay.chord_configuration import ChordConfiguration
 from producers.brokers.broker_messages import (
     AdvertiseRequest,
-    Bundle,
     CancelRequest,
     ClientRequest,
     Deliver,
     Dropped,
     Effect,
-    Message,
     Notification,
     Published,
     Send,
     SubscribeRequest,
     UnadvertiseRequest,
-    bundled,
 )
 from producers.brokers.chord_messages import (
     AskEndPublisher,
@@ -59,7 +56,6 @@ from producers.brokers.chord_tables import ChordTables
 from producers.brokers.chord_transition import ChordTransitions
 from producers.brokers.chord_trees import TOPIC
 from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, Transition
-from schemas.command import Command
 
 RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
 
@@ -70,33 +66,21 @@ class ChordCore(ChordTransitions):
     covered_forwards = 0  # Topics do not cover each other.
 
     def __init__(self, broker: str, configuration: ChordConfiguration, boot_ms: int) -> None:
-        super().__init__(broker, configuration)
-        self.boot_ms = boot_ms
-        self._postponed: deque[AdvertiseRequest] = deque()
-        self._now_ms = 0.0
+        super().__init__(broker, configuration, boot_ms)
         self._retired: deque[ChordConfiguration] = deque(maxlen=RETIRED_KEPT_MAX)
         self._as_ever: dict[tuple[int, str, str], bool] = {}  # By epoch, topic and broker, since the last retirement.
 
-    def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
-        """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
-        self._now_ms = now_ms
-        if isinstance(message, Notification):
-            effects = self._route(source, message)
-            self._count_control(effects)
-            return effects
-        if isinstance(message, Command):
-            effects = self._obey(message, now_ms)
-        else:
-            messages = message.messages if isinstance(message, Bundle) else (message,)
-            effects = [effect for one in messages for effect in self._take(source, one, now_ms)]
-        # Whatever it was, it may have been the last thing that being prepared or drained still waited for.
-        effects += self._tell_prepared(now_ms) + self._drain(now_ms)
-        self._count_control(effects)
-        return bundled(effects)
+    def _look_around(self, now_ms: float) -> list[Effect]:
+        return self._tell_prepared(now_ms) + self._drain(now_ms)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
     def _route(self, source: str | None, notification: Notification) -> list[Effect]:
+        effects = self._route_to_all(source, notification)
+        self._count_control(effects)
+        return effects
+
+    def _route_to_all(self, source: str | None, notification: Notification) -> list[Effect]:
         effects: list[Effect] = []
         if source is None:
             notification = replace(notification, epoch=self.epoch)
@@ -173,9 +157,6 @@ class ChordCore(ChordTransitions):
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
-    def _take(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
-        return self._serve(message, now_ms) if source is None else self._converse(source, message, now_ms)
-
     def _serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         match request:
             case SubscribeRequest():
@@ -193,8 +174,7 @@ class ChordCore(ChordTransitions):
                     return []
                 return self._advertise(request)
             case UnadvertiseRequest():
-                stay = (request.publisher, request.connection)
-                self._postponed = deque(one for one in self._postponed if (one.publisher, one.connection) != stay)
+                self._drop_postponed(request)
                 return self._unadvertise(request)
             case AttachRequest():
                 return self._attach(request, now_ms)
@@ -205,12 +185,6 @@ class ChordCore(ChordTransitions):
             case GoneRequest():
                 return self._see_gone(request)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
-
-    def _take_postponed(self, now_ms: float) -> list[Effect]:
-        effects: list[Effect] = []
-        while self._postponed:
-            effects += self._serve(self._postponed.popleft(), now_ms)
-        return effects
 
     def _converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
         tables = self.tables.get(message.epoch)
@@ -267,6 +241,6 @@ class ChordCore(ChordTransitions):
             case GrantFlush():
                 return self._end_flush(tables, message) + self._release_held()
             case NotComing():
-                return self._await_no_longer(message.user, self._now_ms)
+                return self._await_no_longer(message.user, self.now_ms)
             case HandedOver():
-                return self._see_handed_over(message.user, self._now_ms)
+                return self._see_handed_over(message.user, self.now_ms)

@@ -77,10 +77,6 @@ class ChordTransitions(ChordEndings):
         effects += self._end_publishers_at(peer)
         return bundled(effects + self._tell_prepared(now_ms) + self._release_held() + self._drain(now_ms))
 
-    def _take_postponed(self, now_ms: float) -> list[Effect]:
-        """Take what waited for the transition to be over; nothing unless requests are kept."""
-        return []
-
     # --- preparing ---------------------------------------------------------------------------------------------------
 
     def _target_of(self, command: Command) -> OverlayConfiguration:

@@ -101,15 +101,10 @@ class LocalPublisher:
 class ChordTrees(TwoEpochBroker[ChordTables]):
     """Trees of all live epochs at one broker. Deterministic."""
 
-    def __init__(self, broker: str, configuration: ChordConfiguration) -> None:
-        super().__init__(broker, ChordTables(broker, configuration))
+    def __init__(self, broker: str, configuration: ChordConfiguration, boot_ms: int) -> None:
+        super().__init__(broker, ChordTables(broker, configuration), boot_ms)
         self.locals: dict[str, TopicSubscription] = {}
         self.publishers: dict[str, LocalPublisher] = {}
-
-    @property
-    def live_neighbours(self) -> tuple[str, ...]:
-        """The neighbours in any live epoch, sorted."""
-        return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
 
     @property
     def ended_count(self) -> int:

@@ -12,13 +12,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_messages import Answer, Deliver, Dropped, Effect, Message, Notification, Send
+from producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    Answer,
+    Bundle,
+    ClientRequest,
+    Deliver,
+    Dropped,
+    Effect,
+    Message,
+    Notification,
+    Send,
+    UnadvertiseRequest,
+    bundled,
+)
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import ClientMove
 
@@ -57,12 +70,21 @@ class Transition:
     control_messages: int = 0
 
 
+def stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
+    """Return which stay of which publisher a request is about."""
+    return request.publisher, request.connection
+
+
 class EpochTables(Protocol):
     """All that a broker knows for one epoch."""
 
     @property
     def epoch(self) -> int:
         """The epoch."""
+
+    @property
+    def neighbours(self) -> Collection[str]:
+        """The brokers that this one is linked to."""
 
 
 Tables = TypeVar("Tables", bound=EpochTables)
@@ -71,8 +93,9 @@ Tables = TypeVar("Tables", bound=EpochTables)
 class TwoEpochBroker(ABC, Generic[Tables]):
     """Tables of at most two epochs, the plan under way between them, and the deliveries held back for it."""
 
-    def __init__(self, broker: str, tables: Tables) -> None:
+    def __init__(self, broker: str, tables: Tables, boot_ms: int) -> None:
         self.broker = broker
+        self.boot_ms = boot_ms
         self.epoch = tables.epoch
         self.tables: dict[int, Tables] = {tables.epoch: tables}
         self.transition: Transition | None = None
@@ -80,6 +103,8 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         self.held: deque[Deliver] = deque()
         self.held_count_max = 0
         self.control_messages_sent = 0
+        self.now_ms = 0.0  # Of the message that is being handled.
+        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
         self._early: deque[tuple[int, str | None, Any]] = deque()  # With the epoch it waits for.
         self._early_overflowed = False
         self._epoch_aborted_max = -1
@@ -135,8 +160,42 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         """Tell whether something that was published before it may still be on its way here in an older epoch."""
 
     @abstractmethod
+    def _route(self, source: str | None, notification: Notification) -> list[Effect]:
+        """Pass a notification on and hand it over."""
+
+    @abstractmethod
+    def _serve(self, request: Any, now_ms: float) -> list[Effect]:
+        """Take what a local client asks for."""
+
+    @abstractmethod
+    def _converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
+        """Take a control message of a neighbour."""
+
+    @abstractmethod
+    def _look_around(self, now_ms: float) -> list[Effect]:
+        """Return what a message may have made possible, whatever it was."""
+
+    def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
+        """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
+        self.now_ms = now_ms
+        if isinstance(message, Notification):
+            return self._route(source, message)
+        if isinstance(message, Command):
+            effects = self._obey(message, now_ms)
+        else:
+            messages = message.messages if isinstance(message, Bundle) else (message,)
+            effects = [effect for one in messages for effect in self._take(source, one, now_ms)]
+        effects += self._look_around(now_ms)
+        self._count_control(effects)
+        return bundled(effects)
+
     def _take(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
-        """Take a message that was kept because it came before its epoch."""
+        return self._serve(message, now_ms) if source is None else self._converse(source, message, now_ms)
+
+    @property
+    def live_neighbours(self) -> tuple[str, ...]:
+        """The neighbours in any live epoch, sorted."""
+        return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
 
     @property
     def held_notifications(self) -> list[Notification]:
@@ -283,7 +342,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         self.transition = None
         return self._forget_epoch(gone, under_way, now_ms)
 
-    # --- what is held back, and what comes too early -----------------------------------------------------------------
+    # --- what waits: deliveries held back, messages that come too early, requests that come at the wrong time --------
 
     def _deliver_or_hold(self, delivery: Deliver, effects: list[Effect]) -> None:
         """Deliver at once unless what was published earlier may still come in an older epoch."""
@@ -323,6 +382,18 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         for source, kept in early:
             effects += self._take(source, kept, now_ms)
         return effects
+
+    def _take_postponed(self, now_ms: float) -> list[Effect]:
+        """Serve what waited for the plan to be over; what must wait on is kept again, in its order."""
+        waiting, self._postponed = self._postponed, deque()
+        return [effect for request in waiting for effect in self._serve(request, now_ms)]
+
+    def _drop_postponed(self, request: UnadvertiseRequest) -> bool:
+        """Forget what waited of a stay that has ended; return True if anything did."""
+        kept = deque(one for one in self._postponed if stay_of(one) != stay_of(request))
+        has_waited = len(kept) < len(self._postponed)
+        self._postponed = kept
+        return has_waited
 
     def _epochs(self) -> list[Tables]:
         return [self.tables[epoch] for epoch in sorted(self.tables)]

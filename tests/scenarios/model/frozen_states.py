@@ -33,6 +33,7 @@ IGNORED_FIELDS = {
     "left_ms",
     "neighbours",
     "next_hop",
+    "now_ms",
     "told_ms",
     "_next_hop",
     "_parent",
