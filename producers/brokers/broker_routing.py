@@ -74,6 +74,11 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         self.covered_forwards = 0
         self._unconfirmed_advertisements: dict[str, Advertisement] = {}
 
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions have ended and are not gone from every broker."""
+        return sum(local.has_ended for local in self.locals.values())
+
     # --- local clients -----------------------------------------------------------------------------------------------
 
     def _subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:

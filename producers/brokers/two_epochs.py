@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from overlay.overlay_configuration import OverlayConfiguration
@@ -32,6 +31,7 @@ from producers.brokers.broker_messages import (
     UnadvertiseRequest,
     bundled,
 )
+from producers.brokers.broker_protocol import BrokerPhase
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import ClientMove
 
@@ -44,16 +44,6 @@ EARLY_MESSAGES_MAX = 100_000  # Messages of an epoch that this broker has not pr
 
 class ProtocolError(RuntimeError):
     """A message that the protocol rules out: links lost or reordered something, or a broker is faulty."""
-
-
-class BrokerPhase(StrEnum):
-    """Where a broker is in a transition."""
-
-    STEADY = "steady"
-    PREPARING = "preparing"
-    PREPARED = "prepared"
-    DRAINING = "draining"
-    DRAINED = "drained"
 
 
 @dataclass(slots=True)

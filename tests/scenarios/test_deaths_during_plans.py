@@ -9,8 +9,8 @@ from overlay.chord_configuration import id_moves_between
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from producers.brokers.broker_messages import Notification
+from producers.brokers.broker_protocol import BrokerPhase
 from producers.brokers.match_content import Filter
-from producers.brokers.two_epochs import BrokerPhase
 from producers.emulator.emulate_overlay import OverlayTiming
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.client import Role

@@ -26,8 +26,8 @@ from producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from producers.brokers.broker_protocol import BrokerPhase
 from producers.brokers.match_content import Operator, Predicate
-from producers.brokers.two_epochs import BrokerPhase
 from schemas.command import Command, CommandPhase, Outcome
 
 IBM = (Predicate("symbol", Operator("eq"), "IBM"),)
