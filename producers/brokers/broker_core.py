@@ -92,7 +92,7 @@ class BrokerCore(BrokerTransition):
 
         Whoever learns of a publisher must still hold the tables it derived the next ones from.
         """
-        if self.transition is not None or request.publisher in self.advertisements:
+        if self.under_way is not None or request.publisher in self.advertisements:
             self._postponed.append(request)
             return []
         message = Advertise(self.epoch, request.publisher, request.connection, self.broker, request.filter_)
@@ -108,7 +108,7 @@ class BrokerCore(BrokerTransition):
             return []  # It had been cut off before it said so itself.
         if self._drop_postponed(request):
             return []
-        if self.transition is not None and self.transition.is_active:
+        if self.under_way is not None and self.under_way.is_active:
             self._postponed.append(request)
             return []
         end = Unadvertise(self.epoch, request.publisher, request.connection)

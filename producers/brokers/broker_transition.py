@@ -32,12 +32,12 @@ from producers.brokers.broker_messages import (
 )
 from producers.brokers.broker_routing import BrokerRouting
 from producers.brokers.routing_tables import LOCAL, RoutingTables
-from producers.brokers.two_epochs import Transition
+from producers.brokers.two_epochs import PlanUnderWay
 from schemas.command import Command
 
 
 @dataclass(slots=True)
-class TreeTransition(Transition):
+class TreePlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a tree; ``moves`` are of publishers.
 
     ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
@@ -51,7 +51,7 @@ class TreeTransition(Transition):
 class BrokerTransition(BrokerRouting):
     """Routing tables of one broker and the plan under way there; at most two epochs are live."""
 
-    transition: TreeTransition | None
+    under_way: TreePlanUnderWay | None
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
         """Take note that a neighbour is gone for good, after all that it had sent; return what is to be done.
@@ -79,7 +79,7 @@ class BrokerTransition(BrokerRouting):
         )
 
     def _flow_has_ended(self, tables: RoutingTables, notification: Notification) -> bool:
-        under_way = self.transition
+        under_way = self.under_way
         move = None if under_way is None else under_way.moves.get(notification.publisher)
         if under_way is not None and move is None and notification.home in self.tables[under_way.epoch_to].same_way:
             return True  # Both epochs come over the same links, which keep order.
@@ -94,10 +94,10 @@ class BrokerTransition(BrokerRouting):
         moves = {move.client: move for move in command.moves}
         moved = {name: move.home_to for name, move in moves.items()}
         self.tables[command.epoch_to] = RoutingTables(self.broker, target, self.tables[self.epoch].configuration, moved)
-        self.transition = TreeTransition(command.plan, command.epoch_from, command.epoch_to, moves)
+        self.under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves)
         older = self.tables[self.epoch]
         effects = self._derive_later(older.entries.values())
-        self.transition.waiting_for = {
+        self.under_way.waiting_for = {
             name
             for name in {*self.tables[command.epoch_to].entries, *self._own_unconfirmed()}
             if not self._is_ready(name)
@@ -134,15 +134,15 @@ class BrokerTransition(BrokerRouting):
         return self._is_settled(name, max(self.tables))
 
     def _is_ready_to_switch(self) -> bool:
-        under_way = self.transition
+        under_way = self.under_way
         assert under_way is not None
         under_way.waiting_for = {name for name in under_way.waiting_for if not self._is_ready(name)}
         return not under_way.waiting_for
 
     # --- switching and draining --------------------------------------------------------------------------------------
 
-    def _begin_switch(self, under_way: Transition, now_ms: float) -> list[Effect]:
-        assert isinstance(under_way, TreeTransition)
+    def _begin_switch(self, under_way: PlanUnderWay, now_ms: float) -> list[Effect]:
+        assert isinstance(under_way, TreePlanUnderWay)
         if under_way.leaving is not None:
             return []  # The answer follows when the publishers have left.
         here = [self.advertisements[name] for name in sorted(under_way.moves) if self._is_at_home(name)]
@@ -157,16 +157,16 @@ class BrokerTransition(BrokerRouting):
 
     def _see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Take note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
-        under_way, known = self.transition, self.advertisements.get(request.publisher)
+        under_way, known = self.under_way, self.advertisements.get(request.publisher)
         if under_way is None or not under_way.leaving or known is None or known.connection != request.connection:
             return []
         if under_way.leaving.pop(request.publisher, None) is None or under_way.leaving:
             return []
         return self._switch(under_way, now_ms)
 
-    def _drop_silent(self, under_way: Transition, now_ms: float) -> list[Effect]:
+    def _drop_silent(self, under_way: PlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of publishers that have not left in time: what they hand over from now on is not taken."""
-        assert isinstance(under_way, TreeTransition)
+        assert isinstance(under_way, TreePlanUnderWay)
         if not under_way.leaving:
             return []
         effects: list[Effect] = []
@@ -180,18 +180,18 @@ class BrokerTransition(BrokerRouting):
         """End a publisher's stay."""
         raise NotImplementedError
 
-    def _is_drained(self, under_way: Transition) -> bool:
+    def _is_drained(self, under_way: PlanUnderWay) -> bool:
         return self.tables[under_way.epoch_from].is_drained
 
-    def _taken_over(self, under_way: Transition) -> list[Effect]:
+    def _taken_over(self, under_way: PlanUnderWay) -> list[Effect]:
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         known = [self.advertisements[name] for name in coming if name in self.advertisements]
         return [PublisherTaken(one.publisher, one.connection) for one in known]
 
     def _drain_on(self) -> list[Effect]:
         """Send END over each old link whose other old links have all ended."""
-        assert self.transition is not None
-        old = self.tables[self.transition.epoch_from]
+        assert self.under_way is not None
+        old = self.tables[self.under_way.epoch_from]
         effects: list[Effect] = []
         for peer in old.neighbours:
             if peer not in old.ends_sent and set(old.neighbours) - {peer} <= old.ends_received:
@@ -199,16 +199,16 @@ class BrokerTransition(BrokerRouting):
                 effects.append(Send(peer, End(old.epoch)))
         return effects
 
-    def _finish_moves(self, under_way: Transition) -> None:
+    def _finish_moves(self, under_way: PlanUnderWay) -> None:
         tables = self.tables[under_way.epoch_to]
         for publisher, known in self.advertisements.items():
             known.home = self._home_in(tables, publisher)
         tables.moved.clear()
 
-    def _forget_epoch(self, gone: RoutingTables, under_way: Transition | None, now_ms: float) -> list[Effect]:
+    def _forget_epoch(self, gone: RoutingTables, under_way: PlanUnderWay | None, now_ms: float) -> list[Effect]:
         names = sorted(gone.entries)
         effects = self._settle([*names, *sorted(set(self.locals) - set(names))], now_ms)
         return effects + self._take_postponed(now_ms)
 
-    def _is_of_plan(self, message: Message, under_way: Transition) -> bool:
+    def _is_of_plan(self, message: Message, under_way: PlanUnderWay) -> bool:
         return isinstance(message, End) or getattr(message, "epoch", None) == under_way.epoch_to

@@ -55,7 +55,7 @@ from producers.brokers.chord_messages import (
 from producers.brokers.chord_tables import ChordTables
 from producers.brokers.chord_transition import ChordTransitions
 from producers.brokers.chord_trees import TOPIC
-from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, Transition
+from producers.brokers.two_epochs import EPOCH_UNKNOWN, PlanUnderWay, ProtocolError
 
 RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
 
@@ -118,7 +118,7 @@ class ChordCore(ChordTransitions):
             self._as_ever[key] = len(ways) == 1
         return self._as_ever[key]
 
-    def _forget_epoch(self, gone: ChordTables, under_way: Transition | None, now_ms: float) -> list[Effect]:
+    def _forget_epoch(self, gone: ChordTables, under_way: PlanUnderWay | None, now_ms: float) -> list[Effect]:
         if gone.epoch < self.epoch:
             self._retired.append(gone.configuration)
             self._as_ever.clear()
@@ -168,7 +168,7 @@ class ChordCore(ChordTransitions):
             case CancelRequest():
                 return self._cancel(request)
             case AdvertiseRequest():
-                if self.transition is not None:
+                if self.under_way is not None:
                     # Whoever drains an epoch must know all who publish in it.
                     self._postponed.append(request)
                     return []

@@ -34,13 +34,13 @@ from producers.brokers.chord_messages import (
 )
 from producers.brokers.chord_tables import ChordTables, Registration, TopicEntry
 from producers.brokers.chord_trees import ChordTrees
-from producers.brokers.two_epochs import HELD_MAX, HOLD_OVERFLOW, Transition
+from producers.brokers.two_epochs import HELD_MAX, HOLD_OVERFLOW, PlanUnderWay
 
 FromPublisher = Notification | ProbeBack | Unregister
 
 
 @dataclass(slots=True)
-class ChordTransition(Transition):
+class RingPlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a ring; ``moves`` are of the users that come here or leave.
 
     ``is_ring_kept``: no broker changes its ID. ``leaving``: users that are to go on elsewhere and are still connected,
@@ -71,30 +71,30 @@ class ChordTransition(Transition):
 class ChordEndings(ChordTrees):
     """What one broker knows of END in the plan under way. Deterministic."""
 
-    transition: ChordTransition | None
+    under_way: RingPlanUnderWay | None
 
     # --- which ways change -------------------------------------------------------------------------------------------
 
-    def _turns(self, under_way: ChordTransition, topic: str) -> bool:
+    def _turns(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if the topic has another rendezvous in the new epoch."""
         if under_way.is_ring_kept:
             return False
         old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
         return old.rendezvous(topic) != new.rendezvous(topic)
 
-    def _ends_unasked(self, under_way: ChordTransition, topic: str) -> bool:
+    def _ends_unasked(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if END of a topic goes to all of its tree: most need it, and asking would cost as much again."""
         if under_way.is_ring_kept:
             return False
         old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
         return self._turns(under_way, topic) or new.changes_most(old, old.rendezvous(topic))
 
-    def _is_rerouted(self, under_way: ChordTransition, topic: str) -> bool:
+    def _is_rerouted(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if the topic's notifications come to this broker another way in the new epoch."""
         old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
         return not new.same_way(old, topic, self.broker)
 
-    def _is_publisher_rerouted(self, under_way: ChordTransition, topic: str, home: str) -> bool:
+    def _is_publisher_rerouted(self, under_way: RingPlanUnderWay, topic: str, home: str) -> bool:
         """Return True if what is published at ``home`` goes to the rendezvous another way in the new epoch."""
         old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
         return self._turns(under_way, topic) or not new.same_route(old, home, old.rendezvous(topic))
@@ -103,7 +103,7 @@ class ChordEndings(ChordTrees):
 
     def _want_end(self, topic: str) -> list[Effect]:
         """Ask for END of a topic, unless it goes to everybody anyway."""
-        under_way = self.transition
+        under_way = self.under_way
         assert under_way is not None
         entry = self.tables[under_way.epoch_from].topics.get(topic)
         if entry is None or topic in under_way.ends_wanted or self._ends_unasked(under_way, topic):
@@ -118,7 +118,7 @@ class ChordEndings(ChordTrees):
             effects += self._ask_end_of(under_way, topic, publisher, known)
         return effects
 
-    def _ask_end_of(self, under_way: ChordTransition, topic: str, publisher: str, known: Registration) -> list[Effect]:
+    def _ask_end_of(self, under_way: RingPlanUnderWay, topic: str, publisher: str, known: Registration) -> list[Effect]:
         """Ask a publisher's home for END, unless that sends it unasked."""
         if self._is_publisher_rerouted(under_way, topic, known.home):
             return []
@@ -127,7 +127,7 @@ class ChordEndings(ChordTrees):
 
     def _registered(self, tables: ChordTables, message: Register) -> list[Effect]:
         """Ask a publisher that has come during the transition, too."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or tables.epoch != under_way.epoch_from or message.topic not in under_way.ends_wanted:
             return []
         known = Registration(message.connection, message.home)
@@ -135,7 +135,7 @@ class ChordEndings(ChordTrees):
 
     def _accept_end_wanted(self, source: str, message: AskEndTopic) -> list[Effect]:
         """A child wants END. It does so once, also if it leaves the tree and comes back."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or message.epoch != under_way.epoch_to:
             return []
         under_way.end_children.setdefault(message.topic, set()).add(source)
@@ -146,14 +146,14 @@ class ChordEndings(ChordTrees):
 
     def _joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
         """A child that has asked for END comes back: this broker may have left the tree meanwhile, too."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return []
         return self._want_end(topic) if source in under_way.end_children.get(topic, ()) else []
 
     def _accept_end_asked(self, message: AskEndPublisher) -> list[Effect]:
         """The rendezvous wants END of a local publisher: at once if this broker stamps the new epoch already."""
-        under_way, local = self.transition, self.publishers.get(message.publisher)
+        under_way, local = self.under_way, self.publishers.get(message.publisher)
         if under_way is None or message.epoch != under_way.epoch_to:
             return []
         if local is None or local.connection != message.connection:
@@ -165,7 +165,7 @@ class ChordEndings(ChordTrees):
 
     # --- END ---------------------------------------------------------------------------------------------------------
 
-    def _end_publishers(self, under_way: ChordTransition) -> list[Effect]:
+    def _end_publishers(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Send END for the local publishers of which somebody needs it, once."""
         if under_way.has_ended_publishing:
             return []
@@ -177,14 +177,14 @@ class ChordEndings(ChordTrees):
                 effects += self._end_publisher(under_way, publisher)
         return effects
 
-    def _end_publisher(self, under_way: ChordTransition, publisher: str) -> list[Effect]:
+    def _end_publisher(self, under_way: RingPlanUnderWay, publisher: str) -> list[Effect]:
         old, local = self.tables[under_way.epoch_from], self.publishers[publisher]
         root = old.rendezvous(local.topic)
         return self._route_on(old, EndPublisher(old.epoch, root, local.topic, publisher, local.connection))
 
     def _accept_end_of_publisher(self, message: EndPublisher) -> list[Effect]:
         """Nothing of the old epoch follows from a publisher: what it has sent in the new one goes on."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or message.epoch != under_way.epoch_from:
             return []
         under_way.publishers_over.add((message.topic, message.publisher))
@@ -192,7 +192,7 @@ class ChordEndings(ChordTrees):
 
     def _release_behind(self, message: Unregister) -> list[Effect]:
         """A publisher has left in the old epoch: nothing of it follows there."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or message.epoch != under_way.epoch_from:
             return []
         stay = (message.topic, message.publisher)
@@ -203,7 +203,7 @@ class ChordEndings(ChordTrees):
 
     def _end_publishers_at(self, home: str) -> list[Effect]:
         """Nothing follows from the publishers of a broker that is dead."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None:
             return []
         effects: list[Effect] = []
@@ -213,7 +213,7 @@ class ChordEndings(ChordTrees):
                 effects += self._release_at_root(under_way, topic, publisher)
         return effects
 
-    def _end_topics(self, under_way: ChordTransition) -> list[Effect]:
+    def _end_topics(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Send END of the topics that are ours, are wanted, and whose publishers are all over."""
         old = self.tables[under_way.epoch_from]
         effects: list[Effect] = []
@@ -224,13 +224,13 @@ class ChordEndings(ChordTrees):
                     effects += self._end_topic(old, entry)
         return effects
 
-    def _ends(self, under_way: ChordTransition, topic: str) -> bool:
+    def _ends(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if this broker waits for END of a topic."""
         return topic in under_way.ends_wanted or self._ends_unasked(under_way, topic)
 
     def _passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
         """Return True if a child is told END of a topic."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or tables.epoch != under_way.epoch_from or entry.parent in self.lost_peers:
             return True
         return self._ends_unasked(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
@@ -248,7 +248,7 @@ class ChordEndings(ChordTrees):
         ]
         return effects + self._flushed(tables, entry.subscriptions)
 
-    def _are_ends_in(self, under_way: ChordTransition) -> bool:
+    def _are_ends_in(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if every END that this broker waits for has come."""
         old = self.tables[under_way.epoch_from]
         if any(not entry.is_over and self._ends(under_way, entry.topic) for entry in old.topics.values()):
@@ -260,7 +260,7 @@ class ChordEndings(ChordTrees):
     @property
     def held_notifications(self) -> list[Notification]:
         """What this broker holds back, as a subscribing broker and as a rendezvous."""
-        under_way = self.transition
+        under_way = self.under_way
         waiting = under_way.waiting_at_root.values() if under_way is not None else ()
         kept = [message for each in waiting for message in each if isinstance(message, Notification)]
         return super().held_notifications + kept
@@ -272,7 +272,7 @@ class ChordEndings(ChordTrees):
 
         Only where this broker is the topic's rendezvous in both.
         """
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or (topic, publisher) in under_way.publishers_over:
             return False
         known = self.tables[under_way.epoch_from].registered.get(topic, {}).get(publisher)
@@ -282,13 +282,13 @@ class ChordEndings(ChordTrees):
 
     def _must_keep_at_root(self, topic: str, message: FromPublisher) -> bool:
         """Return True if this comes from a publisher in the new epoch and must wait."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or message.epoch != under_way.epoch_to:
             return False
         return self._waits_at_root(topic, message.publisher)
 
     def _keep_at_root(self, topic: str, message: FromPublisher) -> list[Effect]:
-        under_way = self.transition
+        under_way = self.under_way
         assert under_way is not None
         waiting = under_way.waiting_at_root.setdefault((topic, message.publisher), deque())
         if isinstance(message, Notification) and len(waiting) >= HELD_MAX:
@@ -296,15 +296,15 @@ class ChordEndings(ChordTrees):
         waiting.append(message)
         return []
 
-    def _release_waiting(self, under_way: Transition) -> list[Effect]:
-        assert isinstance(under_way, ChordTransition)
+    def _release_waiting(self, under_way: PlanUnderWay) -> list[Effect]:
+        assert isinstance(under_way, RingPlanUnderWay)
         effects: list[Effect] = []
         for stay in list(under_way.waiting_at_root):
             under_way.publishers_over.add(stay)
             effects += self._release_at_root(under_way, *stay)
         return effects
 
-    def _release_at_root(self, under_way: ChordTransition, topic: str, publisher: str) -> list[Effect]:
+    def _release_at_root(self, under_way: RingPlanUnderWay, topic: str, publisher: str) -> list[Effect]:
         """Let go on what waited for the END of a publisher, in its order."""
         effects: list[Effect] = []
         for message in under_way.waiting_at_root.pop((topic, publisher), ()):

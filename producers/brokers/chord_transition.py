@@ -37,7 +37,7 @@ from producers.brokers.broker_messages import (
     UserTaken,
     bundled,
 )
-from producers.brokers.chord_endings import ChordEndings, ChordTransition
+from producers.brokers.chord_endings import ChordEndings, RingPlanUnderWay
 from producers.brokers.chord_messages import (
     AttachRequest,
     DrainedRequest,
@@ -50,14 +50,14 @@ from producers.brokers.chord_messages import (
 )
 from producers.brokers.chord_tables import ChordTables, TopicEntry
 from producers.brokers.chord_trees import TopicSubscription
-from producers.brokers.two_epochs import Transition
+from producers.brokers.two_epochs import PlanUnderWay
 from schemas.command import Command
 
 
 class ChordTransitions(ChordEndings):
     """Trees of one broker and the plan under way there; at most two epochs are live."""
 
-    transition: ChordTransition | None
+    under_way: RingPlanUnderWay | None
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
         """Take note that a neighbour is gone for good, after all that it had sent; return what is to be done.
@@ -96,7 +96,7 @@ class ChordTransitions(ChordEndings):
         here = {local.user: local.connection for local in self.locals.values() if not local.has_ended}
         going = {name for name, move in moves.items() if move.home_from == self.broker}
         coming = {name for name, move in moves.items() if move.home_to == self.broker}
-        under_way = self.transition = ChordTransition(
+        under_way = self.under_way = RingPlanUnderWay(
             command.plan, command.epoch_from, command.epoch_to, moves, awaited_users=coming - going
         )
         under_way.is_ring_kept = not command.id_moves
@@ -120,7 +120,7 @@ class ChordTransitions(ChordEndings):
 
     def _send_away(self, tables: ChordTables, users: Iterable[str], now_ms: float) -> list[Effect]:
         """Tell users that they are to move, and the next homes of those that are not here not to wait."""
-        under_way = self.transition
+        under_way = self.under_way
         assert under_way is not None
         effects: list[Effect] = []
         for user in users:
@@ -134,7 +134,7 @@ class ChordTransitions(ChordEndings):
 
     def _issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
         """Ask for END of the old epoch where the topic comes here another way in the new one, or its user moves."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return []
         if self._is_leaving(under_way, local):
@@ -143,7 +143,7 @@ class ChordTransitions(ChordEndings):
             return []
         return self._want_end(local.topic)
 
-    def _is_leaving(self, under_way: ChordTransition, local: TopicSubscription) -> bool:
+    def _is_leaving(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> bool:
         return not local.has_ended and under_way.leaving.get(local.user) == local.connection
 
     def _derive(self, old: ChordTables, tables: ChordTables) -> None:
@@ -170,7 +170,7 @@ class ChordTransitions(ChordEndings):
 
     def _attach(self, request: AttachRequest, now_ms: float) -> list[Effect]:
         """Take a user that comes here by the plan under way, in its new epoch only."""
-        under_way = self.transition
+        under_way = self.under_way
         if request.epoch not in self.tables:
             return self._keep_early(request.epoch, None, request)
         if under_way is None or request.epoch != under_way.epoch_to or request.user not in under_way.awaited_users:
@@ -204,9 +204,9 @@ class ChordTransitions(ChordEndings):
 
     def _await_no_longer(self, user: str, now_ms: float) -> list[Effect]:
         """A user does not come, or its old home has ended its stay after it came."""
-        if self.transition is not None:
-            self.transition.awaited_users.discard(user)
-            self.transition.come_users.discard(user)
+        if self.under_way is not None:
+            self.under_way.awaited_users.discard(user)
+            self.under_way.come_users.discard(user)
         return self._end_user(user, now_ms, only_come=True)
 
     def _end_user(self, user: str, now_ms: float, *, only_come: bool) -> list[Effect]:
@@ -219,9 +219,9 @@ class ChordTransitions(ChordEndings):
                     tables.awaited.discard(local.subscription)
         return effects + self._release_held()
 
-    def _drop_silent(self, under_way: Transition, now_ms: float) -> list[Effect]:
+    def _drop_silent(self, under_way: PlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that have not said in time that they heard of their move, or that they have all."""
-        assert isinstance(under_way, ChordTransition)
+        assert isinstance(under_way, RingPlanUnderWay)
         effects: list[Effect] = []
         if not under_way.is_prepared:
             for user in self._late(under_way.unheard, now_ms):
@@ -237,7 +237,7 @@ class ChordTransitions(ChordEndings):
         return effects
 
     def _is_ready_to_switch(self) -> bool:
-        under_way = self.transition
+        under_way = self.under_way
         assert under_way is not None
         if under_way.awaited_users or under_way.unheard:
             return False
@@ -251,36 +251,36 @@ class ChordTransitions(ChordEndings):
         A user that is to go on elsewhere takes along what it has asked for: only the old epoch needs it here. A broker
         that stamps the new epoch needs no place in the old one any more: it would have to wait for END there again.
         """
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is not None and under_way.leaving.get(request.client) == request.connection:
             return [self.tables[under_way.epoch_from]]
         return self._epochs()[-1:] if under_way is not None and under_way.is_active else self._epochs()
 
     def _see_gone(self, request: GoneRequest) -> list[Effect]:
         """A user that was to move has disconnected: should it come back here, it is one like any other."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is not None and under_way.leaving.get(request.user) == request.connection:
             del under_way.leaving[request.user]
             under_way.unheard.pop(request.user, None)
         return []
 
     def _see_heard(self, request: MoveHeardRequest) -> list[Effect]:
-        if self.transition is not None and self.transition.leaving.get(request.user) == request.connection:
-            self.transition.unheard.pop(request.user, None)
+        if self.under_way is not None and self.under_way.leaving.get(request.user) == request.connection:
+            self.under_way.unheard.pop(request.user, None)
         return []
 
     def _see_handed_over(self, user: str, now_ms: float) -> list[Effect]:
-        if self.transition is not None:
-            self.transition.handed_over[user] = now_ms
+        if self.under_way is not None:
+            self.under_way.handed_over[user] = now_ms
         return []
 
     # --- switching ---------------------------------------------------------------------------------------------------
 
-    def _begin_switch(self, under_way: Transition, now_ms: float) -> list[Effect]:
+    def _begin_switch(self, under_way: PlanUnderWay, now_ms: float) -> list[Effect]:
         return self._switch(under_way, now_ms)
 
-    def _taken_over(self, under_way: Transition) -> list[Effect]:
-        assert isinstance(under_way, ChordTransition)
+    def _taken_over(self, under_way: PlanUnderWay) -> list[Effect]:
+        assert isinstance(under_way, RingPlanUnderWay)
         return [UserTaken(name) for name in sorted(under_way.come_users)]
 
     def _must_hold(self, delivery: Deliver) -> bool:
@@ -288,7 +288,7 @@ class ChordTransitions(ChordEndings):
 
     def _may_come_older(self, notification: Notification, subscription: str) -> bool:
         """Return True if a subscription may still get something of an older epoch, here or at its old home."""
-        under_way, local = self.transition, self.locals.get(subscription)
+        under_way, local = self.under_way, self.locals.get(subscription)
         if under_way is None or notification.epoch <= under_way.epoch_from:
             return False
         old = self.tables[under_way.epoch_from]
@@ -303,17 +303,17 @@ class ChordTransitions(ChordEndings):
 
     def _drain_on(self) -> list[Effect]:
         """Send END of our publishers and of our topics where it is due."""
-        under_way = self.transition
+        under_way = self.under_way
         assert under_way is not None
         return [*self._end_publishers(under_way), *self._end_topics(under_way), *self._release_held()]
 
-    def _is_drained(self, under_way: Transition) -> bool:
-        assert isinstance(under_way, ChordTransition)
+    def _is_drained(self, under_way: PlanUnderWay) -> bool:
+        assert isinstance(under_way, RingPlanUnderWay)
         return not self.tables[under_way.epoch_from].awaited and self._are_ends_in(under_way)
 
     def _flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
         """Tell users that have moved which of their subscriptions get nothing more here."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return []
         effects: list[Effect] = []
@@ -325,7 +325,7 @@ class ChordTransitions(ChordEndings):
                 effects += self._see_flushed(under_way, local)
         return effects
 
-    def _see_flushed(self, under_way: ChordTransition, local: TopicSubscription) -> list[Effect]:
+    def _see_flushed(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> list[Effect]:
         """Tell a user's next home when it has been told all: from then on that waits for nobody but the user."""
         unflushed = under_way.unflushed.get(local.user, set())
         unflushed.discard(local.subscription)
@@ -348,12 +348,12 @@ class ChordTransitions(ChordEndings):
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    def _finish_moves(self, under_way: Transition) -> None:
+    def _finish_moves(self, under_way: PlanUnderWay) -> None:
         self.tables[under_way.epoch_to].ended.clear()
         for local in self.locals.values():
             local.has_come = False
 
-    def _forget_epoch(self, gone: ChordTables, under_way: Transition | None, now_ms: float) -> list[Effect]:
+    def _forget_epoch(self, gone: ChordTables, under_way: PlanUnderWay | None, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
         for topic in sorted(gone.topics):
             entry = gone.topics[topic]
@@ -367,7 +367,7 @@ class ChordTransitions(ChordEndings):
         for publisher, at_home in sorted(self.publishers.items()):
             if gone.epoch in at_home.unconfirmed_epochs:
                 effects += self._confirm_publisher(publisher, at_home.connection, gone.epoch)
-        if isinstance(under_way, ChordTransition) and gone.epoch == under_way.epoch_to:
+        if isinstance(under_way, RingPlanUnderWay) and gone.epoch == under_way.epoch_to:
             for tables in self.tables.values():
                 tables.awaited.clear()
             effects += [UserStays(name, connection) for name, connection in sorted(under_way.leaving.items())]
@@ -377,7 +377,7 @@ class ChordTransitions(ChordEndings):
         entries = (tables.topics.get(local.topic) for tables in self.tables.values())
         return any(entry is not None and local.subscription in entry.subscriptions for entry in entries)
 
-    def _is_of_plan(self, message: Message, under_way: Transition) -> bool:
+    def _is_of_plan(self, message: Message, under_way: PlanUnderWay) -> bool:
         if isinstance(message, EndPublisher | EndTopic):
             return True
         return not isinstance(message, Notification) and getattr(message, "epoch", None) == under_way.epoch_to

@@ -47,7 +47,7 @@ class ProtocolError(RuntimeError):
 
 
 @dataclass(slots=True)
-class Transition:
+class PlanUnderWay:
     """The plan under way at this broker; ``moves`` by client."""
 
     plan: str
@@ -88,7 +88,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         self.boot_ms = boot_ms
         self.epoch = tables.epoch
         self.tables: dict[int, Tables] = {tables.epoch: tables}
-        self.transition: Transition | None = None
+        self.under_way: PlanUnderWay | None = None
         self.lost_peers: set[str] = set()
         self.held: deque[Deliver] = deque()
         self.held_count_max = 0
@@ -118,11 +118,11 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         """Tell whether nothing is outstanding that the new tables need."""
 
     @abstractmethod
-    def _begin_switch(self, under_way: Transition, now_ms: float) -> list[Effect]:
+    def _begin_switch(self, under_way: PlanUnderWay, now_ms: float) -> list[Effect]:
         """Begin to stamp the new epoch, at once or when what stands in its way is over, by :meth:`_switch`."""
 
     @abstractmethod
-    def _taken_over(self, under_way: Transition) -> list[Effect]:
+    def _taken_over(self, under_way: PlanUnderWay) -> list[Effect]:
         """Return what clients are told when this broker has switched."""
 
     @abstractmethod
@@ -130,19 +130,19 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         """Return the markers of draining that have become due."""
 
     @abstractmethod
-    def _is_drained(self, under_way: Transition) -> bool:
+    def _is_drained(self, under_way: PlanUnderWay) -> bool:
         """Return True if the old epoch's tables are needed here no longer."""
 
     @abstractmethod
-    def _drop_silent(self, under_way: Transition, now_ms: float) -> list[Effect]:
+    def _drop_silent(self, under_way: PlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of clients that others wait for and that have not answered in time."""
 
     @abstractmethod
-    def _finish_moves(self, under_way: Transition) -> None:
+    def _finish_moves(self, under_way: PlanUnderWay) -> None:
         """Take the clients that have moved for good, when the old epoch is retired."""
 
     @abstractmethod
-    def _forget_epoch(self, gone: Tables, under_way: Transition | None, now_ms: float) -> list[Effect]:
+    def _forget_epoch(self, gone: Tables, under_way: PlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Return what follows from an epoch having gone; what waited for it no longer does."""
 
     @abstractmethod
@@ -197,11 +197,11 @@ class TwoEpochBroker(ABC, Generic[Tables]):
     @property
     def phase(self) -> BrokerPhase:
         """Where this broker is in a transition."""
-        if self.transition is None:
+        if self.under_way is None:
             return BrokerPhase.STEADY
-        if not self.transition.is_active:
-            return BrokerPhase.PREPARED if self.transition.is_prepared else BrokerPhase.PREPARING
-        return BrokerPhase.DRAINED if self.transition.is_drained_told else BrokerPhase.DRAINING
+        if not self.under_way.is_active:
+            return BrokerPhase.PREPARED if self.under_way.is_prepared else BrokerPhase.PREPARING
+        return BrokerPhase.DRAINED if self.under_way.is_drained_told else BrokerPhase.DRAINING
 
     def _obey(self, command: Command, now_ms: float) -> list[Effect]:
         match command.phase:
@@ -216,7 +216,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
 
     def _prepare(self, command: Command, now_ms: float) -> list[Effect]:
         if command.epoch_to in self.tables:
-            under_way = self.transition
+            under_way = self.under_way
             if under_way is not None and not under_way.is_prepared:
                 return self._drop_silent(under_way, now_ms)  # The answer follows when the new tables stand.
             return [self._answer(command, Outcome.PREPARED, now_ms)]
@@ -245,14 +245,14 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         return self._reason_against(command)
 
     def _tell_prepared(self, now_ms: float) -> list[Effect]:
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or under_way.is_prepared or not self._is_ready_to_switch():
             return []
         under_way.is_prepared = True
         return [self._result(under_way.plan, CommandPhase.PREPARE, under_way.epoch_to, Outcome.PREPARED, now_ms, "")]
 
     def _activate(self, command: Command, now_ms: float) -> list[Effect]:
-        under_way = self.transition
+        under_way = self.under_way
         if self.epoch >= command.epoch_to:
             answers: list[Effect] = [self._answer(command, Outcome.ACTIVATED, now_ms)]
             if under_way is None or under_way.is_drained_told:
@@ -263,7 +263,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
         return self._begin_switch(under_way, now_ms) + self._drop_silent(under_way, now_ms)
 
-    def _switch(self, under_way: Transition, now_ms: float) -> list[Effect]:
+    def _switch(self, under_way: PlanUnderWay, now_ms: float) -> list[Effect]:
         """Stamp the new epoch from now on, and take over the clients that come here."""
         under_way.is_active = True
         self.epoch = under_way.epoch_to
@@ -272,7 +272,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
 
     def _drain(self, now_ms: float) -> list[Effect]:
         """Pass on the markers that are due, and tell when nothing of the old epoch can come any more."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or not under_way.is_active:
             return []
         effects = self._drain_on()
@@ -284,7 +284,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         return effects
 
     def _retire(self, command: Command, now_ms: float) -> list[Effect]:
-        under_way = self.transition
+        under_way = self.under_way
         is_its_plan = under_way is not None and under_way.epoch_to == command.epoch_to
         if self.epoch >= command.epoch_to and not is_its_plan:
             return [self._answer(command, Outcome.RETIRED, now_ms)]
@@ -305,7 +305,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         """Return True if what this broker still waits for may have been lost with a broker that is dead."""
         return self.epoch == command.epoch_to and bool(command.lost_brokers)
 
-    def _release_waiting(self, under_way: Transition) -> list[Effect]:
+    def _release_waiting(self, under_way: PlanUnderWay) -> list[Effect]:
         """Let go on whatever waits for something of the old epoch, besides deliveries."""
         return []
 
@@ -328,8 +328,8 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         return late
 
     def _drop_tables(self, epoch: int, now_ms: float) -> list[Effect]:
-        gone, under_way = self.tables.pop(epoch), self.transition
-        self.transition = None
+        gone, under_way = self.tables.pop(epoch), self.under_way
+        self.under_way = None
         return self._forget_epoch(gone, under_way, now_ms)
 
     # --- what waits: deliveries held back, messages that come too early, requests that come at the wrong time --------
@@ -396,7 +396,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
     def _result(
         self, plan: str, phase: CommandPhase, epoch_to: int, outcome: Outcome, now_ms: float, reason: str
     ) -> Answer:
-        under_way = self.transition
+        under_way = self.under_way
         sent = under_way.control_messages if under_way is not None and under_way.plan == plan else 0
         lost = tuple(sorted(self.lost_peers))
         return Answer(CommandResult(plan, phase, self.broker, epoch_to, outcome, reason, sent, int(now_ms), lost))
@@ -409,9 +409,9 @@ class TwoEpochBroker(ABC, Generic[Tables]):
             if isinstance(effect, Send) and not isinstance(effect.message, Notification)
         ]
         self.control_messages_sent += len(sent)
-        if self.transition is not None:
-            self.transition.control_messages += sum(self._is_of_plan(message, self.transition) for message in sent)
+        if self.under_way is not None:
+            self.under_way.control_messages += sum(self._is_of_plan(message, self.under_way) for message in sent)
 
     @abstractmethod
-    def _is_of_plan(self, message: Message, under_way: Transition) -> bool:
+    def _is_of_plan(self, message: Message, under_way: PlanUnderWay) -> bool:
         """Tell whether a message is sent because of the plan."""

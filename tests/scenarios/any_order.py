@@ -350,7 +350,7 @@ class AnyOrderOverlay(EmulatedOverlay):
         present = self.controller.log.present
         for name, core in self.cores.items():
             held = core.tables.get(core.epoch)
-            if core.transition is not None or core.epoch != present.epoch or sorted(core.tables) != [core.epoch]:
+            if core.under_way is not None or core.epoch != present.epoch or sorted(core.tables) != [core.epoch]:
                 raise BrokenPromiseError(
                     "state", f"{name} has {core.phase}, tables {sorted(core.tables)}, not {present.epoch}"
                 )

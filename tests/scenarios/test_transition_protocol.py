@@ -75,7 +75,7 @@ def test_without_waiting_for_publishers_to_leave_notifications_are_lost(monkeypa
 
     def at_once(self: BrokerCore, command: Command, now_ms: float) -> list[Effect]:
         effects = switch(self, command, now_ms)
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is not None and under_way.leaving and not under_way.is_active:
             effects += self._switch(under_way, now_ms)
         return effects

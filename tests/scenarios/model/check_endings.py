@@ -50,7 +50,7 @@ class EndingChecks:
     def _core_fault(self, core: Any) -> str:
         if core.held:
             return f"{core.broker} holds back {list(core.held)} for ever"
-        if core.transition is not None or len(core.tables) != 1:
+        if core.under_way is not None or len(core.tables) != 1:
             return f"{core.broker} is {core.phase} with tables of {sorted(core.tables)}"
         return ""
 
