@@ -8,13 +8,13 @@ from typing import Any
 from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
 from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_core import tree_broker
 from producers.brokers.broker_protocol import BrokerProtocol
-from producers.brokers.chord_core import ChordCore
+from producers.brokers.chord_core import ring_broker
 
 CORES: dict[str, Callable[[str, Any, int], BrokerProtocol]] = {
-    Configuration.KIND: BrokerCore,
-    ChordConfiguration.KIND: ChordCore,
+    Configuration.KIND: tree_broker,
+    ChordConfiguration.KIND: ring_broker,
 }
 
 

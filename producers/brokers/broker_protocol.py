@@ -27,9 +27,8 @@ class BrokerPhase(StrEnum):
 class BrokerProtocol(Protocol):
     """The protocol state of one broker. Deterministic: equal inputs give equal effects in equal order.
 
-    ``boot_ms`` is when it began. ``epoch`` is what it stamps. Counters are since boot: ``control_messages_sent``,
-    ``held_count_max`` (deliveries held back at a time), ``covered_forwards`` (subscriptions sent to a neighbour that
-    had a wider one from here).
+    ``boot_ms`` is when it began. ``epoch`` is what it stamps. Since boot are counted ``control_messages_sent`` to
+    neighbours and ``held_count_max``, how many deliveries were held back at a time.
     """
 
     broker: str
@@ -37,7 +36,6 @@ class BrokerProtocol(Protocol):
     epoch: int
     control_messages_sent: int
     held_count_max: int
-    covered_forwards: int
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own.
@@ -63,6 +61,11 @@ class BrokerProtocol(Protocol):
     @property
     def held_notifications(self) -> list[Notification]:
         """What this broker holds back for the plan under way."""
+        ...
+
+    @property
+    def covered_forwards(self) -> int:
+        """How many subscriptions were sent to a neighbour that had a wider one from here."""
         ...
 
     @property

@@ -1,8 +1,9 @@
-"""One broker's protocol core on a Chord ring: what it does with each message that comes to it.
+"""What a broker of a Chord ring does with each message that comes to it.
 
-In: one message at a time (from a neighbour, a local client or the controller) and the time. Out: effects. Like
-:mod:`producers.brokers.broker_core` it owns no queue, no link and no clock, and asks of its surroundings that messages
-of one link arrive in the order they were sent, and that nothing is lost.
+In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
+trees belong to :mod:`producers.brokers.chord_trees`, publishers to :mod:`producers.brokers.chord_publishers`, END to
+:mod:`producers.brokers.chord_endings`, users that move and the change from one configuration to the next to
+:mod:`producers.brokers.chord_transition`.
 
 A notification goes by greedy lookup from its publisher's home to the rendezvous of its topic, and from there down the
 topic's tree.
@@ -29,6 +30,7 @@ from producers.brokers.broker_messages import (
     SubscribeRequest,
     UnadvertiseRequest,
 )
+from producers.brokers.chord_endings import TopicEndings
 from producers.brokers.chord_messages import (
     AskEndPublisher,
     AskEndTopic,
@@ -52,41 +54,60 @@ from producers.brokers.chord_messages import (
     RoutedMessage,
     Unregister,
 )
-from producers.brokers.chord_tables import ChordTables
-from producers.brokers.chord_transition import ChordTransitions
-from producers.brokers.chord_trees import TOPIC
-from producers.brokers.two_epochs import EPOCH_UNKNOWN, PlanUnderWay, ProtocolError
+from producers.brokers.chord_parts import RingBroker
+from producers.brokers.chord_publishers import TopicPublishers
+from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
+from producers.brokers.chord_transition import RingChange
+from producers.brokers.chord_trees import TOPIC, TopicTrees
+from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochBroker
 
 RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
 
 
-class ChordCore(ChordTransitions):
-    """The protocol state of one broker of a ring. Deterministic: equal inputs give equal effects in equal order."""
+def ring_broker(broker: str, configuration: ChordConfiguration, boot_ms: int) -> RingBroker:
+    """Return the protocol core of a broker of a ring."""
+    return TwoEpochBroker(broker, ChordTables(broker, configuration), boot_ms, RingRouting)
+
+
+class RingRouting:
+    """Where the messages of one broker of a ring go. A :class:`producers.brokers.epoch_change.Routing`."""
 
     covered_forwards = 0  # Topics do not cover each other.
 
-    def __init__(self, broker: str, configuration: ChordConfiguration, boot_ms: int) -> None:
-        super().__init__(broker, configuration, boot_ms)
+    def __init__(self, core: RingBroker) -> None:
+        self._core = core
+        self.broker = core.broker
+        self.trees = TopicTrees(core, self)
+        self.publishers = TopicPublishers(core, self, self.trees)
+        self.endings = TopicEndings(core, self, self.publishers)
+        self.change = RingChange(core, self, self.trees, self.publishers, self.endings)
         self._retired: deque[ChordConfiguration] = deque(maxlen=RETIRED_KEPT_MAX)
         self._as_ever: dict[tuple[int, str, str], bool] = {}  # By epoch, topic and broker, since the last retirement.
 
-    def _look_around(self, now_ms: float) -> list[Effect]:
-        return self._tell_prepared(now_ms) + self._drain(now_ms)
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions that have ended wait for a flush."""
+        return self.trees.ended_count
+
+    def look_around(self, now_ms: float) -> list[Effect]:
+        """Whatever it was, it may have been the last thing that being prepared or drained still waited for."""
+        return self._core.tell_prepared(now_ms) + self._core.drain(now_ms)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
-    def _route(self, source: str | None, notification: Notification) -> list[Effect]:
+    def route(self, source: str | None, notification: Notification) -> list[Effect]:
+        """Pass a notification on towards its rendezvous or down its topic's tree, and hand it over."""
         effects = self._route_to_all(source, notification)
-        self._count_control(effects)
+        self._core.count_control(effects)
         return effects
 
     def _route_to_all(self, source: str | None, notification: Notification) -> list[Effect]:
         effects: list[Effect] = []
         if source is None:
-            notification = replace(notification, epoch=self.epoch)
+            notification = replace(notification, epoch=self._core.epoch)
             effects.append(Published(notification))
-        oldest, topic = min(self.tables), str(notification.content[TOPIC])
-        tables = self.tables.get(max(notification.epoch, oldest))
+        oldest, topic = min(self._core.tables), str(notification.content[TOPIC])
+        tables = self._core.tables.get(max(notification.epoch, oldest))
         if tables is None:
             return [Dropped(notification, EPOCH_UNKNOWN)]
         if (
@@ -100,9 +121,9 @@ class ChordCore(ChordTransitions):
             if root != self.broker:
                 effects.append(Send(tables.next_hop(root), notification))
                 return effects
-            if self._must_keep_at_root(topic, notification):
-                return effects + self._keep_at_root(topic, notification)
-        return effects + self._pass_down(tables, notification)
+            if self.endings.must_keep_at_root(topic, notification):
+                return effects + self.endings.keep_at_root(topic, notification)
+        return effects + self.pass_down(tables, notification)
 
     def _comes_as_ever(self, epoch: int, topic: str, broker: str) -> bool:
         """Return True if the topic's way to a broker is what it was in an epoch that is retired here, and always since.
@@ -113,43 +134,44 @@ class ChordCore(ChordTransitions):
         if key not in self._as_ever:
             since = [one for one in self._retired if one.epoch >= epoch]
             is_known = bool(since) and since[0].epoch == epoch
-            now = self.tables[min(self.tables)].configuration
+            now = self._core.tables[min(self._core.tables)].configuration
             ways = {one.route(one.rendezvous(topic), broker) for one in (*since, now)} if is_known else ()
             self._as_ever[key] = len(ways) == 1
         return self._as_ever[key]
 
-    def _forget_epoch(self, gone: ChordTables, under_way: PlanUnderWay | None, now_ms: float) -> list[Effect]:
-        if gone.epoch < self.epoch:
-            self._retired.append(gone.configuration)
-            self._as_ever.clear()
-        return super()._forget_epoch(gone, under_way, now_ms)
+    def retire(self, gone: ChordTables) -> None:
+        """Remember an epoch of which something may still be under way."""
+        self._retired.append(gone.configuration)
+        self._as_ever.clear()
 
-    def _pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
+    def pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
+        """Pass on a notification that has come to the rendezvous of its topic, or down from it."""
         entry = tables.topics.get(str(notification.content[TOPIC]))
         if entry is None:
             return []
         if not notification.from_rendezvous:
             notification = replace(notification, from_rendezvous=True)
         children: Iterable[str] = entry.children
-        if notification.epoch < min(self.tables):  # A child with another way since then has got it over its old one.
+        if notification.epoch < min(self._core.tables):
+            # A child with another way since then has got it over its old one.
             epoch, topic = notification.epoch, entry.topic
             children = [peer for peer in children if self._comes_as_ever(epoch, topic, peer)]
         effects: list[Effect] = [Send(peer, notification) for peer in children]
         if entry.subscriptions:
             self._hand_over(notification, tuple(entry.subscriptions), effects)
-        return effects + self._ask_flush(tables, entry) if entry.ended_here else effects
+        return effects + self.trees.ask_flush(tables, entry) if entry.ended_here else effects
 
     def _hand_over(self, notification: Notification, names: tuple[str, ...], effects: list[Effect]) -> None:
-        known = self.locals
+        known = self.trees.locals
         wanted = tuple(name for name in names if known[name].wants(notification))
-        if len(self.tables) == 1:
+        if len(self._core.tables) == 1:
             if wanted:
                 effects.append(Deliver(notification, wanted))
             return
         at_once = []
         for name in wanted:  # Those who moved here and those who were here wait for different things.
-            if self._may_come_older(notification, name):
-                self._deliver_or_hold(Deliver(notification, (name,)), effects)
+            if self.change.may_come_older(notification, name):
+                self._core.deliver_or_hold(Deliver(notification, (name,)), effects)
             else:
                 at_once.append(name)
         if at_once:
@@ -157,52 +179,54 @@ class ChordCore(ChordTransitions):
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
-    def _serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
+    def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
+        """Take what a local client asks for."""
         match request:
             case SubscribeRequest():
-                return self._subscribe(request, now_ms)
+                return self.trees.subscribe(request, now_ms)
             case CancelRequest() | DrainedRequest() if (
-                epoch := self._epoch_awaited_by(request.subscription)
+                epoch := self.change.epoch_awaited_by(request.subscription)
             ) is not None:
-                return self._keep_early(epoch, None, request)  # Behind the user's coming, which is kept, too.
+                return self._core.keep_early(epoch, None, request)  # Behind the user's coming, which is kept, too.
             case CancelRequest():
-                return self._cancel(request)
+                return self.trees.cancel(request)
             case AdvertiseRequest():
-                if self.under_way is not None:
+                if self._core.under_way is not None:
                     # Whoever drains an epoch must know all who publish in it.
-                    self._postponed.append(request)
-                    return []
-                return self._advertise(request)
+                    return self._core.postpone(request)
+                return self.publishers.advertise(request)
             case UnadvertiseRequest():
-                self._drop_postponed(request)
-                return self._unadvertise(request)
+                self._core.drop_postponed(request)
+                return self.publishers.unadvertise(request)
             case AttachRequest():
-                return self._attach(request, now_ms)
+                return self.change.attach(request, now_ms)
             case MoveHeardRequest():
-                return self._see_heard(request)
+                return self.change.see_heard(request)
             case DrainedRequest():
-                return self._see_drained(request)
+                return self.change.see_drained(request)
             case GoneRequest():
-                return self._see_gone(request)
+                return self.change.see_gone(request)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
-    def _converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
-        tables = self.tables.get(message.epoch)
+    def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
+        """Take a control message of a neighbour."""
+        tables = self._core.tables.get(message.epoch)
         if tables is None:
-            is_late = any(one.epoch == message.epoch for one in self._retired)
-            return self._take_late(source, message) if is_late else self._keep_early(message.epoch, source, message)
+            if any(one.epoch == message.epoch for one in self._retired):
+                return self._take_late(source, message)
+            return self._core.keep_early(message.epoch, source, message)
         match message:
             case Join():
-                return self._accept_join(tables, source, message, now_ms)
+                return self.trees.accept_join(tables, source, message, now_ms)
             case JoinAck():
-                return self._accept_join_ack(tables, message, now_ms)
+                return self.trees.accept_join_ack(tables, message, now_ms)
             case Leave():
-                return self._accept_leave(tables, source, message)
+                return self.trees.accept_leave(tables, source, message)
             case EndTopic():
-                return self._see_topic_over(tables, message.topic)
+                return self.change.see_topic_over(tables, message.topic)
             case AskEndTopic():
-                return self._accept_end_wanted(source, message)
-        return self._route_on(tables, message)
+                return self.endings.accept_end_wanted(source, message)
+        return self.route_on(tables, message)
 
     def _take_late(self, source: str, message: Any) -> list[Effect]:
         """Take from a message of a retired epoch what it says of the epoch that was derived from it.
@@ -210,37 +234,70 @@ class ChordCore(ChordTransitions):
         Only what nobody waits for may come so late: that a child has left, and that a publisher has, where its way is
         the same in both. Whatever else is under way is of no more use.
         """
-        oldest = self.tables[min(self.tables)]
+        oldest = self._core.tables[min(self._core.tables)]
         match message:
             case Leave() if oldest.epoch > message.issued_max:
-                return self._accept_leave(oldest, source, message)
+                return self.trees.accept_leave(oldest, source, message)
             case Unregister() if oldest.epoch > message.issued_max:
-                return self._route_on(oldest, message)
+                return self.route_on(oldest, message)
         return []
 
-    def _arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+    def arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+        """Take a message that has come to its target."""
         match message:
-            case Unregister() | ProbeBack() if self._must_keep_at_root(message.topic, message):
-                return self._keep_at_root(message.topic, message)  # Behind what was published before it.
+            case Unregister() | ProbeBack() if self.endings.must_keep_at_root(message.topic, message):
+                return self.endings.keep_at_root(message.topic, message)  # Behind what was published before it.
             case Register():
-                return self._accept_registration(tables, message)
+                return self.publishers.accept_registration(tables, message)
             case RegisterAck():
-                return self._confirm_publisher(message.publisher, message.connection, tables.epoch)
+                return self.publishers.confirm_publisher(message.publisher, message.connection, tables.epoch)
             case Unregister():
-                return self._release_behind(message) + self._accept_unregistration(tables, message)
+                return self.endings.release_behind(message) + self.publishers.accept_unregistration(tables, message)
             case EndPublisher():
-                return self._accept_end_of_publisher(message)
+                return self.endings.accept_end_of_publisher(message)
             case AskEndPublisher():
-                return self._accept_end_asked(message)
+                return self.endings.accept_end_asked(message)
             case AskFlush():
-                return self._begin_flush(tables, message)
+                return self.trees.begin_flush(tables, message)
             case Probe():
-                return self._answer_probe(tables, message)
+                return self.trees.answer_probe(tables, message)
             case ProbeBack():
-                return self._take_probe_back(tables, message)
+                return self.trees.take_probe_back(tables, message)
             case GrantFlush():
-                return self._end_flush(tables, message) + self._release_held()
+                return self.trees.end_flush(tables, message) + self._core.release_held()
             case NotComing():
-                return self._await_no_longer(message.user, self.now_ms)
+                return self.change.await_no_longer(message.user, self._core.now_ms)
             case HandedOver():
-                return self._see_handed_over(message.user, self.now_ms)
+                return self.change.see_handed_over(message.user, self._core.now_ms)
+
+    def route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+        """Send a message one hop towards its target, or take it when this broker is it."""
+        if message.target == self.broker:
+            return self.arrive(tables, message)
+        return [Send(tables.next_hop(message.target), message)]
+
+    # --- what parts ask of those above them: :class:`producers.brokers.chord_parts.RingParts` ------------------------
+
+    def epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
+        """Return the epochs in which a new subscription is issued."""
+        return self.change.epochs_for(request)
+
+    def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+        """A subscription is in an epoch's tree."""
+        return self.change.issued(tables, local)
+
+    def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
+        """All that these subscriptions were owed in an epoch has come."""
+        return self.change.flushed(tables, names)
+
+    def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
+        """A child has joined a topic's tree."""
+        return self.endings.joined(tables, topic, source)
+
+    def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
+        """Return True if a child is told that a topic has ended in this epoch."""
+        return self.endings.passes_end(tables, entry, peer)
+
+    def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
+        """A publisher has come to its rendezvous."""
+        return self.endings.registered(tables, message)

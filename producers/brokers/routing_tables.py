@@ -1,6 +1,7 @@
 """Routing tables of one broker for one epoch: subscriptions with the way to their home and where they were sent.
 
-Pure data with the two questions routing asks; what is sent and when is decided in :mod:`producers.brokers.broker_core`.
+Pure data with the two questions routing asks, and what a broker of a tree knows of the plan under way; what is sent and
+when is decided in :mod:`producers.brokers.broker_routing` and :mod:`producers.brokers.broker_transition`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 
 from overlay.configuration import Configuration, link
 from producers.brokers.broker_messages import Subscribe
+from producers.brokers.epoch_change import PlanUnderWay
 from producers.brokers.match_content import Filter, MatchIndex, covers
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
@@ -44,6 +46,18 @@ class Entry:
     def is_settled(self) -> bool:
         """Return True if no neighbour's acknowledgement is outstanding, but for the subscription's own end."""
         return not self.unconfirmed and (self.leaving or not self.unreleased)
+
+
+@dataclass(slots=True)
+class TreePlanUnderWay(PlanUnderWay):
+    """The plan under way at a broker of a tree; ``moves`` are of publishers.
+
+    ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
+    still leave before it is active, with when they were told, None until then.
+    """
+
+    waiting_for: set[str] = field(default_factory=set)
+    leaving: dict[str, float] | None = None
 
 
 class RoutingTables:
