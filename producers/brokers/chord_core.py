@@ -2,8 +2,8 @@
 
 In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
 trees belong to :mod:`producers.brokers.chord_trees`, publishers to :mod:`producers.brokers.chord_publishers`, END to
-:mod:`producers.brokers.chord_endings`, users that move and the change from one configuration to the next to
-:mod:`producers.brokers.chord_transition`.
+:mod:`producers.brokers.chord_endings`, users that move to :mod:`producers.brokers.chord_moves`, and the change from one
+configuration to the next to :mod:`producers.brokers.chord_transition`.
 
 A notification goes by greedy lookup from its publisher's home to the rendezvous of its topic, and from there down the
 topic's tree.
@@ -54,6 +54,7 @@ from producers.brokers.chord_messages import (
     RoutedMessage,
     Unregister,
 )
+from producers.brokers.chord_moves import MovingUsers
 from producers.brokers.chord_parts import RingBroker
 from producers.brokers.chord_publishers import TopicPublishers
 from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
@@ -80,7 +81,8 @@ class RingRouting:
         self.trees = TopicTrees(core, self)
         self.publishers = TopicPublishers(core, self, self.trees)
         self.endings = TopicEndings(core, self, self.publishers)
-        self.change = RingChange(core, self, self.trees, self.publishers, self.endings)
+        self.moves = MovingUsers(core, self, self.trees, self.endings)
+        self.change = RingChange(core, self, self.trees, self.publishers, self.endings, self.moves)
         self._retired: deque[ChordConfiguration] = deque(maxlen=RETIRED_KEPT_MAX)
         self._as_ever: dict[tuple[int, str, str], bool] = {}  # By epoch, topic and broker, since the last retirement.
 
@@ -185,7 +187,7 @@ class RingRouting:
             case SubscribeRequest():
                 return self.trees.subscribe(request, now_ms)
             case CancelRequest() | DrainedRequest() if (
-                epoch := self.change.epoch_awaited_by(request.subscription)
+                epoch := self.moves.epoch_awaited_by(request.subscription)
             ) is not None:
                 return self._core.keep_early(epoch, None, request)  # Behind the user's coming, which is kept, too.
             case CancelRequest():
@@ -199,13 +201,13 @@ class RingRouting:
                 self._core.drop_postponed(request)
                 return self.publishers.unadvertise(request)
             case AttachRequest():
-                return self.change.attach(request, now_ms)
+                return self.moves.attach(request, now_ms)
             case MoveHeardRequest():
-                return self.change.see_heard(request)
+                return self.moves.see_heard(request)
             case DrainedRequest():
-                return self.change.see_drained(request)
+                return self.moves.see_drained(request)
             case GoneRequest():
-                return self.change.see_gone(request)
+                return self.moves.see_gone(request)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
@@ -266,9 +268,9 @@ class RingRouting:
             case GrantFlush():
                 return self.trees.end_flush(tables, message) + self._core.release_held()
             case NotComing():
-                return self.change.await_no_longer(message.user, self._core.now_ms)
+                return self.moves.await_no_longer(message.user, self._core.now_ms)
             case HandedOver():
-                return self.change.see_handed_over(message.user, self._core.now_ms)
+                return self.moves.see_handed_over(message.user, self._core.now_ms)
 
     def route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
         """Send a message one hop towards its target, or take it when this broker is it."""
@@ -280,15 +282,15 @@ class RingRouting:
 
     def epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
         """Return the epochs in which a new subscription is issued."""
-        return self.change.epochs_for(request)
+        return self.moves.epochs_for(request)
 
     def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
         """A subscription is in an epoch's tree."""
-        return self.change.issued(tables, local)
+        return self.moves.issued(tables, local)
 
     def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
         """All that these subscriptions were owed in an epoch has come."""
-        return self.change.flushed(tables, names)
+        return self.moves.flushed(tables, names)
 
     def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
         """A child has joined a topic's tree."""

@@ -41,7 +41,7 @@ IGNORED_FIELDS = {
     "_sent",
 }
 # How a part of a core reaches the others: each is seen once, where it is owned.
-WIRING = {"_change", "_core", "_endings", "_interests", "_publishers", "_ring", "_trees"}
+WIRING = {"_change", "_core", "_endings", "_interests", "_moves", "_publishers", "_ring", "_trees"}
 IGNORED_TYPES = (MatchIndex, MoveCounts, UserCounts, BrokerTopics)
 UNORDERED_FIELDS = {"_gone_publishers", "advertisements"}  # Dicts that nobody iterates over in a way that shows.
 
