@@ -17,8 +17,8 @@ from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from producers.brokers.broker_protocol import BrokerProtocol
-from producers.brokers.broker_routing import TreeBroker
 from producers.brokers.chord_parts import RingBroker
+from producers.brokers.tree_interests import TreeBroker
 from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink

@@ -27,7 +27,7 @@ from infra.measured_figures import Figure
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.inventory import Inventory
 from producers.brokers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
-from producers.brokers.chord_core import RingRouting
+from producers.brokers.chord_routing import RingRouting
 from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay
 from producers.brokers.two_epochs import TwoEpochBroker
 from producers.emulator.user_clients import topic_filter

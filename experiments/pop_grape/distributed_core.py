@@ -25,9 +25,9 @@ from experiments.pop_grape.distributed_traces import (
     TracingBroker,
 )
 from overlay.configuration import Configuration
-from producers.brokers.broker_core import TreeRouting
 from producers.brokers.broker_messages import ClientRequest, Deliver, Effect, Message, Notification, Send
-from producers.brokers.routing_tables import RoutingTables, TreePlanUnderWay
+from producers.brokers.tree_routing import TreeRouting
+from producers.brokers.tree_tables import RoutingTables, TreePlanUnderWay
 from producers.brokers.two_epochs import TwoEpochBroker
 from schemas.command import Command
 

@@ -8,9 +8,9 @@ from typing import Any
 from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
 from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_core import tree_broker
 from producers.brokers.broker_protocol import BrokerProtocol
-from producers.brokers.chord_core import ring_broker
+from producers.brokers.chord_routing import ring_broker
+from producers.brokers.tree_routing import tree_broker
 
 CORES: dict[str, Callable[[str, Any, int], BrokerProtocol]] = {
     Configuration.KIND: tree_broker,

@@ -1,7 +1,7 @@
 """END on a ring: whose ways a plan changes, who must hear that nothing of the old epoch follows, and who asks for it.
 
 In: what brokers of a topic's tree and homes of publishers ask each other while a plan is under way. Out: effects. What
-a transition does otherwise belongs to :mod:`producers.brokers.chord_transition`.
+a transition does otherwise belongs to :mod:`producers.brokers.chord_change`.
 
 Notifications of both epochs keep their order where they take the same way: links do that. So END is sent only where a
 way changes. Each end of a way knows that by itself, from the two rings:

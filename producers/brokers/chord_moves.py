@@ -2,7 +2,7 @@
 
 In: requests of local users and what homes tell each other of them. Out: effects. A user that moves is told so at its
 old home, which goes on serving it in epoch k; it attaches at its next home, too, which serves it in k+1 and holds that
-back until the old home has handed over all of k. The plan itself belongs to :mod:`producers.brokers.chord_transition`.
+back until the old home has handed over all of k. The plan itself belongs to :mod:`producers.brokers.chord_change`.
 """
 
 from __future__ import annotations

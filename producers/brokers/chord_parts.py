@@ -1,7 +1,7 @@
 """What the parts of a broker of a ring ask of those above them.
 
-Trees know nothing of publishers, publishers nothing of END, END nothing of users that move; each is told by the next
-one up what it must know, through this protocol. :class:`producers.brokers.chord_core.RingRouting` puts them together.
+Trees know nothing of publishers, publishers nothing of END, END nothing of users that move; each is told what it must
+know through this protocol. :class:`producers.brokers.chord_routing.RingRouting` puts them together.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: requests of local users and control messages of neighbours. Out: effects. Every tree belongs to an epoch; while two
 are live, both are kept. Notifications and the change from one epoch to the next belong to
-:mod:`producers.brokers.chord_core` and :mod:`producers.brokers.chord_transition`.
+:mod:`producers.brokers.chord_routing` and :mod:`producers.brokers.chord_change`.
 
 A topic's tree is the union of the greedy routes from its rendezvous to the brokers with a local subscription (paper
 002, section 3). A broker joins at its parent, which joins at its own until one is reached that is part of the tree.

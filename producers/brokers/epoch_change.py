@@ -1,9 +1,9 @@
 """What a kind of overlay tells a broker's core: how its tables change from one epoch to the next, and how it routes.
 
 The core (:mod:`producers.brokers.two_epochs`) owns the epochs, the plan under way and the phases, and asks these two at
-the right moments; they use the core's public methods. On a tree they are :mod:`producers.brokers.broker_transition` and
-:mod:`producers.brokers.broker_core`, on a ring :mod:`producers.brokers.chord_transition` and
-:mod:`producers.brokers.chord_core`.
+the right moments; they use the core's public methods. On a tree they are :mod:`producers.brokers.tree_change` and
+:mod:`producers.brokers.tree_routing`, on a ring :mod:`producers.brokers.chord_change` and
+:mod:`producers.brokers.chord_routing`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The two-epoch transition of a broker on any overlay: commands in, phases, answers, and what is held back meanwhile.
 
 In: commands of the controller. Out: effects. What tables there are, what preparing, switching and draining mean and
-which messages do it differs between a tree (:mod:`producers.brokers.broker_transition`) and a ring
-(:mod:`producers.brokers.chord_transition`); :mod:`producers.brokers.epoch_change` says what they are asked.
+which messages do it differs between a tree (:mod:`producers.brokers.tree_change`) and a ring
+(:mod:`producers.brokers.chord_change`); :mod:`producers.brokers.epoch_change` says what they are asked.
 
 The protocol is architecture.md, section 6: tables of k+1 stand beside those of k everywhere before anything is stamped
 k+1, and those of k go when nothing stamped k is under way any more.

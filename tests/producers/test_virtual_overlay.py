@@ -5,7 +5,7 @@ import random
 import pytest
 
 from overlay.inventory import Inventory
-from producers.brokers.broker_transition import TreeChange
+from producers.brokers.tree_change import TreeChange
 from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings

@@ -11,8 +11,8 @@ import pytest
 from controller.controller_settings import TransitionLimits
 from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import Notification
-from producers.brokers.broker_transition import TreeChange
 from producers.brokers.match_content import Filter, Operator, Predicate
+from producers.brokers.tree_change import TreeChange
 from producers.brokers.two_epochs import TwoEpochBroker
 from schemas.plan import PlanPhase
 from tests.scenarios import search

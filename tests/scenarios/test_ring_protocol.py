@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from producers.brokers.broker_messages import Effect
+from producers.brokers.chord_change import RingChange
 from producers.brokers.chord_messages import GrantFlush
 from producers.brokers.chord_tables import ChordTables, TopicEntry
-from producers.brokers.chord_transition import RingChange
 from producers.brokers.chord_trees import TopicTrees
 from tests.scenarios.any_order_deeds import RingDeeds
 from tests.scenarios.any_order_run import RING, Driver, RunSpec, count_faults, finish, gentle_spec, run

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from producers.brokers.broker_messages import Effect, Notification
-from producers.brokers.broker_transition import TreeChange
-from producers.brokers.routing_tables import RoutingTables
+from producers.brokers.tree_change import TreeChange
+from producers.brokers.tree_tables import RoutingTables
 from producers.brokers.two_epochs import TwoEpochBroker
 from schemas.command import Command
 from tests.scenarios.any_order_deeds import TreeDeeds

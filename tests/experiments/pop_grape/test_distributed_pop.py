@@ -21,7 +21,7 @@ from experiments.pop_grape.distributed_traces import (
 )
 from overlay.link_sides import HungTree
 from producers.brokers.broker_messages import Notification
-from producers.brokers.routing_tables import LOCAL
+from producers.brokers.tree_tables import LOCAL
 from tests.experiments.pop_grape.traced_overlays import PUBLISHER, Traced, fig_1, random_traced, state_of
 
 NO_LIMIT = 1_000_000_000

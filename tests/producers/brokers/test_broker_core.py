@@ -1,7 +1,6 @@
 """One broker's core, message by message: the worked cases behind the any-order tests."""
 
 from overlay.configuration import Configuration
-from producers.brokers.broker_core import tree_broker
 from producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     Advertise,
@@ -27,8 +26,9 @@ from producers.brokers.broker_messages import (
     UnsubscribeAck,
 )
 from producers.brokers.broker_protocol import BrokerPhase
-from producers.brokers.broker_routing import TreeBroker
 from producers.brokers.match_content import Operator, Predicate
+from producers.brokers.tree_interests import TreeBroker
+from producers.brokers.tree_routing import tree_broker
 from schemas.command import Command, CommandPhase, Outcome
 
 IBM = (Predicate("symbol", Operator("eq"), "IBM"),)

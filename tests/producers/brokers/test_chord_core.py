@@ -20,9 +20,9 @@ from producers.brokers.broker_messages import (
     SubscribeRequest,
     UserMoves,
 )
-from producers.brokers.chord_core import ring_broker
 from producers.brokers.chord_messages import AskFlush, GrantFlush, Join, JoinAck, Leave, NotComing, Register
 from producers.brokers.chord_parts import RingBroker
+from producers.brokers.chord_routing import ring_broker
 from producers.brokers.match_content import Operator, Predicate
 from producers.brokers.two_epochs import ProtocolError
 from producers.emulator.user_clients import topic_filter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from producers.brokers.broker_transition import TreeChange
-from producers.brokers.chord_transition import RingChange
+from producers.brokers.chord_change import RingChange
+from producers.brokers.tree_change import TreeChange
 from tests.scenarios.model.ring_detours import OPEN
 from tests.scenarios.model.ring_scenarios import RINGS
 from tests.scenarios.model.search_states import Bounds, Search

@@ -2,7 +2,7 @@
 
 In: commands of the controller, END markers, publishers that leave, neighbours that die. Out: effects. What is the same
 on any overlay stands in :mod:`producers.brokers.two_epochs`; which messages there are and where they go besides belongs
-to :mod:`producers.brokers.broker_core`, the tables to :mod:`producers.brokers.broker_routing`.
+to :mod:`producers.brokers.tree_routing`, the tables to :mod:`producers.brokers.tree_interests`.
 
 Tables of epoch k+1 are derived from those of k where the way to a subscription's home is the same in both trees, and
 built by subscriptions that travel over the new tree where not. A publisher that moves is told to leave when its old
@@ -30,8 +30,8 @@ from producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from producers.brokers.broker_routing import TreeBroker, TreeInterests
-from producers.brokers.routing_tables import LOCAL, RoutingTables, TreePlanUnderWay
+from producers.brokers.tree_interests import TreeBroker, TreeInterests
+from producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
 from schemas.command import Command
 
 

@@ -1,7 +1,7 @@
 """Routing tables of one broker for one epoch: subscriptions with the way to their home and where they were sent.
 
 Pure data with the two questions routing asks, and what a broker of a tree knows of the plan under way; what is sent and
-when is decided in :mod:`producers.brokers.broker_routing` and :mod:`producers.brokers.broker_transition`.
+when is decided in :mod:`producers.brokers.tree_interests` and :mod:`producers.brokers.tree_change`.
 """
 
 from __future__ import annotations

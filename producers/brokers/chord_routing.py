@@ -3,7 +3,7 @@
 In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
 trees belong to :mod:`producers.brokers.chord_trees`, publishers to :mod:`producers.brokers.chord_publishers`, END to
 :mod:`producers.brokers.chord_endings`, users that move to :mod:`producers.brokers.chord_moves`, and the change from one
-configuration to the next to :mod:`producers.brokers.chord_transition`.
+configuration to the next to :mod:`producers.brokers.chord_change`.
 
 A notification goes by greedy lookup from its publisher's home to the rendezvous of its topic, and from there down the
 topic's tree.
@@ -30,6 +30,7 @@ from producers.brokers.broker_messages import (
     SubscribeRequest,
     UnadvertiseRequest,
 )
+from producers.brokers.chord_change import RingChange
 from producers.brokers.chord_endings import TopicEndings
 from producers.brokers.chord_messages import (
     AskEndPublisher,
@@ -58,7 +59,6 @@ from producers.brokers.chord_moves import MovingUsers
 from producers.brokers.chord_parts import RingBroker
 from producers.brokers.chord_publishers import TopicPublishers
 from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
-from producers.brokers.chord_transition import RingChange
 from producers.brokers.chord_trees import TOPIC, TopicTrees
 from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochBroker
 

@@ -1,8 +1,8 @@
 """What a broker of a tree does with each message that comes to it.
 
 In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
-subscriptions and advertisements belong to :mod:`producers.brokers.broker_routing`, the change from one configuration to
-the next to :mod:`producers.brokers.broker_transition`.
+subscriptions and advertisements belong to :mod:`producers.brokers.tree_interests`, the change from one configuration to
+the next to :mod:`producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from producers.brokers.broker_routing import TreeBroker, TreeInterests
-from producers.brokers.broker_transition import TreeChange
-from producers.brokers.routing_tables import LOCAL, RoutingTables
+from producers.brokers.tree_change import TreeChange
+from producers.brokers.tree_interests import TreeBroker, TreeInterests
+from producers.brokers.tree_tables import LOCAL, RoutingTables
 from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochBroker
 
 NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.

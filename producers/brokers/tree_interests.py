@@ -1,8 +1,8 @@
 """What one broker knows of subscriptions and publishers and how that travels: tables, advertisements, acknowledgements.
 
 In: requests of local clients and control messages of neighbours. Out: effects. Every table belongs to an epoch; while
-two are live, both are kept. Notifications belong to :mod:`producers.brokers.broker_core`, the change from one epoch to
-the next to :mod:`producers.brokers.broker_transition`.
+two are live, both are kept. Notifications belong to :mod:`producers.brokers.tree_routing`, the change from one epoch to
+the next to :mod:`producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from producers.brokers.broker_messages import (
     UnsubscribeAck,
 )
 from producers.brokers.match_content import Filter, intersects
-from producers.brokers.routing_tables import LOCAL, Entry, RoutingTables, TreePlanUnderWay
+from producers.brokers.tree_tables import LOCAL, Entry, RoutingTables, TreePlanUnderWay
 from producers.brokers.two_epochs import ProtocolError, TwoEpochBroker
 
 
