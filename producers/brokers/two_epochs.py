@@ -1,11 +1,11 @@
-"""The two-epoch transition of a broker on any overlay: commands in, phases, answers, and what is held back meanwhile.
+"""One broker of any overlay: its epochs, the phases of the plan under way, answers, and what waits meanwhile.
 
-In: commands of the controller. Out: effects. What tables there are, what preparing, switching and draining mean and
-which messages do it differs between a tree (:mod:`producers.brokers.tree_change`) and a ring
-(:mod:`producers.brokers.chord_change`); :mod:`producers.brokers.epoch_change` says what they are asked.
+In: one message at a time and the time. Out: effects. What tables there are, what preparing, switching and draining mean
+and which messages do it differs between a tree (:mod:`producers.brokers.tree_routing`) and a ring
+(:mod:`producers.brokers.chord_routing`); :mod:`producers.brokers.epoch_change` says what they are asked.
 
-The protocol is architecture.md, section 6: tables of k+1 stand beside those of k everywhere before anything is stamped
-k+1, and those of k go when nothing stamped k is under way any more.
+The protocol is in docs/protocol.md: tables of k+1 stand beside those of k everywhere before anything is stamped k+1,
+and those of k go when nothing stamped k is under way any more.
 """
 
 from __future__ import annotations
