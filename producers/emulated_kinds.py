@@ -1,6 +1,6 @@
 """What the emulator does otherwise for each kind of overlay: where brokers are placed, which clients there are.
 
-The core of a broker is in :mod:`producers.emulator.emulate_overlay`, by the same names.
+The core of a broker is in :mod:`producers.brokers.broker_cores`, by the same names.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def _user_counts(overlay: EmulatedOverlay) -> dict[str, Any]:
         "users_moved": users.counts.moved,
         "user_wait_ms_max": round(users.counts.wait_ms_max, 1),
         "subscriptions": users.subscription_count,
-        "ended_subscriptions_waiting": sum(
-            getattr(broker.core, "ended_count", 0) for broker in overlay.brokers.values()
-        ),
+        "ended_subscriptions_waiting": sum(broker.core.ended_count for broker in overlay.brokers.values()),
         "broker_subscriptions": users.topics.subscription_count,
         "broker_subscription_changes": users.topics.changes,
         "broker_subscription_changes_at_first_homes": users.topics_at_first_homes.changes,

@@ -9,12 +9,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import simpy
 
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from producers.brokers.broker_core import BrokerCore
-from producers.brokers.chord_core import ChordCore
+from producers.brokers.broker_protocol import BrokerProtocol
+from producers.brokers.chord_parts import RingBroker
+from producers.brokers.tree_interests import TreeBroker
 from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink
@@ -106,16 +110,18 @@ class VirtualOverlay:
         return float(self.env.now)
 
     @property
-    def cores(self) -> Mapping[str, BrokerCore]:
-        """The cores of a tree's brokers by name."""
-        cores = {name: broker.core for name, broker in self.overlay.brokers.items()}
-        return {name: core for name, core in cores.items() if isinstance(core, BrokerCore)}
+    def cores(self) -> Mapping[str, TreeBroker]:
+        """The cores of a tree's brokers by name; empty on another overlay."""
+        return cast("Mapping[str, TreeBroker]", self._cores_of(Configuration.KIND))
 
     @property
-    def ring_cores(self) -> Mapping[str, ChordCore]:
-        """The cores of a ring's brokers by name."""
-        cores = {name: broker.core for name, broker in self.overlay.brokers.items()}
-        return {name: core for name, core in cores.items() if isinstance(core, ChordCore)}
+    def ring_cores(self) -> Mapping[str, RingBroker]:
+        """The cores of a ring's brokers by name; empty on another overlay."""
+        return cast("Mapping[str, RingBroker]", self._cores_of(ChordConfiguration.KIND))
+
+    def _cores_of(self, kind: str) -> Mapping[str, BrokerProtocol]:
+        brokers = self.overlay.brokers if kind == self.overlay.inventory.bootstrap.KIND else {}
+        return {name: broker.core for name, broker in brokers.items()}
 
     @property
     def results(self) -> MemoryResults:

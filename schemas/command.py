@@ -1,4 +1,4 @@
-"""What the controller tells one broker and what the broker answers (ARCHITECTURE.md, "The transition protocol")."""
+"""What the controller tells one broker and what the broker answers (docs/protocol.md)."""
 
 from enum import StrEnum
 

@@ -27,7 +27,9 @@ from infra.measured_figures import Figure
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.inventory import Inventory
 from producers.brokers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
-from producers.brokers.chord_core import ChordCore
+from producers.brokers.chord_routing import RingRouting
+from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay
+from producers.brokers.two_epochs import TwoEpochBroker
 from producers.emulator.user_clients import topic_filter
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.command import Command, CommandPhase, Outcome
@@ -59,11 +61,11 @@ STEP_OF = {
 STEPS = ("commands", "overlay", "pubsub", "drain")
 
 
-class CountingCore(ChordCore):
+class CountingCore(TwoEpochBroker[ChordTables, RingPlanUnderWay]):
     """A broker that counts what it sends, by the kind of message."""
 
     def __init__(self, broker: str, configuration: ChordConfiguration, boot_ms: int, sent: Counter[str]) -> None:
-        super().__init__(broker, configuration, boot_ms)
+        super().__init__(broker, ChordTables(broker, configuration), boot_ms, RingRouting)
         self._sent = sent
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:

@@ -1,6 +1,6 @@
 """A broker's core with POP or GRAPE in it: notifications get trace headers, trace messages are answered.
 
-In: what :class:`producers.brokers.broker_core.BrokerCore` gets, and trace messages. Out: its effects, and trace
+In: what a broker's core gets, and trace messages. Out: its effects, and trace
 messages for neighbours. They travel as all messages do: over the emulated links, in order, and through the brokers'
 queues, as "both use purely publish/subscribe messaging for internal communications" (paper 001, section 1).
 """
@@ -25,12 +25,14 @@ from experiments.pop_grape.distributed_traces import (
     TracingBroker,
 )
 from overlay.configuration import Configuration
-from producers.brokers.broker_core import BrokerCore
 from producers.brokers.broker_messages import ClientRequest, Deliver, Effect, Message, Notification, Send
+from producers.brokers.tree_routing import TreeRouting
+from producers.brokers.tree_tables import RoutingTables, TreePlanUnderWay
+from producers.brokers.two_epochs import TwoEpochBroker
 from schemas.command import Command
 
 
-class TracingCore(BrokerCore):
+class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
     """The core of one broker and its tracing part.
 
     ``on_told(broker, peer, message)`` hears of every trace message that is sent, ``on_decided`` of what a publisher's
@@ -46,7 +48,7 @@ class TracingCore(BrokerCore):
         on_told: Callable[[str, str, TraceMessage], None],
         on_decided: Callable[[Chosen | Gathered], None],
     ) -> None:
-        super().__init__(broker, configuration, boot_ms)
+        super().__init__(broker, RoutingTables(broker, configuration), boot_ms, TreeRouting)
         self.tracer = tracer
         self._on_told = on_told
         self._on_decided = on_decided

@@ -32,7 +32,7 @@ from experiments.pop_grape.distributed_traces import (
     marked,
 )
 from producers.brokers.broker_messages import Notification
-from producers.brokers.routing_tables import LOCAL
+from producers.brokers.tree_tables import LOCAL
 
 SECOND_MS = 1_000.0
 

@@ -28,7 +28,7 @@ from overlay.configuration import Configuration
 from overlay.horizon_paths import paths_within
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import Link
-from producers.brokers.two_epochs import BrokerPhase
+from producers.brokers.broker_protocol import BrokerPhase
 from schemas.plan import Proposal
 
 

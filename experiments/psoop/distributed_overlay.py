@@ -34,7 +34,7 @@ from experiments.psoop.distributed_messages import (
 from experiments.psoop.distributed_settings import DistributedSettings
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from producers.brokers.two_epochs import BrokerPhase
+from producers.brokers.broker_protocol import BrokerPhase
 from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
 from producers.emulator.ledger import LedgerSnapshot
 from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings

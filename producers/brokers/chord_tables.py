@@ -6,12 +6,17 @@ Pure data with the questions that routing asks; what is sent and when is decided
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from overlay.chord_configuration import ChordConfiguration
-from producers.brokers.chord_messages import Register
+from producers.brokers.broker_messages import Notification
+from producers.brokers.chord_messages import ProbeBack, Register, Unregister
+from producers.brokers.epoch_change import PlanUnderWay
+
+FromPublisher = Notification | ProbeBack | Unregister
 
 
 @dataclass(slots=True)
@@ -53,12 +58,78 @@ class TopicEntry:
         self.issued.pop(peer, None)
 
 
+@dataclass(slots=True)
+class TopicSubscription:
+    """A subscription of a local user: is it confirmed, has it ended, which epochs are still to confirm it.
+
+    ``has_come``: by the move under way; its old home has it in the older epoch. ``epoch_min`` is the first epoch in
+    which this broker serves it: what comes later of an older one, its old home has handed over.
+    """
+
+    subscription: str
+    user: str
+    connection: int
+    topic: str
+    unconfirmed_epochs: set[int]
+    is_confirmed: bool = False
+    has_ended: bool = False
+    has_come: bool = False
+    epoch_min: int = 0
+
+    def wants(self, notification: Notification) -> bool:
+        """Return True if a notification that has come is for it.
+
+        All that was published after the confirmation comes after it, and all that was published before the end comes
+        before the flush; so no clock is asked when it was published.
+        """
+        return self.is_confirmed and notification.epoch >= self.epoch_min
+
+
+@dataclass(slots=True)
+class LocalPublisher:
+    """A publisher of this broker: its topic, the number of its stay, and the epochs that are still to confirm it."""
+
+    topic: str
+    connection: int
+    unconfirmed_epochs: set[int] = field(default_factory=set)
+    may_publish: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
     """A publisher at its rendezvous: the number of its stay, and its home."""
 
     connection: int
     home: str
+
+
+@dataclass(slots=True)
+class RingPlanUnderWay(PlanUnderWay):
+    """The plan under way at a broker of a ring; ``moves`` are of the users that come here or leave.
+
+    ``is_ring_kept``: no broker changes its ID. ``leaving``: users that are to go on elsewhere and are still connected,
+    with their connection; ``unheard`` are those of them that have not said that they heard so, with when they were
+    told. ``awaited_users``: those that are to come and have not yet, ``come_users`` those that have. ``unflushed``:
+    subscriptions of leaving users that the old epoch still serves here, by user. ``handed_over``: users that have come
+    and whose old home has nothing more for them, with since when. ``ends_wanted``: topics whose END this broker waits
+    for, for itself or for the children in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous
+    asks for. ``publishers_over``: by topic, publishers of which nothing of the old epoch follows; ``waiting_at_root``:
+    what others of them have sent in the new one.
+    """
+
+    is_ring_kept: bool = False
+    leaving: dict[str, int] = field(default_factory=dict)
+    unheard: dict[str, float] = field(default_factory=dict)
+    awaited_users: set[str] = field(default_factory=set)
+    come_users: set[str] = field(default_factory=set)
+    unflushed: dict[str, set[str]] = field(default_factory=dict)
+    handed_over: dict[str, float] = field(default_factory=dict)
+    ends_wanted: set[str] = field(default_factory=set)
+    end_children: dict[str, set[str]] = field(default_factory=dict)
+    ends_asked: set[str] = field(default_factory=set)
+    publishers_over: set[tuple[str, str]] = field(default_factory=set)
+    waiting_at_root: dict[tuple[str, str], deque[FromPublisher]] = field(default_factory=dict)
+    has_ended_publishing: bool = False
 
 
 class ChordTables:

@@ -1,8 +1,8 @@
-"""Topic trees of one broker of a Chord ring: joining, leaving, flushing, and publishers at their rendezvous.
+"""Topic trees of one broker of a Chord ring: joining, leaving and flushing.
 
-In: requests of local users and publishers and control messages of neighbours. Out: effects. Every tree belongs to an
-epoch; while two are live, both are kept. Notifications and the transition between epochs belong to
-:mod:`producers.brokers.chord_core` and :mod:`producers.brokers.chord_transition`.
+In: requests of local users and control messages of neighbours. Out: effects. Every tree belongs to an epoch; while two
+are live, both are kept. Notifications and the change from one epoch to the next belong to
+:mod:`producers.brokers.chord_routing` and :mod:`producers.brokers.chord_change`.
 
 A topic's tree is the union of the greedy routes from its rendezvous to the brokers with a local subscription (paper
 002, section 3). A broker joins at its parent, which joins at its own until one is reached that is part of the tree.
@@ -16,20 +16,14 @@ something more comes for subscriptions that ended.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
-from overlay.chord_configuration import ChordConfiguration
 from producers.brokers.broker_messages import (
-    AdvertiseConfirmed,
-    AdvertiseRequest,
     Cancelled,
     CancelRequest,
     Confirmed,
     Effect,
-    Notification,
     Send,
     SubscribeRequest,
-    UnadvertiseRequest,
 )
 from producers.brokers.chord_messages import (
     AskFlush,
@@ -40,14 +34,11 @@ from producers.brokers.chord_messages import (
     Leave,
     Probe,
     ProbeBack,
-    Register,
-    RegisterAck,
-    RoutedMessage,
-    Unregister,
 )
-from producers.brokers.chord_tables import ChordTables, Registration, TopicEntry
+from producers.brokers.chord_parts import RingBroker, RingParts
+from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
 from producers.brokers.match_content import Filter, Operator
-from producers.brokers.two_epochs import ProtocolError, TwoEpochBroker
+from producers.brokers.two_epochs import ProtocolError
 
 TOPIC = "topic"  # The attribute that subscriptions and publishers name their topic by.
 ENDED_KEPT_MAX = 10_000  # So many, when no flush comes back: a publisher's home or the rendezvous has died.
@@ -61,108 +52,53 @@ def topic_of(filter_: Filter) -> str:
     raise ProtocolError(f"a ring routes by topic: the filter {filter_} has no predicate `{TOPIC} eq ...`")
 
 
-@dataclass(slots=True)
-class TopicSubscription:
-    """A subscription of a local user: is it confirmed, has it ended, which epochs are still to confirm it.
+class TopicTrees:
+    """Trees of all live epochs at one broker, and the subscriptions of its users."""
 
-    ``has_come``: by the move under way; its old home has it in the older epoch. ``epoch_min`` is the first epoch in
-    which this broker serves it: what comes later of an older one, its old home has handed over.
-    """
-
-    subscription: str
-    user: str
-    connection: int
-    topic: str
-    unconfirmed_epochs: set[int]
-    is_confirmed: bool = False
-    has_ended: bool = False
-    has_come: bool = False
-    epoch_min: int = 0
-
-    def wants(self, notification: Notification) -> bool:
-        """Return True if a notification that has come is for it.
-
-        All that was published after the confirmation comes after it, and all that was published before the end comes
-        before the flush; so no clock is asked when it was published.
-        """
-        return self.is_confirmed and notification.epoch >= self.epoch_min
-
-
-@dataclass(slots=True)
-class LocalPublisher:
-    """A publisher of this broker: its topic, the number of its stay, and the epochs that are still to confirm it."""
-
-    topic: str
-    connection: int
-    unconfirmed_epochs: set[int] = field(default_factory=set)
-    may_publish: bool = False
-
-
-class ChordTrees(TwoEpochBroker[ChordTables]):
-    """Trees of all live epochs at one broker. Deterministic."""
-
-    def __init__(self, broker: str, configuration: ChordConfiguration) -> None:
-        super().__init__(broker, ChordTables(broker, configuration))
+    def __init__(self, core: RingBroker, ring: RingParts) -> None:
+        self._core = core
+        self._ring = ring
+        self.broker = core.broker
         self.locals: dict[str, TopicSubscription] = {}
-        self.publishers: dict[str, LocalPublisher] = {}
-
-    @property
-    def live_neighbours(self) -> tuple[str, ...]:
-        """The neighbours in any live epoch, sorted."""
-        return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
 
     @property
     def ended_count(self) -> int:
         """How many subscriptions that have ended wait for a flush."""
-        return sum(len(entry.ended_here) for tables in self.tables.values() for entry in tables.topics.values())
-
-    def _flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
-        """Return what follows when all that an ended subscription was owed in an epoch has come; nothing here."""
-        return []
-
-    def _epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
-        """Return the epochs in which a new subscription is issued: all live ones."""
-        return self._epochs()
-
-    def _passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
-        """Return True if a child is told that a topic has ended in this epoch."""
-        return True
-
-    def _issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
-        """Return what follows from a subscription's being in an epoch's tree; nothing here."""
-        return []
+        return sum(len(entry.ended_here) for tables in self._core.tables.values() for entry in tables.topics.values())
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
-    def _subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
+    def subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
+        """Enter a local user's new subscription into the trees of all epochs that it is issued in."""
         name, topic = request.subscription, topic_of(request.filter_)
         if name in self.locals:
             raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
-        epochs = self._epochs_for(request)
+        epochs = self._ring.epochs_for(request)
         # An older epoch that it is not issued in must be over first: then nothing for it is published there any more.
-        unconfirmed = {epoch for epoch in self.tables if epoch <= epochs[-1].epoch}
+        unconfirmed = {epoch for epoch in self._core.tables if epoch <= epochs[-1].epoch}
         local = TopicSubscription(name, request.client, request.connection, topic, unconfirmed)
         self.locals[name] = local
         effects: list[Effect] = []
         for tables in epochs:
-            effects += self._issue(tables, local, now_ms)
+            effects += self.issue(tables, local, now_ms)
         return effects
 
-    def _issue(self, tables: ChordTables, local: TopicSubscription, now_ms: float) -> list[Effect]:
+    def issue(self, tables: ChordTables, local: TopicSubscription, now_ms: float) -> list[Effect]:
         """Enter a subscription into an epoch's tree."""
         effects: list[Effect] = []
-        entry = self._entered(tables, local.topic, effects)
+        entry = self.entered(tables, local.topic, effects)
         entry.subscriptions[local.subscription] = None
         entry.fresh.add(local.subscription)
-        return effects + self._issued(tables, local) + self._settle(local.topic, now_ms)
+        return effects + self._ring.issued(tables, local) + self.settle(local.topic, now_ms)
 
-    def _cancel(self, request: CancelRequest) -> list[Effect]:
+    def cancel(self, request: CancelRequest) -> list[Effect]:
+        """End a local subscription; it stays until all that it is owed has come."""
         local = self.locals.get(request.subscription)
         if local is None or local.has_ended:
             return []
         local.has_ended = True
         effects: list[Effect] = []
-        for tables in self._epochs():
+        for tables in self._core.epochs():
             entry = tables.topics.get(local.topic)
             if entry is None or local.subscription not in entry.subscriptions:
                 continue
@@ -172,8 +108,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
             else:
                 entry.ended_here.add(local.subscription)
                 effects += self._drop_oldest_ended(entry)
-            effects += self._consider_leaving(tables, entry)
-        return effects + self._forget_ended((local.subscription,))
+            effects += self.consider_leaving(tables, entry)
+        return effects + self.forget_ended((local.subscription,))
 
     def _drop_oldest_ended(self, entry: TopicEntry) -> list[Effect]:
         """Keep the subscriptions that wait for a flush bounded; without deaths there are never so many."""
@@ -182,25 +118,25 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         oldest = next(name for name in entry.subscriptions if name in entry.ended_here)
         del entry.subscriptions[oldest]
         entry.ended_here.discard(oldest)
-        return self._forget_ended((oldest,))
+        return self.forget_ended((oldest,))
 
-    def _forget_ended(self, names: Iterable[str]) -> list[Effect]:
+    def forget_ended(self, names: Iterable[str]) -> list[Effect]:
         """Forget subscriptions that have ended and are in no tree of a live epoch any more."""
         effects: list[Effect] = []
         for name in names:
             local = self.locals.get(name)
             if local is None or not local.has_ended:
                 continue
-            entries = (tables.topics.get(local.topic) for tables in self.tables.values())
+            entries = (tables.topics.get(local.topic) for tables in self._core.tables.values())
             if not any(entry is not None and name in entry.subscriptions for entry in entries):
                 del self.locals[name]
                 effects.append(Cancelled(name))
         return effects
 
-    def _settle(self, topic: str, now_ms: float) -> list[Effect]:
+    def settle(self, topic: str, now_ms: float) -> list[Effect]:
         """Tell children and local users that the way from the topic's rendezvous stands, where it does."""
         effects: list[Effect] = []
-        for tables in self._epochs():
+        for tables in self._core.epochs():
             entry = tables.topics.get(topic)
             if entry is None or not entry.is_joined:
                 continue
@@ -208,20 +144,21 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
                 if self._stands_later(tables, topic, peer):
                     entry.waiting.discard(peer)
                     effects.append(Send(peer, JoinAck(tables.epoch, topic)))
-                    if entry.is_over and self._passes_end(tables, entry, peer):
+                    if entry.is_over and self._ring.passes_end(tables, entry, peer):
                         effects.append(Send(peer, EndTopic(tables.epoch, topic)))
             fresh, entry.fresh = sorted(entry.fresh), set()
-            effects += self._confirm(fresh, tables.epoch, now_ms)
+            effects += self.confirm(fresh, tables.epoch, now_ms)
         return effects
 
     def _stands_later(self, tables: ChordTables, topic: str, peer: str) -> bool:
         """Tell whether an acknowledgement to a child holds in the later epochs that derive its place from this one."""
-        later = (other.topics.get(topic) for other in self._epochs() if other.epoch > tables.epoch)
+        later = (other.topics.get(topic) for other in self._core.epochs() if other.epoch > tables.epoch)
         return all(
             entry is None or entry.is_joined or peer not in entry.children or peer in entry.waiting for entry in later
         )
 
-    def _confirm(self, names: Iterable[str], epoch: int, now_ms: float) -> list[Effect]:
+    def confirm(self, names: Iterable[str], epoch: int, now_ms: float) -> list[Effect]:
+        """An epoch's tree stands for these subscriptions."""
         effects: list[Effect] = []
         for name in names:
             local = self.locals.get(name)
@@ -235,64 +172,64 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
 
     # --- trees -------------------------------------------------------------------------------------------------------
 
-    def _entered(self, tables: ChordTables, topic: str, effects: list[Effect]) -> TopicEntry:
+    def entered(self, tables: ChordTables, topic: str, effects: list[Effect]) -> TopicEntry:
         """Return the topic's entry; join the tree when there is none yet."""
         entry = tables.topics.get(topic)
         if entry is None:
             parent = tables.parent(topic)
-            is_cut = parent in self.lost_peers  # Nothing can come any more: what waits for it must not wait for ever.
+            # Nothing can come through a dead parent: what waits for it must not wait for ever.
+            is_cut = parent in self._core.lost_peers
             entry = tables.topics[topic] = TopicEntry(topic, parent, is_joined=parent is None or is_cut, is_over=is_cut)
             if parent is not None and not is_cut:
-                effects.append(Send(parent, Join(tables.epoch, topic, max(self.tables))))
+                effects.append(Send(parent, Join(tables.epoch, topic, max(self._core.tables))))
         return entry
 
-    def _accept_join(self, tables: ChordTables, source: str, message: Join, now_ms: float) -> list[Effect]:
+    def accept_join(self, tables: ChordTables, source: str, message: Join, now_ms: float) -> list[Effect]:
+        """Take a neighbour as child."""
         effects: list[Effect] = []
-        entry = self._entered(tables, message.topic, effects)
+        entry = self.entered(tables, message.topic, effects)
         entry.add_child(source, message.issued_max)
         entry.waiting.add(source)
-        for later in self._epochs():
+        for later in self._core.epochs():
             if later.epoch > message.issued_max and later.same_way(tables, message.topic, source):
-                self._entered(later, message.topic, effects).add_child(source, message.issued_max)
-        return effects + self._joined(tables, message.topic, source) + self._settle(message.topic, now_ms)
+                self.entered(later, message.topic, effects).add_child(source, message.issued_max)
+        return effects + self._ring.joined(tables, message.topic, source) + self.settle(message.topic, now_ms)
 
-    def _joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
-        """Return what follows from a child's joining; nothing here."""
-        return []
-
-    def _accept_join_ack(self, tables: ChordTables, message: JoinAck, now_ms: float) -> list[Effect]:
+    def accept_join_ack(self, tables: ChordTables, message: JoinAck, now_ms: float) -> list[Effect]:
+        """The way from the rendezvous stands."""
         entry = tables.topics.get(message.topic)
         if entry is None:
             return []
         entry.is_joined = True
-        for later in self._epochs():
+        for later in self._core.epochs():
             derived = later.topics.get(message.topic)
             if later.epoch > tables.epoch and derived is not None and derived.is_derived:
                 derived.is_joined = True
-        effects = self._settle(message.topic, now_ms)
-        for other in self._epochs():
+        effects = self.settle(message.topic, now_ms)
+        for other in self._core.epochs():
             joined = other.topics.get(message.topic)
             if joined is not None:
-                effects += self._consider_leaving(other, joined)
+                effects += self.consider_leaving(other, joined)
         return effects
 
-    def _accept_leave(self, tables: ChordTables, source: str, message: Leave) -> list[Effect]:
+    def accept_leave(self, tables: ChordTables, source: str, message: Leave) -> list[Effect]:
+        """Let go of a child, also where its place was derived."""
         effects: list[Effect] = []
-        for other in self._epochs():
+        for other in self._core.epochs():
             if other is tables or other.epoch > message.issued_max:
                 entry = other.topics.get(message.topic)
                 if entry is not None:
                     entry.drop_child(source)
-                    effects += self._consider_leaving(other, entry)
+                    effects += self.consider_leaving(other, entry)
         return effects
 
-    def _consider_leaving(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
+    def consider_leaving(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
         """Leave a tree in which nobody is left; ask for a flush where that must come first."""
         if not entry.is_joined or entry.flushing is not None:
             return []  # It is considered again when that is over.
         is_needed = len(entry.subscriptions) > len(entry.ended_here) or bool(entry.children)
         if entry.ended_here and not is_needed:
-            return self._ask_flush(tables, entry)
+            return self.ask_flush(tables, entry)
         if entry.subscriptions or entry.children or tables.registered.get(entry.topic):
             return []
         del tables.topics[entry.topic]
@@ -305,8 +242,8 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         not when we have left. (Without this all of the next epoch is lost for whoever asks for the topic then.)
         """
         effects: list[Effect] = []
-        issued_max = max(self.tables)
-        for later in self._epochs():
+        issued_max = max(self._core.tables)
+        for later in self._core.epochs():
             derived = later.topics.get(topic)
             if later.epoch <= tables.epoch or derived is None or not derived.is_derived:
                 continue
@@ -318,33 +255,36 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
                 issued_max = tables.epoch
         return [Send(parent, Leave(tables.epoch, topic, issued_max)), *effects]
 
-    def _ask_flush(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
+    def ask_flush(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
         """Ask for all that was published before now, for the subscriptions that have ended."""
         if not entry.is_joined or entry.flushing is not None:
             return []
         entry.flushing = frozenset(entry.ended_here)
         root = tables.rendezvous(entry.topic)
-        return self._route_on(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
+        return self._ring.route_on(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
 
     # --- flushes -----------------------------------------------------------------------------------------------------
 
-    def _begin_flush(self, tables: ChordTables, message: AskFlush) -> list[Effect]:
+    def begin_flush(self, tables: ChordTables, message: AskFlush) -> list[Effect]:
+        """Send a probe to every publisher of a topic, or grant the flush where there is none."""
         publishers = tables.registered.get(message.topic, {})
         if not publishers:
-            return self._route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
+            return self._ring.route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
         tables.flushes[message.topic, message.asker] = set(publishers)
         effects: list[Effect] = []
         for publisher, known in sorted(publishers.items()):
             probe = Probe(tables.epoch, known.home, message.topic, publisher, message.asker)
-            effects += self._route_on(tables, probe)
+            effects += self._ring.route_on(tables, probe)
         return effects
 
-    def _answer_probe(self, tables: ChordTables, message: Probe) -> list[Effect]:
+    def answer_probe(self, tables: ChordTables, message: Probe) -> list[Effect]:
+        """Send a probe back behind what its publisher has published."""
         root = tables.rendezvous(message.topic)
         back = ProbeBack(tables.epoch, root, message.topic, message.publisher, message.asker)
-        return self._route_on(tables, back)
+        return self._ring.route_on(tables, back)
 
-    def _take_probe_back(self, tables: ChordTables, message: ProbeBack) -> list[Effect]:
+    def take_probe_back(self, tables: ChordTables, message: ProbeBack) -> list[Effect]:
+        """Grant a flush when the last probe is back."""
         key = message.topic, message.asker
         missing = tables.flushes.get(key)
         if missing is None:
@@ -353,9 +293,10 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         if missing:
             return []
         del tables.flushes[key]
-        return self._route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
+        return self._ring.route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
 
-    def _end_flush(self, tables: ChordTables, message: GrantFlush) -> list[Effect]:
+    def end_flush(self, tables: ChordTables, message: GrantFlush) -> list[Effect]:
+        """Let go of the subscriptions that had ended when the flush was asked for."""
         entry = tables.topics.get(message.topic)
         if entry is None or entry.flushing is None:
             return []
@@ -363,113 +304,5 @@ class ChordTrees(TwoEpochBroker[ChordTables]):
         for name in names:
             entry.subscriptions.pop(name, None)
             entry.ended_here.discard(name)
-        effects = self._flushed(tables, names)
-        return effects + self._forget_ended(names) + self._consider_leaving(tables, entry)
-
-    # --- publishers --------------------------------------------------------------------------------------------------
-
-    def _advertise(self, request: AdvertiseRequest) -> list[Effect]:
-        self.publishers[request.publisher] = LocalPublisher(topic_of(request.filter_), request.connection)
-        return self._register(self.tables[self.epoch], request.publisher)
-
-    def _register(self, tables: ChordTables, publisher: str) -> list[Effect]:
-        local = self.publishers[publisher]
-        local.unconfirmed_epochs.add(tables.epoch)
-        root = tables.rendezvous(local.topic)
-        message = Register(tables.epoch, root, local.topic, publisher, local.connection, self.broker)
-        return self._route_on(tables, message)
-
-    def _accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
-        """Take note of a publisher; one whose earlier stay is still known waits for the end of that.
-
-        That end comes behind all that was published in the earlier stay: so order holds across stays.
-        """
-        earlier = tables.registered.get(message.topic, {}).get(message.publisher)
-        if earlier is not None and earlier.connection < message.connection:
-            waiting = tables.successors.get((message.topic, message.publisher))
-            if waiting is None or waiting.connection < message.connection:  # Else its client has come again since.
-                tables.successors[message.topic, message.publisher] = message
-            return []
-        effects: list[Effect] = []
-        if earlier is None:
-            registration = Registration(message.connection, message.home)
-            for other in self._from(tables, message.topic):
-                if other.ended.get((message.topic, message.publisher), -1) >= message.connection:
-                    continue  # In the later epoch, where it came another way, its end was here first.
-                other.registered.setdefault(message.topic, {})[message.publisher] = registration
-                self._entered(other, message.topic, effects)
-            effects += self._registered(tables, message)
-        ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
-        return effects + self._route_on(tables, ack)
-
-    def _registered(self, tables: ChordTables, message: Register) -> list[Effect]:
-        """Return what follows from a publisher's coming to its rendezvous; nothing here."""
-        return []
-
-    def _confirm_publisher(self, publisher: str, connection: int, epoch: int) -> list[Effect]:
-        local = self.publishers.get(publisher)
-        if local is None or local.connection != connection:
-            return []
-        local.unconfirmed_epochs.discard(epoch)
-        if local.unconfirmed_epochs or local.may_publish:
-            return []
-        local.may_publish = True
-        return [AdvertiseConfirmed(publisher, connection)]
-
-    def _unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
-        local = self.publishers.get(request.publisher)
-        if local is None or local.connection != request.connection:
-            return []
-        del self.publishers[request.publisher]
-        effects: list[Effect] = []
-        for tables in self._epochs():
-            root = tables.rendezvous(local.topic)
-            newest = max(self.tables)
-            message = Unregister(tables.epoch, root, local.topic, request.publisher, local.connection, newest)
-            effects += self._route_on(tables, message)
-        return effects
-
-    def _accept_unregistration(self, tables: ChordTables, message: Unregister) -> list[Effect]:
-        topic, publisher = message.topic, message.publisher
-        successor = tables.successors.get((topic, publisher))
-        if successor is not None and successor.connection == message.connection:
-            del tables.successors[topic, publisher]  # It has ended before its turn came.
-            return []
-        effects: list[Effect] = []
-        if tables.epoch > min(self.tables):
-            tables.ended[topic, publisher] = message.connection
-        for other in self._from(tables, topic):
-            publishers = other.registered.get(topic, {})
-            known = publishers.get(publisher)
-            if other is not tables and other.epoch <= message.issued_max:
-                continue
-            if known is None or known.connection != message.connection:
-                continue
-            del publishers[publisher]
-            if not publishers:
-                other.registered.pop(topic, None)
-            entry = other.topics.get(topic)
-            effects += [] if entry is None else self._consider_leaving(other, entry)
-            effects += self._next_stay(other, topic, publisher)
-        return effects
-
-    def _next_stay(self, tables: ChordTables, topic: str, publisher: str) -> list[Effect]:
-        waiting = tables.successors.pop((topic, publisher), None)
-        return [] if waiting is None else self._accept_registration(tables, waiting)
-
-    def _from(self, tables: ChordTables, topic: str) -> list[ChordTables]:
-        """Return an epoch and the later ones in which this broker is the topic's rendezvous: these derive from it."""
-        later = [other for other in self._epochs() if other.epoch > tables.epoch]
-        return [tables, *(other for other in later if other.rendezvous(topic) == self.broker)]
-
-    # --- routing -----------------------------------------------------------------------------------------------------
-
-    def _route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
-        """Send a message one hop towards its target, or take it when this broker is it."""
-        if message.target == self.broker:
-            return self._arrive(tables, message)
-        return [Send(tables.next_hop(message.target), message)]
-
-    def _arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
-        """Take a message that has come to its target."""
-        raise NotImplementedError
+        effects = self._ring.flushed(tables, names)
+        return effects + self.forget_ended(names) + self.consider_leaving(tables, entry)

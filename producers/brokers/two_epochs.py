@@ -1,26 +1,36 @@
-"""The two-epoch transition of a broker on any overlay: commands in, phases, answers, and what is held back meanwhile.
+"""One broker of any overlay: its epochs, the phases of the plan under way, answers, and what waits meanwhile.
 
-In: commands of the controller. Out: effects. What tables there are, what preparing, switching and draining mean and
-which messages do it differs between a tree (:mod:`producers.brokers.broker_transition`) and a ring
-(:mod:`producers.brokers.chord_transition`); they fill in the hooks.
+In: one message at a time and the time. Out: effects. What tables there are, what preparing, switching and draining mean
+and which messages do it differs between a tree (:mod:`producers.brokers.tree_routing`) and a ring
+(:mod:`producers.brokers.chord_routing`); :mod:`producers.brokers.epoch_change` says what they are asked.
 
-The protocol is architecture.md, section 6: tables of k+1 stand beside those of k everywhere before anything is stamped
-k+1, and those of k go when nothing stamped k is under way any more.
+The protocol is in docs/protocol.md: tables of k+1 stand beside those of k everywhere before anything is stamped k+1,
+and those of k go when nothing stamped k is under way any more.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_messages import Answer, Deliver, Dropped, Effect, Message, Notification, Send
+from producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    Answer,
+    Bundle,
+    ClientRequest,
+    Deliver,
+    Dropped,
+    Effect,
+    Message,
+    Notification,
+    Send,
+    UnadvertiseRequest,
+    bundled,
+)
+from producers.brokers.broker_protocol import BrokerPhase
+from producers.brokers.epoch_change import EpochTables, PlanUnderWay, Routing
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
-from schemas.plan import ClientMove
 
 CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; looked at when a command is repeated.
 HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; what comes then is dropped and counted.
@@ -33,126 +43,104 @@ class ProtocolError(RuntimeError):
     """A message that the protocol rules out: links lost or reordered something, or a broker is faulty."""
 
 
-class BrokerPhase(StrEnum):
-    """Where a broker is in a transition."""
-
-    STEADY = "steady"
-    PREPARING = "preparing"
-    PREPARED = "prepared"
-    DRAINING = "draining"
-    DRAINED = "drained"
-
-
-@dataclass(slots=True)
-class Transition:
-    """The plan under way at this broker; ``moves`` by client."""
-
-    plan: str
-    epoch_from: int
-    epoch_to: int
-    moves: Mapping[str, ClientMove] = field(default_factory=dict)
-    is_prepared: bool = False
-    is_active: bool = False
-    is_drained_told: bool = False
-    control_messages: int = 0
-
-
-class EpochTables(Protocol):
-    """All that a broker knows for one epoch."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch."""
+def stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
+    """Return which stay of which publisher a request is about."""
+    return request.publisher, request.connection
 
 
 Tables = TypeVar("Tables", bound=EpochTables)
+Plan = TypeVar("Plan", bound=PlanUnderWay)
 
 
-class TwoEpochBroker(ABC, Generic[Tables]):
-    """Tables of at most two epochs, the plan under way between them, and the deliveries held back for it."""
+class TwoEpochBroker(Generic[Tables, Plan]):
+    """One broker's protocol core: tables of at most two epochs, the plan under way between them, what it holds back.
 
-    def __init__(self, broker: str, tables: Tables) -> None:
+    A :class:`producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes what the kind of overlay has to say
+    of it; that works with the methods here that have no underscore, and with ``tables`` by epoch.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        tables: Tables,
+        boot_ms: int,
+        routing: Callable[[TwoEpochBroker[Tables, Plan]], Routing[Tables, Plan]],
+    ) -> None:
         self.broker = broker
+        self.boot_ms = boot_ms
         self.epoch = tables.epoch
         self.tables: dict[int, Tables] = {tables.epoch: tables}
-        self.transition: Transition | None = None
+        self.under_way: Plan | None = None
         self.lost_peers: set[str] = set()
         self.held: deque[Deliver] = deque()
         self.held_count_max = 0
         self.control_messages_sent = 0
+        self.now_ms = 0.0  # Of the message that is being handled.
+        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
         self._early: deque[tuple[int, str | None, Any]] = deque()  # With the epoch it waits for.
         self._early_overflowed = False
         self._epoch_aborted_max = -1
+        self.routing = routing(self)
+        self._change = self.routing.change
 
-    # --- what a kind of overlay fills in -----------------------------------------------------------------------------
+    @property
+    def covered_forwards(self) -> int:
+        """How many subscriptions were sent to a neighbour that had a wider one from here."""
+        return self.routing.covered_forwards
 
-    @abstractmethod
-    def _target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the configuration that a prepare asks for; raise ValueError when it cannot be."""
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions have ended and may still be owed something."""
+        return self.routing.ended_count
 
-    @abstractmethod
-    def _reason_against(self, command: Command) -> str:
-        """Return why this broker cannot take part, empty when it can."""
+    # --- what comes in -----------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
-        """Set up tables of the target epoch and the transition, and begin to fill them."""
+    def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
+        """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
+        self.now_ms = now_ms
+        if isinstance(message, Notification):
+            return self.routing.route(source, message)
+        if isinstance(message, Command):
+            effects = self._obey(message, now_ms)
+        else:
+            messages = message.messages if isinstance(message, Bundle) else (message,)
+            effects = [effect for one in messages for effect in self._take(source, one, now_ms)]
+        effects += self.routing.look_around(now_ms)
+        self.count_control(effects)
+        return bundled(effects)
 
-    @abstractmethod
-    def _is_ready_to_switch(self) -> bool:
-        """Tell whether nothing is outstanding that the new tables need."""
-
-    @abstractmethod
-    def _begin_switch(self, under_way: Transition, now_ms: float) -> list[Effect]:
-        """Begin to stamp the new epoch, at once or when what stands in its way is over, by :meth:`_switch`."""
-
-    @abstractmethod
-    def _taken_over(self, under_way: Transition) -> list[Effect]:
-        """Return what clients are told when this broker has switched."""
-
-    @abstractmethod
-    def _drain_on(self) -> list[Effect]:
-        """Return the markers of draining that have become due."""
-
-    @abstractmethod
-    def _is_drained(self, under_way: Transition) -> bool:
-        """Return True if the old epoch's tables are needed here no longer."""
-
-    @abstractmethod
-    def _drop_silent(self, under_way: Transition, now_ms: float) -> list[Effect]:
-        """End the stay of clients that others wait for and that have not answered in time."""
-
-    @abstractmethod
-    def _finish_moves(self, under_way: Transition) -> None:
-        """Take the clients that have moved for good, when the old epoch is retired."""
-
-    @abstractmethod
-    def _forget_epoch(self, gone: Tables, under_way: Transition | None, now_ms: float) -> list[Effect]:
-        """Return what follows from an epoch having gone; what waited for it no longer does."""
-
-    @abstractmethod
-    def _must_hold(self, delivery: Deliver) -> bool:
-        """Tell whether something that was published before it may still be on its way here in an older epoch."""
-
-    @abstractmethod
     def _take(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
-        """Take a message that was kept because it came before its epoch."""
+        return self.routing.serve(message, now_ms) if source is None else self.routing.converse(source, message, now_ms)
+
+    @property
+    def live_neighbours(self) -> tuple[str, ...]:
+        """The neighbours in any live epoch, sorted."""
+        return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
 
     @property
     def held_notifications(self) -> list[Notification]:
         """What this broker holds back for the plan under way."""
-        return [delivery.notification for delivery in self.held]
+        return [delivery.notification for delivery in self.held] + self._change.kept_notifications()
+
+    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
+        """Take note that a neighbour is gone for good, after all that it had sent; return what is to be done.
+
+        Its answers are not waited for, so that those who are left can go on in both epochs. What it held, and what had
+        to cross it, is lost with it.
+        """
+        self.lost_peers.add(peer)
+        return bundled(self._change.lose_peer(peer, now_ms))
 
     # --- phases ------------------------------------------------------------------------------------------------------
 
     @property
     def phase(self) -> BrokerPhase:
         """Where this broker is in a transition."""
-        if self.transition is None:
+        if self.under_way is None:
             return BrokerPhase.STEADY
-        if not self.transition.is_active:
-            return BrokerPhase.PREPARED if self.transition.is_prepared else BrokerPhase.PREPARING
-        return BrokerPhase.DRAINED if self.transition.is_drained_told else BrokerPhase.DRAINING
+        if not self.under_way.is_active:
+            return BrokerPhase.PREPARED if self.under_way.is_prepared else BrokerPhase.PREPARING
+        return BrokerPhase.DRAINED if self.under_way.is_drained_told else BrokerPhase.DRAINING
 
     def _obey(self, command: Command, now_ms: float) -> list[Effect]:
         match command.phase:
@@ -167,23 +155,23 @@ class TwoEpochBroker(ABC, Generic[Tables]):
 
     def _prepare(self, command: Command, now_ms: float) -> list[Effect]:
         if command.epoch_to in self.tables:
-            under_way = self.transition
+            under_way = self.under_way
             if under_way is not None and not under_way.is_prepared:
-                return self._drop_silent(under_way, now_ms)  # The answer follows when the new tables stand.
+                return self._change.drop_silent(under_way, now_ms)  # The answer follows when the new tables stand.
             return [self._answer(command, Outcome.PREPARED, now_ms)]
         reason = self._reason_to_refuse(command)
         if not reason:
             try:
-                target = self._target_of(command)
+                target = self._change.target_of(command)
                 if command.digest != target.digest:
                     reason = f"the target's digest is {target.digest} here, {command.digest} in the command"
             except ValueError as error:
                 reason = str(error)
         if reason:
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
-        effects = self._open_tables(command, target, now_ms)
+        effects = self._change.open_tables(command, target, now_ms)
         # What came before the prepare may add to what it waits for.
-        return effects + self._take_early(command.epoch_to, now_ms) + self._tell_prepared(now_ms)
+        return effects + self._take_early(command.epoch_to, now_ms) + self.tell_prepared(now_ms)
 
     def _reason_to_refuse(self, command: Command) -> str:
         if command.epoch_to <= self._epoch_aborted_max:
@@ -193,41 +181,47 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         if self._early_overflowed:
             self._early_overflowed = False
             return f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"
-        return self._reason_against(command)
+        return self._change.reason_against(command)
 
-    def _tell_prepared(self, now_ms: float) -> list[Effect]:
-        under_way = self.transition
-        if under_way is None or under_way.is_prepared or not self._is_ready_to_switch():
+    def begin_plan(self, under_way: Plan, tables: Tables) -> None:
+        """Take up a plan, with the tables of its epoch that are to be filled."""
+        self.tables[tables.epoch] = tables
+        self.under_way = under_way
+
+    def tell_prepared(self, now_ms: float) -> list[Effect]:
+        """Answer the prepare, once, when all that the new tables need has come."""
+        under_way = self.under_way
+        if under_way is None or under_way.is_prepared or not self._change.is_ready_to_switch(under_way):
             return []
         under_way.is_prepared = True
         return [self._result(under_way.plan, CommandPhase.PREPARE, under_way.epoch_to, Outcome.PREPARED, now_ms, "")]
 
     def _activate(self, command: Command, now_ms: float) -> list[Effect]:
-        under_way = self.transition
+        under_way = self.under_way
         if self.epoch >= command.epoch_to:
             answers: list[Effect] = [self._answer(command, Outcome.ACTIVATED, now_ms)]
             if under_way is None or under_way.is_drained_told:
                 return [*answers, self._answer(command, Outcome.DRAINED, now_ms)]
-            return answers + self._drop_silent(under_way, now_ms)
+            return answers + self._change.drop_silent(under_way, now_ms)
         if under_way is None or under_way.epoch_to != command.epoch_to or not under_way.is_prepared:
             reason = f"not prepared for epoch {command.epoch_to}"
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
-        return self._begin_switch(under_way, now_ms) + self._drop_silent(under_way, now_ms)
+        return self._change.begin_switch(under_way, now_ms) + self._change.drop_silent(under_way, now_ms)
 
-    def _switch(self, under_way: Transition, now_ms: float) -> list[Effect]:
+    def switch(self, under_way: Plan, now_ms: float) -> list[Effect]:
         """Stamp the new epoch from now on, and take over the clients that come here."""
         under_way.is_active = True
         self.epoch = under_way.epoch_to
         answer = self._result(under_way.plan, CommandPhase.ACTIVATE, under_way.epoch_to, Outcome.ACTIVATED, now_ms, "")
-        return [answer, *self._taken_over(under_way), *self._release_held(), *self._drain(now_ms)]
+        return [answer, *self._change.taken_over(under_way), *self.release_held(), *self.drain(now_ms)]
 
-    def _drain(self, now_ms: float) -> list[Effect]:
+    def drain(self, now_ms: float) -> list[Effect]:
         """Pass on the markers that are due, and tell when nothing of the old epoch can come any more."""
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is None or not under_way.is_active:
             return []
-        effects = self._drain_on()
-        if self._is_drained(under_way) and not under_way.is_drained_told:
+        effects = self._change.drain_on(under_way)
+        if self._change.is_drained(under_way) and not under_way.is_drained_told:
             under_way.is_drained_told = True
             effects.append(
                 self._result(under_way.plan, CommandPhase.ACTIVATE, under_way.epoch_to, Outcome.DRAINED, now_ms, "")
@@ -235,7 +229,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         return effects
 
     def _retire(self, command: Command, now_ms: float) -> list[Effect]:
-        under_way = self.transition
+        under_way = self.under_way
         is_its_plan = under_way is not None and under_way.epoch_to == command.epoch_to
         if self.epoch >= command.epoch_to and not is_its_plan:
             return [self._answer(command, Outcome.RETIRED, now_ms)]
@@ -244,21 +238,17 @@ class TwoEpochBroker(ABC, Generic[Tables]):
             return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
         released: list[Effect] = []
         if not under_way.is_drained_told:
-            released = [*self._release_waiting(under_way), *self.held]
+            released = [*self._change.release_waiting(under_way), *self.held]
             self.held.clear()
         if self.held:
             raise ProtocolError(f"{self.broker} is drained but holds {len(self.held)} deliveries")
-        self._finish_moves(under_way)
+        self._change.finish_moves(under_way)
         answer = self._answer(command, Outcome.RETIRED, now_ms)
         return [*released, *self._drop_tables(under_way.epoch_from, now_ms), answer]
 
     def _may_give_up(self, command: Command) -> bool:
         """Return True if what this broker still waits for may have been lost with a broker that is dead."""
         return self.epoch == command.epoch_to and bool(command.lost_brokers)
-
-    def _release_waiting(self, under_way: Transition) -> list[Effect]:
-        """Let go on whatever waits for something of the old epoch, besides deliveries."""
-        return []
 
     def _abort(self, command: Command, now_ms: float) -> list[Effect]:
         if self.epoch >= command.epoch_to:
@@ -271,7 +261,7 @@ class TwoEpochBroker(ABC, Generic[Tables]):
             return [answer]
         return [*self._drop_tables(command.epoch_to, now_ms), answer]
 
-    def _late(self, waiting: dict[str, float], now_ms: float) -> list[str]:
+    def take_late(self, waiting: dict[str, float], now_ms: float) -> list[str]:
         """Take out of ``waiting`` (client -> since when) whoever has been waited for too long, and return them."""
         late = sorted(client for client, since_ms in waiting.items() if now_ms - since_ms > CLIENT_WAIT_MS_MAX)
         for client in late:
@@ -279,15 +269,15 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         return late
 
     def _drop_tables(self, epoch: int, now_ms: float) -> list[Effect]:
-        gone, under_way = self.tables.pop(epoch), self.transition
-        self.transition = None
-        return self._forget_epoch(gone, under_way, now_ms)
+        gone, under_way = self.tables.pop(epoch), self.under_way
+        self.under_way = None
+        return self._change.forget_epoch(gone, under_way, now_ms)
 
-    # --- what is held back, and what comes too early -----------------------------------------------------------------
+    # --- what waits: deliveries held back, messages that come too early, requests that come at the wrong time --------
 
-    def _deliver_or_hold(self, delivery: Deliver, effects: list[Effect]) -> None:
+    def deliver_or_hold(self, delivery: Deliver, effects: list[Effect]) -> None:
         """Deliver at once unless what was published earlier may still come in an older epoch."""
-        if self._must_hold(delivery):
+        if self._change.must_hold(delivery):
             if len(self.held) >= HELD_MAX:
                 effects.append(Dropped(delivery.notification, HOLD_OVERFLOW))
                 return
@@ -296,18 +286,19 @@ class TwoEpochBroker(ABC, Generic[Tables]):
         else:
             effects.append(delivery)
 
-    def _release_held(self) -> list[Effect]:
+    def release_held(self) -> list[Effect]:
+        """Let go on whatever must be held no longer."""
         released: list[Effect] = []
         kept: deque[Deliver] = deque()
         for delivery in self.held:
-            if self._must_hold(delivery):
+            if self._change.must_hold(delivery):
                 kept.append(delivery)
             else:
                 released.append(delivery)
         self.held = kept
         return released
 
-    def _keep_early(self, epoch: int, source: str | None, message: Any) -> list[Effect]:
+    def keep_early(self, epoch: int, source: str | None, message: Any) -> list[Effect]:
         """Keep what belongs to an epoch that is still to be prepared; ignore what belongs to a finished one."""
         if epoch > max(self.tables) and epoch > self._epoch_aborted_max:
             if len(self._early) >= EARLY_MESSAGES_MAX:
@@ -324,7 +315,34 @@ class TwoEpochBroker(ABC, Generic[Tables]):
             effects += self._take(source, kept, now_ms)
         return effects
 
-    def _epochs(self) -> list[Tables]:
+    @property
+    def early(self) -> list[tuple[int, Any]]:
+        """What came before its epoch, with that."""
+        return [(epoch, message) for epoch, _, message in self._early]
+
+    def postpone(self, request: AdvertiseRequest | UnadvertiseRequest) -> list[Effect]:
+        """Keep a request until the plan is over, or what else it waits for."""
+        self._postponed.append(request)
+        return []
+
+    def is_postponed(self, request: AdvertiseRequest | UnadvertiseRequest) -> bool:
+        """Return True if this very request waits."""
+        return request in self._postponed
+
+    def take_postponed(self, now_ms: float) -> list[Effect]:
+        """Serve what waited for the plan to be over; what must wait on is kept again, in its order."""
+        waiting, self._postponed = self._postponed, deque()
+        return [effect for request in waiting for effect in self.routing.serve(request, now_ms)]
+
+    def drop_postponed(self, request: UnadvertiseRequest) -> bool:
+        """Forget what waited of a stay that has ended; return True if anything did."""
+        kept = deque(one for one in self._postponed if stay_of(one) != stay_of(request))
+        has_waited = len(kept) < len(self._postponed)
+        self._postponed = kept
+        return has_waited
+
+    def epochs(self) -> list[Tables]:
+        """Return the tables of all live epochs, oldest first."""
         return [self.tables[epoch] for epoch in sorted(self.tables)]
 
     # --- answers and counts ------------------------------------------------------------------------------------------
@@ -335,12 +353,12 @@ class TwoEpochBroker(ABC, Generic[Tables]):
     def _result(
         self, plan: str, phase: CommandPhase, epoch_to: int, outcome: Outcome, now_ms: float, reason: str
     ) -> Answer:
-        under_way = self.transition
+        under_way = self.under_way
         sent = under_way.control_messages if under_way is not None and under_way.plan == plan else 0
         lost = tuple(sorted(self.lost_peers))
         return Answer(CommandResult(plan, phase, self.broker, epoch_to, outcome, reason, sent, int(now_ms), lost))
 
-    def _count_control(self, effects: list[Effect]) -> None:
+    def count_control(self, effects: list[Effect]) -> None:
         """Count what was sent to peers but notifications, and of that what the plan under way caused."""
         sent = [
             effect.message
@@ -348,9 +366,5 @@ class TwoEpochBroker(ABC, Generic[Tables]):
             if isinstance(effect, Send) and not isinstance(effect.message, Notification)
         ]
         self.control_messages_sent += len(sent)
-        if self.transition is not None:
-            self.transition.control_messages += sum(self._is_of_plan(message, self.transition) for message in sent)
-
-    @abstractmethod
-    def _is_of_plan(self, message: Message, under_way: Transition) -> bool:
-        """Tell whether a message is sent because of the plan."""
+        if self.under_way is not None:
+            self.under_way.control_messages += sum(self._change.is_of_plan(message, self.under_way) for message in sent)

@@ -2,7 +2,7 @@
 
 In: a SimPy environment (virtual or wall clock: the model does not know which), an inventory, requests of clients and
 commands. Out: telemetry cells and counters, results, and the ledger's account. What a broker does with a message is
-decided by its core (:mod:`producers.brokers.broker_core`); who publishes and subscribes what, by a workload.
+decided by its core (:mod:`producers.brokers.broker_protocol`); who publishes and subscribes what, by a workload.
 
 Times are milliseconds of the environment's clock. One hop of a notification is two events: its arrival and the end of
 its service; both are plain timeouts with a callback, since a SimPy process for each message would double their cost.
@@ -13,15 +13,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import simpy
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
 from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
@@ -46,7 +43,7 @@ from producers.brokers.broker_messages import (
     UserTaken,
     control_messages_in,
 )
-from producers.brokers.chord_core import ChordCore
+from producers.brokers.broker_protocol import BrokerProtocol
 from producers.brokers.match_content import Content, Filter
 from producers.emulator.delivery_cells import DeliveryCells
 from producers.emulator.ledger import Ledger
@@ -69,20 +66,13 @@ class PeerLost:
 
 
 Served = Message | ClientRequest | Command | PeerLost
-Core = BrokerCore | ChordCore
-CORES: dict[str, Callable[[str, Any, int], Core]] = {Configuration.KIND: BrokerCore, ChordConfiguration.KIND: ChordCore}
-
-
-def core_of(broker: str, configuration: OverlayConfiguration, boot_ms: int) -> Core:
-    """Return the protocol core that the kind of overlay needs."""
-    return CORES[configuration.KIND](broker, configuration, boot_ms)
 
 
 def _control_bytes(message: Served) -> int:
     return CONTROL_BYTES * control_messages_in(message)
 
 
-def _handled(core: Core, source: str | None, message: Served, now_ms: float) -> list[Effect]:
+def _handled(core: BrokerProtocol, source: str | None, message: Served, now_ms: float) -> list[Effect]:
     if isinstance(message, PeerLost):
         return core.lose_peer(message.peer, now_ms)
     return core.handle(source, message, now_ms)
@@ -200,7 +190,7 @@ class EmulatedBroker:
         "service_began_ms",
     )
 
-    def __init__(self, core: Core, cells: DeliveryCells) -> None:
+    def __init__(self, core: BrokerProtocol, cells: DeliveryCells) -> None:
         self.name = core.broker
         self.core = core
         self.cells = cells

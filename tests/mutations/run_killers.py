@@ -25,7 +25,7 @@ TESTS = {
         "tests/scenarios/test_rare_orders_tree.py",
         "tests/scenarios/test_rare_orders_withdrawals.py",
         "tests/scenarios/test_rare_orders_deaths.py",
-        "tests/producers/brokers/test_broker_core.py",
+        "tests/producers/brokers/test_tree_routing.py",
         "tests/producers/emulator/test_publisher_clients.py",
         "tests/producers/emulator/test_emulate_overlay.py",
         "tests/producers/brokers/test_bundles.py",
@@ -34,7 +34,7 @@ TESTS = {
     "ring": (
         "tests/scenarios/test_rare_orders_ring.py",
         "tests/scenarios/test_rare_orders_deaths.py",
-        "tests/producers/brokers/test_chord_core.py",
+        "tests/producers/brokers/test_chord_routing.py",
         "tests/producers/emulator/test_user_clients.py",
         "tests/producers/emulator/test_emulate_overlay.py",
         "tests/producers/brokers/test_bundles.py",

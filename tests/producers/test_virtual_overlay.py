@@ -5,7 +5,7 @@ import random
 import pytest
 
 from overlay.inventory import Inventory
-from producers.brokers.broker_core import BrokerCore
+from producers.brokers.tree_change import TreeChange
 from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
@@ -108,7 +108,7 @@ class DeafOverlay(VirtualOverlay):
 
 def test_without_holding_back_the_ledger_reports_disorder(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger knows nothing of the protocol: taken out of it, the hold is missed at once."""
-    monkeypatch.setattr(BrokerCore, "_must_hold", lambda core, notification: False)
+    monkeypatch.setattr(TreeChange, "must_hold", lambda change, delivery: False)
     out_of_order = 0
     for seed in range(6):
         rng = random.Random(seed)

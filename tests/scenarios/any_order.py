@@ -29,6 +29,7 @@ from schemas.command import Command, CommandResult
 from schemas.plan import ClientMove, Plan, PlanPhase
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, check_empty
 from tests.scenarios.any_order_controller import AnyOrderController
+from tests.scenarios.core_parts import parts_of
 
 Action = tuple[Any, ...]
 PATIENT = TransitionLimits(prepare_ms=10**9, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=300)
@@ -36,7 +37,8 @@ HASTY = TransitionLimits(prepare_ms=120, activate_ms=10**9, drain_ms=10**9, reti
 KNOWN_EFFECTS = frozenset(typing.get_args(Effect))
 FAULT_EFFECTS = frozenset({"ClientDropped", "Dropped"})  # By name: brokers may not have them yet.
 SEQUENCES_CONTINUE = "connection" in {one.name for one in fields(AdvertiseRequest)}
-KEPT_EMPTY = ("held", "_early", "_postponed", "_unconfirmed_advertisements", "_unconfirmed_publishers")
+KEPT_EMPTY = ("held", "_early", "_postponed", "unconfirmed_advertisements")
+OF_CLIENTS = ("locals", "advertisements", "here")
 QUEUE_LENGTH_MAX = 10**9
 
 
@@ -350,20 +352,22 @@ class AnyOrderOverlay(EmulatedOverlay):
         present = self.controller.log.present
         for name, core in self.cores.items():
             held = core.tables.get(core.epoch)
-            if core.transition is not None or core.epoch != present.epoch or sorted(core.tables) != [core.epoch]:
+            if core.under_way is not None or core.epoch != present.epoch or sorted(core.tables) != [core.epoch]:
                 raise BrokenPromiseError(
                     "state", f"{name} has {core.phase}, tables {sorted(core.tables)}, not {present.epoch}"
                 )
             if held.configuration.digest != present.digest:
                 raise BrokenPromiseError("state", f"{name} holds another overlay than the plans say")
-            check_empty(core, KEPT_EMPTY, name)
+            for part in parts_of(core):
+                check_empty(part, KEPT_EMPTY, name)
         self.check_at_rest()
 
     def check_unsubscribed(self) -> None:
         """Raise a BrokenPromiseError when a broker keeps something of subscriptions, of which there are none."""
         for name, core in self.cores.items():
             tables = core.tables[core.epoch]
-            check_empty(core, ("locals",), name)
+            for part in parts_of(core):
+                check_empty(part, ("locals",), name)
             check_empty(tables, ("entries", "index"), name)
             kept = {topic: one for topic, one in getattr(tables, "topics", {}).items() if one.parent is not None}
             if kept:
@@ -373,7 +377,8 @@ class AnyOrderOverlay(EmulatedOverlay):
         """Raise a BrokenPromiseError when a broker keeps something of clients that have all left."""
         self.check_settled()
         for name, core in self.cores.items():
-            check_empty(core, ("locals", "advertisements", "publishers", "_known_publishers"), name)
+            for part in parts_of(core):
+                check_empty(part, OF_CLIENTS, name)
             kept = {"entries", "index", "topics", "registered", "publishers_over", "flushes", "awaited", "moved"}
             check_empty(core.tables[core.epoch], sorted(kept), name)
 

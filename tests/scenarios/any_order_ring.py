@@ -133,7 +133,9 @@ class AnyOrderRing(AnyOrderOverlay):
         for name in self.user_homes:
             home = self.users.home_of(name)
             for broker, core in self.cores.items():
-                live = {one.topic for one in core.locals.values() if one.user == name and not one.has_ended}
+                live = {
+                    one.topic for one in core.routing.trees.locals.values() if one.user == name and not one.has_ended
+                }
                 wanted = set(self.users._users[name].wants) if broker == home else set()
                 if live != wanted:
                     raise BrokenPromiseError(

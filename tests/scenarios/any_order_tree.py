@@ -95,10 +95,10 @@ class AnyOrderTree(AnyOrderOverlay):
         """Every broker knows every publisher with its home, every home its subscriptions."""
         homes = {name: home for name in self.publisher_homes if (home := self.publishers.home_of(name)) is not None}
         for name, core in self.cores.items():
-            known = {one: advertised.home for one, advertised in core.advertisements.items()}
+            known = {one: advertised.home for one, advertised in core.routing.interests.advertisements.items()}
             if known != homes:
                 raise BrokenPromiseError("state of publishers", f"{name} knows {known}, connected are {homes}")
-        served = {one for core in self.cores.values() for one in core.locals}
+        served = {one for core in self.cores.values() for one in core.routing.interests.locals}
         if served != set(self.open_names):
             raise BrokenPromiseError("leak of locals", f"{sorted(served.symmetric_difference(self.open_names))}")
 

@@ -29,6 +29,7 @@ from tests.scenarios.any_order_controller import AnyOrderController
 from tests.scenarios.any_order_ring import ring_plan
 from tests.scenarios.any_order_run import RING, TREE
 from tests.scenarios.any_order_tree import random_exchanges, tree_plan
+from tests.scenarios.core_parts import parts_of
 
 STEP_MS = 5.0
 LIVE_MS = 5_000.0
@@ -129,7 +130,8 @@ class RandomOverlay:
             if self.overlay.publishers.home_of(name) is not None and name not in self.allowed:
                 raise BrokenPromiseError("never allowed to publish", name)
         for name, core in {**self.virtual.cores, **self.virtual.ring_cores}.items():
-            waiting = [one for one, local in core.locals.items() if not local.is_confirmed]
+            known = [local for part in parts_of(core) for local in getattr(part, "locals", {}).values()]
+            waiting = [local.subscription for local in known if not local.is_confirmed]
             if waiting or core.held:
                 raise BrokenPromiseError("never confirmed", f"{name}: {waiting}, held {len(core.held)}")
 

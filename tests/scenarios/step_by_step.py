@@ -6,12 +6,10 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
 from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import UNSTAMPED_EPOCH, Answer, Deliver, Notification, Send, control_messages_in
-from producers.brokers.chord_core import ChordCore
 from producers.brokers.match_content import Operator, Predicate
 from schemas.command import Command, CommandPhase, Outcome
 from schemas.plan import ClientMove, IdMove
@@ -23,9 +21,8 @@ class StepByStep:
     """Real broker cores, FIFO links between them, and all that they have handed over, answered and told clients."""
 
     def __init__(self, configuration: OverlayConfiguration) -> None:
-        kind = ChordCore if isinstance(configuration, ChordConfiguration) else BrokerCore
         self.brokers = configuration.brokers
-        self.cores: dict[str, Any] = {broker: kind(broker, configuration, 0) for broker in self.brokers}
+        self.cores: dict[str, Any] = {broker: core_of(broker, configuration, 0) for broker in self.brokers}
         self.links: dict[tuple[str, str], deque[Any]] = defaultdict(deque)
         self.now_ms = 0
         self.control_count = 0  # Control messages that brokers have sent to each other.

@@ -9,20 +9,26 @@ import sys
 import pytest
 
 from controller.controller_settings import TransitionLimits
-from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter, Operator, Predicate
+from producers.brokers.tree_change import TreeChange
+from producers.brokers.two_epochs import TwoEpochBroker
 from schemas.plan import PlanPhase
 from tests.scenarios import search
-from tests.scenarios.any_order import PATIENT
+from tests.scenarios.any_order import KEPT_EMPTY, OF_CLIENTS, PATIENT
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
 from tests.scenarios.any_order_controller import AWAY, UNACKNOWLEDGED, UP
+from tests.scenarios.any_order_ring import random_ring_inventory
 from tests.scenarios.any_order_run import RING, TREE, RunSpec, gentle_spec, run
 from tests.scenarios.any_order_schedules import PRIORITIES, SCHEDULES
 from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
+from tests.scenarios.core_parts import parts_of
+from tests.scenarios.model.check_endings import OF_A_CORE
 from tests.scenarios.shrink_run import RunShrinker, trace_of
 
 ALL: Filter = (Predicate("symbol", Operator.EQ, "A"),)
+INVENTORIES = [tree_inventory(3, random.Random(0)), random_ring_inventory(3, random.Random(0))]
 
 
 def notification(sequence: int, publish_ms: float) -> Notification:
@@ -127,7 +133,7 @@ def test_an_effect_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch
     """Effects that brokers learn must be told to the overlay, or a run would pass over them."""
     overlay = small_tree()
     overlay.apply(("advertise", "p0", "b00", "A"))
-    monkeypatch.setattr(BrokerCore, "handle", lambda *_: [object()])
+    monkeypatch.setattr(TwoEpochBroker, "handle", lambda *_: [object()])
     with pytest.raises(NotImplementedError, match="b00 wants object"):
         overlay.apply(("serve", "b00"))
 
@@ -168,7 +174,7 @@ def test_every_schedule_carries_out_plans(overlay: str, schedule: str) -> None:
 
 def test_a_failing_run_becomes_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the hold order breaks; few actions are enough to show it, and they show it again."""
-    monkeypatch.setattr(BrokerCore, "_must_hold", lambda *_: False)
+    monkeypatch.setattr(TreeChange, "must_hold", lambda *_: False)
     runs = (run(gentle_spec(seed, TREE)) for seed in range(200))
     failing = next(one for one in runs if one.kind == "out_of_order")
     shortest = RunShrinker(failing, 20.0).shrink()
@@ -181,7 +187,7 @@ def test_the_search_tells_what_it_found(monkeypatch: pytest.MonkeyPatch, capsys:
     """A clean seed gives exit code 0; a broken guard gives 1, the seed, the schedule and a trace."""
     told = ["--seed", "1", "--overlay", TREE, "--schedule", PRIORITIES, "--without", "early,return,end"]
     assert search.main(told) == 0
-    monkeypatch.setattr(BrokerCore, "_drain", lambda *_: [])
+    monkeypatch.setattr(TwoEpochBroker, "drain", lambda *_: [])
     assert search.main([*told, "--shrink-seconds", "5"]) == 1
     shown = capsys.readouterr().out
     assert "seed 1, overlay tree, schedule priorities" in shown
@@ -192,6 +198,13 @@ def digest_of_runs() -> str:
     """Return a digest of all that happens in a few runs."""
     runs = [run(RunSpec.of(seed, overlay), is_traced=True) for seed in range(12) for overlay in (TREE, RING)]
     return hashlib.sha256("\n".join(line for one in runs for line in one.overlay.trace or ()).encode()).hexdigest()
+
+
+def test_what_must_be_empty_at_the_end_is_looked_for_by_the_names_it_has() -> None:
+    """A core's part that has been renamed would be taken as empty."""
+    cores = [core_of(one.brokers[0], one.bootstrap, 0) for one in INVENTORIES]
+    known = {name for core in cores for part in parts_of(core) for name in vars(part)}
+    assert known >= {*KEPT_EMPTY, *OF_CLIENTS, *OF_A_CORE}
 
 
 def test_equal_seeds_are_equal_runs_in_every_process() -> None:

@@ -9,8 +9,8 @@ from overlay.chord_configuration import id_moves_between
 from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from producers.brokers.broker_messages import Notification
+from producers.brokers.broker_protocol import BrokerPhase
 from producers.brokers.match_content import Filter
-from producers.brokers.two_epochs import BrokerPhase
 from producers.emulator.emulate_overlay import OverlayTiming
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.client import Role
@@ -62,7 +62,7 @@ def test_a_plan_on_a_tree_ends_and_new_clients_come_whenever_a_broker_dies(phase
     virtual.overlay.subscribe("late", "b02", ALL)
     virtual.run_for(2_500.0)
     assert "new" in allowed.names
-    assert virtual.cores["b02"].locals["late"].is_confirmed
+    assert virtual.cores["b02"].routing.interests.locals["late"].is_confirmed
     account = virtual.finish()
     assert (account.repeated, account.out_of_order, account.unexpected, account.outstanding) == (0, 0, 0, 0)
 

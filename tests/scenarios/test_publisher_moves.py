@@ -79,7 +79,7 @@ def test_migration_over_ten_hops_takes_no_longer_than_a_drain_of_the_old_path() 
     moves = virtual.overlay.publishers.moves
     assert (moves.moved, moves.wait_ms_max) == (1, 0.0)
     assert virtual.overlay.publishers.home_of("p") == "b10"
-    assert {core.advertisements["p"].home for core in virtual.cores.values()} == {"b10"}
+    assert {core.routing.interests.advertisements["p"].home for core in virtual.cores.values()} == {"b10"}
     registered = virtual.clients.connected["p"]
     assert registered.home == "b10"
 
@@ -114,7 +114,7 @@ def test_a_publisher_that_ends_between_two_homes_hands_over_all_first() -> None:
     virtual.run_for(2_000.0)
     assert drive[0], "the publisher was to end between two homes"
     assert_clean(virtual.finish(), 4 * 100)
-    assert not any(core.advertisements for core in virtual.cores.values())
+    assert not any(core.routing.interests.advertisements for core in virtual.cores.values())
 
 
 def test_a_move_of_a_publisher_that_is_elsewhere_is_refused() -> None:
@@ -154,7 +154,8 @@ def test_publishers_move_with_links_under_real_traffic(seed: int) -> None:
     for _ in range(5):
         target = random_swaps(target, rng.randint(0, 3), inventory.degree_max, rng)
         homes = {
-            name: virtual.overlay.publishers.home_of(name) for name in next(iter(virtual.cores.values())).advertisements
+            name: virtual.overlay.publishers.home_of(name)
+            for name in next(iter(virtual.cores.values())).routing.interests.advertisements
         }
         chosen = rng.sample(sorted(homes), 4)
         moves = tuple(

@@ -150,7 +150,7 @@ def test_a_user_that_does_not_hear_of_its_move_ends_and_blocks_no_plan() -> None
     overlay.carry_out(target, moves)
     assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
     assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
-    assert not any(core.locals for core in overlay.cores.values())
+    assert not any(core.routing.trees.locals for core in overlay.cores.values())
 
 
 def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> None:
@@ -205,7 +205,7 @@ def test_a_user_whose_stay_its_home_has_ended_is_attached_no_more() -> None:
     overlay.carry_out(target, moves, phases=(PREPARE,))
     assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
     overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
-    assert not overlay.cores["b1"].locals
+    assert not overlay.cores["b1"].routing.trees.locals
 
 
 def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:

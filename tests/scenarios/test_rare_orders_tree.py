@@ -165,7 +165,7 @@ def test_the_end_of_another_stay_changes_nothing() -> None:
     overlay.run()
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.run()
-    assert all("p" in core.advertisements for core in overlay.cores.values())
+    assert all("p" in core.routing.interests.advertisements for core in overlay.cores.values())
     target = PAIR.replaced(1, [], [])
     overlay.carry_out(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE, ACTIVATE))
     overlay.feed("b0", None, LeaveRequest("p", 0))
@@ -190,7 +190,7 @@ def test_a_publisher_that_comes_again_during_a_transition_is_advertised_once_aft
         overlay.feed("b0", None, request)
     overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
     assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0), AdvertiseConfirmed("p", 2)]
-    assert {core.advertisements["p"].connection for core in overlay.cores.values()} == {2}
+    assert {core.routing.interests.advertisements["p"].connection for core in overlay.cores.values()} == {2}
 
 
 def test_a_publisher_that_does_not_leave_its_old_home_ends_and_blocks_no_plan() -> None:
@@ -206,7 +206,7 @@ def test_a_publisher_that_does_not_leave_its_old_home_ends_and_blocks_no_plan() 
     overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
     assert overlay.told_of(ClientDropped) == [ClientDropped("p", 0)]
     assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
-    assert not any(core.advertisements for core in overlay.cores.values())
+    assert not any(core.routing.interests.advertisements for core in overlay.cores.values())
     overlay.publish("b0", "p", symbol="A")
     assert [effect.reason for effect in overlay.told_of(Dropped)] == ["publisher_not_advertised"]
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
@@ -300,7 +300,7 @@ def test_a_publisher_that_ends_at_its_next_home_is_known_until_its_old_one_has_s
     overlay.run()
     overlay.carry_out(target, phases=(RETIRE,))
     assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
-    assert not any(core.advertisements for core in overlay.cores.values())
+    assert not any(core.routing.interests.advertisements for core in overlay.cores.values())
 
 
 def test_a_stay_that_begins_and_ends_while_the_earlier_one_waits_to_end_takes_only_itself_back() -> None:
@@ -313,7 +313,7 @@ def test_a_stay_that_begins_and_ends_while_the_earlier_one_waits_to_end_takes_on
     for request in (UnadvertiseRequest("p", 0), AdvertiseRequest("p", ALL, 1), UnadvertiseRequest("p", 1)):
         overlay.feed("b0", None, request)
     overlay.carry_out(target, phases=(RETIRE,))
-    assert not any(core.advertisements for core in overlay.cores.values())
+    assert not any(core.routing.interests.advertisements for core in overlay.cores.values())
 
 
 def test_a_broker_is_not_prepared_before_its_subscriptions_are_confirmed() -> None:

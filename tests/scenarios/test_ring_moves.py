@@ -39,8 +39,8 @@ def test_users_are_at_their_new_homes_with_all_they_want() -> None:
     cores = run.virtual.ring_cores
     for move in moves:
         assert run.overlay.user_home(move.client) == move.home_to
-        assert len([one for one in cores[move.home_to].locals.values() if one.user == move.client]) == 3
-        assert not [one for one in cores[move.home_from].locals.values() if one.user == move.client]
+        assert len([one for one in cores[move.home_to].routing.trees.locals.values() if one.user == move.client]) == 3
+        assert not [one for one in cores[move.home_from].routing.trees.locals.values() if one.user == move.client]
 
 
 def test_a_reassignment_costs_no_more_messages_than_the_paper_bounds() -> None:

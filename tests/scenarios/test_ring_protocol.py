@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from producers.brokers.broker_messages import Effect
-from producers.brokers.chord_core import ChordCore
+from producers.brokers.chord_change import RingChange
 from producers.brokers.chord_messages import GrantFlush
 from producers.brokers.chord_tables import ChordTables, TopicEntry
+from producers.brokers.chord_trees import TopicTrees
 from tests.scenarios.any_order_deeds import RingDeeds
 from tests.scenarios.any_order_run import RING, Driver, RunSpec, count_faults, finish, gentle_spec, run
 from tests.scenarios.any_order_schedules import SCHEDULES
@@ -54,38 +55,38 @@ def test_runs_exercise_what_they_claim() -> None:
 
 def test_without_the_hold_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delivering new-epoch notifications before the old epoch has ended breaks order: the hold is needed."""
-    monkeypatch.setattr(ChordCore, "_may_come_older", lambda *_: False)
+    monkeypatch.setattr(RingChange, "may_come_older", lambda *_: False)
     assert happens("out_of_order", range(40))
 
 
 def test_without_waiting_for_the_old_home_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new home that does not wait until the old one has handed over all breaks order at users that moved."""
 
-    def by_own_tree(self: ChordCore, notification: object, subscription: str) -> bool:
-        self.tables[min(self.tables)].awaited.discard(subscription)
+    def by_own_tree(self: RingChange, notification: object, subscription: str) -> bool:
+        self._core.epochs()[0].awaited.discard(subscription)
         return False
 
-    monkeypatch.setattr(ChordCore, "_may_come_older", by_own_tree)
+    monkeypatch.setattr(RingChange, "may_come_older", by_own_tree)
     assert happens("out_of_order", range(60))
 
 
 def test_without_a_flush_before_leaving_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that leaves a topic's tree at once loses what was published before its last subscription ended."""
 
-    def at_once(self: ChordCore, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
+    def at_once(self: TopicTrees, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
         if entry.is_joined and entry.flushing is None and entry.ended_here:
             entry.flushing = frozenset(entry.ended_here)
-            return self._end_flush(tables, GrantFlush(tables.epoch, self.broker, entry.topic))
+            return self.end_flush(tables, GrantFlush(tables.epoch, self.broker, entry.topic))
         return leave(self, tables, entry)
 
-    leave = ChordCore._consider_leaving
-    monkeypatch.setattr(ChordCore, "_consider_leaving", at_once)
+    leave = TopicTrees.consider_leaving
+    monkeypatch.setattr(TopicTrees, "consider_leaving", at_once)
     assert happens("lost", range(20))
 
 
 def test_without_waiting_for_all_to_be_prepared_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that says it is prepared before its new trees stand loses notifications."""
-    monkeypatch.setattr(ChordCore, "_is_ready_to_switch", lambda *_: True)
+    monkeypatch.setattr(RingChange, "is_ready_to_switch", lambda *_: True)
     assert happens("lost", range(40))
 
 

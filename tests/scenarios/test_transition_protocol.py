@@ -1,15 +1,17 @@
 """The transition loses nothing, repeats nothing and keeps order, whatever order messages and failures come in."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from producers.brokers.broker_core import BrokerCore
 from producers.brokers.broker_messages import Effect, Notification
-from producers.brokers.routing_tables import RoutingTables
+from producers.brokers.tree_change import TreeChange
+from producers.brokers.tree_tables import RoutingTables
+from producers.brokers.two_epochs import TwoEpochBroker
 from schemas.command import Command
 from tests.scenarios.any_order_deeds import TreeDeeds
 from tests.scenarios.any_order_run import TREE, Driver, RunSpec, count_faults, finish, gentle_spec, run
@@ -53,40 +55,40 @@ def test_runs_exercise_what_they_claim() -> None:
 
 def test_without_the_hold_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delivering new-epoch notifications before the old epoch has ended breaks order: the hold is needed."""
-    monkeypatch.setattr(BrokerCore, "_must_hold", lambda *_: False)
+    monkeypatch.setattr(TreeChange, "must_hold", lambda *_: False)
     assert happens("out_of_order", range(40))
 
 
 def test_without_the_old_home_in_the_hold_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that waits for END from a moved publisher's new home, not from its old one, breaks order."""
 
-    def by_new_home(self: BrokerCore, tables: RoutingTables, notification: Notification) -> bool:
+    def by_new_home(self: TreeChange, tables: RoutingTables, notification: Notification) -> bool:
         home = notification.home
-        return self.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
+        return self._core.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
 
-    monkeypatch.setattr(BrokerCore, "_flow_has_ended", by_new_home)
+    monkeypatch.setattr(TreeChange, "flow_has_ended", by_new_home)
     assert happens("out_of_order", range(60))
 
 
 def test_without_waiting_for_publishers_to_leave_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """An old home that activates with notifications of a moving publisher still in its queue loses them."""
-    monkeypatch.setattr(BrokerCore, "_see_leave", lambda *_: [])
-    switch = BrokerCore._activate
+    monkeypatch.setattr(TreeChange, "see_leave", lambda *_: [])
+    switch = TwoEpochBroker._activate
 
-    def at_once(self: BrokerCore, command: Command, now_ms: float) -> list[Effect]:
+    def at_once(self: TwoEpochBroker[Any, Any], command: Command, now_ms: float) -> list[Effect]:
         effects = switch(self, command, now_ms)
-        under_way = self.transition
+        under_way = self.under_way
         if under_way is not None and under_way.leaving and not under_way.is_active:
-            effects += self._switch(under_way, now_ms)
+            effects += self.switch(under_way, now_ms)
         return effects
 
-    monkeypatch.setattr(BrokerCore, "_activate", at_once)
+    monkeypatch.setattr(TwoEpochBroker, "_activate", at_once)
     assert happens("lost", range(60))
 
 
 def test_without_waiting_for_all_to_be_prepared_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that says it is prepared before its subscriptions have settled loses notifications."""
-    monkeypatch.setattr(BrokerCore, "_is_ready", lambda *_: True)
+    monkeypatch.setattr(TreeChange, "is_ready", lambda *_: True)
     assert happens("lost", range(60))
 
 

@@ -12,8 +12,8 @@ from controller.kinds.ring.ring_kind import RingKind
 from controller.kinds.tree.tree_kind import TreeKind
 from overlay.inventory import Inventory
 from overlay.kinds import KINDS, read_configuration
+from producers.brokers.broker_cores import CORES
 from producers.emulated_kinds import EMULATED_KINDS
-from producers.emulator.emulate_overlay import CORES
 from regraft.report_page.kind_pages import KIND_PAGES
 from regraft.run_records.summary import MOVED_FIGURES
 from regraft.settings.scenarios import SCENARIOS

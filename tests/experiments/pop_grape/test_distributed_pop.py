@@ -21,7 +21,7 @@ from experiments.pop_grape.distributed_traces import (
 )
 from overlay.link_sides import HungTree
 from producers.brokers.broker_messages import Notification
-from producers.brokers.routing_tables import LOCAL
+from producers.brokers.tree_tables import LOCAL
 from tests.experiments.pop_grape.traced_overlays import PUBLISHER, Traced, fig_1, random_traced, state_of
 
 NO_LIMIT = 1_000_000_000
@@ -65,7 +65,10 @@ def test_fig_1_by_messages(profile: Profile) -> None:
     account = traced.end()
     assert account.is_clean
     assert traced.overlay.homes == {PUBLISHER: "B6"}
-    homewards = {core.broker: core.advertisements[PUBLISHER].home for core in traced.overlay.virtual.cores.values()}
+    homewards = {
+        core.broker: core.routing.interests.advertisements[PUBLISHER].home
+        for core in traced.overlay.virtual.cores.values()
+    }
     assert set(homewards.values()) == {"B6"}
     # Those on the migration path have cleared their tables, the others know what they knew.
     assert [table(traced, broker) for broker in ("B1", "B5", "B6")] == [{}, {}, {}]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.scenarios.core_parts import parts_of
 from tests.scenarios.model.kept_account import Violation
 from tests.scenarios.model.overlay_model import ABORT, ACCOUNT, CONTROL, PARTS, OverlayModel, State
 from tests.scenarios.model.scripted_clients import PublisherScript
@@ -15,11 +16,9 @@ MOVES_MAX = 5_000  # Of the clean-up; a scenario needs a hundred.
 OF_A_CORE = (
     "locals",
     "advertisements",
-    "publishers",
+    "here",
     "held",
-    "_unconfirmed_advertisements",
-    "_unconfirmed_publishers",
-    "_known_publishers",
+    "unconfirmed_advertisements",
     "_postponed",
     "_early",
 )
@@ -50,7 +49,7 @@ class EndingChecks:
     def _core_fault(self, core: Any) -> str:
         if core.held:
             return f"{core.broker} holds back {list(core.held)} for ever"
-        if core.transition is not None or len(core.tables) != 1:
+        if core.under_way is not None or len(core.tables) != 1:
             return f"{core.broker} is {core.phase} with tables of {sorted(core.tables)}"
         return ""
 
@@ -78,7 +77,7 @@ class EndingChecks:
         return "; ".join([*(one for one in left if one), *([f"after the clean-up: {fault}"] if fault else [])])
 
     def _left_in(self, core: Any) -> str:
-        left = [name for name in OF_A_CORE if _is_filled(getattr(core, name, None))]
+        left = [name for part in parts_of(core) for name in OF_A_CORE if _is_filled(getattr(part, name, None))]
         for tables in core.tables.values():
             for name in OF_TABLES:
                 kept = getattr(tables, name, ())

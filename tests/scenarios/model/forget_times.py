@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from producers.brokers.broker_messages import Notification
-from tests.scenarios.model.frozen_states import IGNORED_TYPES, Numbers, Parts, Surroundings, is_value
+from tests.scenarios.model.frozen_states import IGNORED_TYPES, Numbers, Parts, Surroundings, is_value, own_names
 
 UNTIMED = (str, int, float, set, frozenset, Surroundings, *IGNORED_TYPES)
 
@@ -55,9 +55,9 @@ def with_ranks(part: Any, mask: int) -> Any:
         fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(kind) if field.init}
         changed = {name: _field_with_ranks(name, value, mask) for name, value in fields.items()}
         return part if changed == fields else dataclasses.replace(part, **changed)
-    names = part.__dict__ if hasattr(part, "__dict__") else [field.name for field in dataclasses.fields(kind)]
+    names = own_names(part) if hasattr(part, "__dict__") else [field.name for field in dataclasses.fields(kind)]
     if not callable(part):
-        for name in list(names):
+        for name in names:
             setattr(part, name, _field_with_ranks(name, getattr(part, name), mask))
     return part
 

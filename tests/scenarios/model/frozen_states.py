@@ -33,12 +33,15 @@ IGNORED_FIELDS = {
     "left_ms",
     "neighbours",
     "next_hop",
+    "now_ms",
     "told_ms",
     "_next_hop",
     "_parent",
     "_rendezvous",
     "_sent",
 }
+# How a part of a core reaches the others: each is seen once, where it is owned.
+WIRING = {"_change", "_core", "_endings", "_interests", "_moves", "_publishers", "_ring", "_trees"}
 IGNORED_TYPES = (MatchIndex, MoveCounts, UserCounts, BrokerTopics)
 UNORDERED_FIELDS = {"_gone_publishers", "advertisements"}  # Dicts that nobody iterates over in a way that shows.
 
@@ -143,6 +146,12 @@ def frozen(part: Any) -> Hashable:
     return (kind.__name__, *(_frozen_field(name, getattr(part, name)) for name in _fields_of(part)))
 
 
+def own_names(part: Any) -> list[str]:
+    """Return the attributes of an object but those by which a part of a core reaches the others."""
+    is_of_core = type(part).__module__.startswith("producers.brokers.")
+    return [name for name in part.__dict__ if not is_of_core or name not in WIRING]
+
+
 def _frozen_field(name: str, value: Any) -> Hashable:
     found = frozen(value)
     return frozenset(found) if name in UNORDERED_FIELDS and isinstance(found, tuple) else found
@@ -158,7 +167,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {}
 def _fields_of(part: Any) -> tuple[str, ...]:
     kind = type(part)
     if hasattr(part, "__dict__"):
-        return tuple(sorted(name for name in part.__dict__ if name not in IGNORED_FIELDS))
+        return tuple(sorted(name for name in own_names(part) if name not in IGNORED_FIELDS))
     if kind not in _FIELDS:
         names = {field.name for field in dataclasses.fields(kind)}
         _FIELDS[kind] = tuple(sorted(names - IGNORED_FIELDS))

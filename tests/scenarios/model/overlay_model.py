@@ -23,9 +23,8 @@ from typing import Any
 
 from overlay.chord_configuration import ChordConfiguration
 from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_core import BrokerCore
+from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import AdvertiseRequest, Answer, Deliver, Notification, Send, SubscribeRequest
-from producers.brokers.chord_core import ChordCore
 from schemas.command import Command, CommandPhase
 from tests.scenarios.model.channel_contents import Contents
 from tests.scenarios.model.forget_times import ranks_of_messages, ranks_of_parts
@@ -136,8 +135,7 @@ class OverlayModel:
         return pairs + [(source, broker) for source in sources for broker in self.brokers if source != broker]
 
     def _first_state(self, clients: tuple[ScriptedClient, ...], rules: Rules) -> State:
-        kind: Any = ChordCore if self.is_ring else BrokerCore
-        cores = [self.cores.number_of(kind(broker, self.configuration, 0)) for broker in self.brokers]
+        cores = [self.cores.number_of(core_of(broker, self.configuration, 0)) for broker in self.brokers]
         control = self.controls.of(Control(self.plans, self.configuration, self.configuration.epoch))
         numbers = [self.clients.number_of(client) for client in clients]
         return (0, control, self.accounts.of(Account(rules)), *cores, *numbers, *[0] * len(self.channels))

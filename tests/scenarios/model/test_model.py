@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from producers.brokers.broker_core import BrokerCore
-from producers.brokers.chord_core import ChordCore
+from producers.brokers.chord_change import RingChange
+from producers.brokers.tree_change import TreeChange
 from tests.scenarios.model.ring_detours import OPEN
 from tests.scenarios.model.ring_scenarios import RINGS
 from tests.scenarios.model.search_states import Bounds, Search
@@ -52,9 +52,9 @@ def test_the_reduction_loses_no_ending(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "core", "method", "answer", "fault"),
     [
-        ("tree_move", BrokerCore, "_must_hold", False, "lost or out of order"),
-        ("ring_move", ChordCore, "_may_come_older", False, "lost or out of order"),
-        ("tree_swap_subscribe", BrokerCore, "_is_ready", True, "lost"),
+        ("tree_move", TreeChange, "must_hold", False, "lost or out of order"),
+        ("ring_move", RingChange, "may_come_older", False, "lost or out of order"),
+        ("tree_swap_subscribe", TreeChange, "is_ready", True, "lost"),
     ],
 )
 def test_without_a_part_of_the_protocol_promises_break(

@@ -20,8 +20,9 @@ from producers.brokers.broker_messages import (
     SubscribeRequest,
     UserMoves,
 )
-from producers.brokers.chord_core import ChordCore
 from producers.brokers.chord_messages import AskFlush, GrantFlush, Join, JoinAck, Leave, NotComing, Register
+from producers.brokers.chord_parts import RingBroker
+from producers.brokers.chord_routing import ring_broker
 from producers.brokers.match_content import Operator, Predicate
 from producers.brokers.two_epochs import ProtocolError
 from producers.emulator.user_clients import topic_filter
@@ -36,8 +37,8 @@ def note(sequence: int, epoch: int = UNSTAMPED_EPOCH, *, down: bool = False, pub
     return Notification("p", sequence, publish_ms, "n0", epoch, {"topic": TOPIC}, 100, down)
 
 
-def core(broker: str) -> ChordCore:
-    return ChordCore(broker, RING, 0)
+def core(broker: str) -> RingBroker:
+    return ring_broker(broker, RING, 0)
 
 
 def prepare(target: ChordConfiguration, broker: str, *moves: ClientMove, ids: tuple[IdMove, ...] = ()) -> Command:
@@ -80,7 +81,7 @@ def test_a_broker_leaves_only_when_all_that_was_published_before_has_come() -> N
     assert broker.handle("n1", ahead, 22) == [Deliver(ahead, ("s",))]
     effects = broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23)
     assert effects[-1] == Send("n1", Leave(0, TOPIC, 0))
-    assert not broker.locals
+    assert not broker.routing.trees.locals
 
 
 def test_a_broker_that_stays_asks_for_a_flush_when_something_comes_for_what_has_ended() -> None:
@@ -94,7 +95,7 @@ def test_a_broker_that_stays_asks_for_a_flush_when_something_comes_for_what_has_
     assert broker.handle("n1", first, 21) == [Deliver(first, ("s", "t")), Send("n1", AskFlush(0, "n1", TOPIC, "n5"))]
     assert broker.handle("n1", second, 22) == [Deliver(second, ("s", "t"))]
     broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23)
-    assert sorted(broker.locals) == ["t"]
+    assert sorted(broker.routing.trees.locals) == ["t"]
 
 
 def test_a_publisher_registers_at_its_rendezvous() -> None:
@@ -158,4 +159,4 @@ def test_what_has_ended_and_is_never_flushed_is_bounded(monkeypatch: pytest.Monk
         broker.handle("n1", JoinAck(0, TOPIC), 2)
         broker.handle(None, CancelRequest(f"s{number}"), 20)
     assert broker.ended_count == 3
-    assert sorted(broker.locals) == ["s3", "s4", "s5"]
+    assert sorted(broker.routing.trees.locals) == ["s3", "s4", "s5"]

@@ -1,7 +1,6 @@
 """One broker's core, message by message: the worked cases behind the any-order tests."""
 
 from overlay.configuration import Configuration
-from producers.brokers.broker_core import BrokerCore
 from producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     Advertise,
@@ -26,8 +25,10 @@ from producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from producers.brokers.broker_protocol import BrokerPhase
 from producers.brokers.match_content import Operator, Predicate
-from producers.brokers.two_epochs import BrokerPhase
+from producers.brokers.tree_interests import TreeBroker
+from producers.brokers.tree_routing import tree_broker
 from schemas.command import Command, CommandPhase, Outcome
 
 IBM = (Predicate("symbol", Operator("eq"), "IBM"),)
@@ -52,9 +53,9 @@ def outcomes(effects: list[object]) -> list[Outcome]:
     return [effect.result.outcome for effect in effects if isinstance(effect, Answer)]
 
 
-def subscribed_middle() -> BrokerCore:
+def subscribed_middle() -> TreeBroker:
     """Return b of a-b-c: a publisher at c, a subscription at a that has passed b."""
-    core = BrokerCore("b", CHAIN, 0)
+    core = tree_broker("b", CHAIN, 0)
     core.handle("c", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle("a", AdvertiseAck(0, "IBM", 0), 1)
     core.handle("a", Subscribe(0, "s", "a", IBM, 0), 2)
@@ -64,7 +65,7 @@ def subscribed_middle() -> BrokerCore:
 
 def test_a_subscription_travels_to_the_advertisement_and_is_confirmed_when_it_is_there() -> None:
     """The home waits for the acknowledgement of the last broker on the way."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     sent = core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     assert sent == [Send("b", Subscribe(0, "s", "a", IBM, 0))]
@@ -73,13 +74,13 @@ def test_a_subscription_travels_to_the_advertisement_and_is_confirmed_when_it_is
 
 def test_a_subscription_that_meets_no_publisher_is_confirmed_at_once() -> None:
     """Nobody publishes it, so nothing can be missed."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     assert core.handle(None, SubscribeRequest("s", "client", IBM), 2) == [Confirmed("s")]
 
 
 def test_a_middle_broker_acknowledges_only_after_the_next_one() -> None:
     """An acknowledgement means that the whole rest of the way is installed."""
-    core = BrokerCore("b", CHAIN, 0)
+    core = tree_broker("b", CHAIN, 0)
     core.handle("c", Advertise(0, "IBM", 0, "c", IBM), 1)
     assert core.handle("a", Subscribe(0, "s", "a", IBM, 0), 2) == [Send("c", Subscribe(0, "s", "a", IBM, 0))]
     assert core.handle("c", SubscribeAck(0, "s"), 3) == [Send("a", SubscribeAck(0, "s"))]
@@ -87,7 +88,7 @@ def test_a_middle_broker_acknowledges_only_after_the_next_one() -> None:
 
 def test_a_publisher_is_confirmed_when_all_brokers_know_it() -> None:
     """The advertisement floods the tree and its acknowledgements come back."""
-    core = BrokerCore("b", CHAIN, 0)
+    core = tree_broker("b", CHAIN, 0)
     sent = core.handle(None, AdvertiseRequest("IBM", IBM), 1)
     assert sent == [Send("a", Advertise(0, "IBM", 0, "b", IBM)), Send("c", Advertise(0, "IBM", 0, "b", IBM))]
     assert core.handle("a", AdvertiseAck(0, "IBM", 0), 2) == []
@@ -99,8 +100,8 @@ def test_the_end_of_a_publisher_goes_to_all_brokers() -> None:
     core = subscribed_middle()
     assert core.handle("c", Unadvertise(0, "IBM", 7), 5) == []
     assert core.handle("c", Unadvertise(0, "IBM", 0), 5) == [Send("a", Unadvertise(0, "IBM", 0))]
-    assert core.advertisements == {}
-    home = BrokerCore("c", CHAIN, 0)
+    assert core.routing.interests.advertisements == {}
+    home = tree_broker("c", CHAIN, 0)
     home.handle(None, AdvertiseRequest("IBM", IBM), 1)
     assert home.handle(None, UnadvertiseRequest("IBM"), 2) == [Send("b", Unadvertise(0, "IBM", 0))]
 
@@ -110,10 +111,10 @@ def test_the_next_stay_of_a_publisher_waits_for_the_end_of_the_one_before() -> N
     core = subscribed_middle()
     again = Advertise(0, "IBM", 1, "a", IBM)
     assert core.handle("a", again, 5) == []
-    assert core.advertisements["IBM"].connection == 0
+    assert core.routing.interests.advertisements["IBM"].connection == 0
     effects = core.handle("c", Unadvertise(0, "IBM", 0), 6)
     assert effects[:2] == [Send("a", Unadvertise(0, "IBM", 0)), Send("c", again)]
-    assert core.advertisements["IBM"].connection == 1
+    assert core.routing.interests.advertisements["IBM"].connection == 1
 
 
 def test_of_two_stays_that_wait_the_newer_is_the_next_one() -> None:
@@ -122,7 +123,7 @@ def test_of_two_stays_that_wait_the_newer_is_the_next_one() -> None:
     core.handle("a", Advertise(0, "IBM", 2, "a", IBM), 5)
     core.handle("a", Advertise(0, "IBM", 1, "a", IBM), 6)
     core.handle("c", Unadvertise(0, "IBM", 0), 7)
-    assert core.advertisements["IBM"].connection == 2
+    assert core.routing.interests.advertisements["IBM"].connection == 2
 
 
 def test_a_stay_that_ends_while_it_waits_never_begins() -> None:
@@ -130,9 +131,9 @@ def test_a_stay_that_ends_while_it_waits_never_begins() -> None:
     core = subscribed_middle()
     core.handle("a", Advertise(0, "IBM", 1, "a", IBM), 5)
     core.handle("a", Unadvertise(0, "IBM", 1), 6)
-    assert core.advertisements["IBM"].connection == 0
+    assert core.routing.interests.advertisements["IBM"].connection == 0
     core.handle("c", Unadvertise(0, "IBM", 0), 7)
-    assert not core.advertisements
+    assert not core.routing.interests.advertisements
 
 
 def test_notifications_follow_subscriptions_only() -> None:
@@ -145,7 +146,7 @@ def test_notifications_follow_subscriptions_only() -> None:
 
 def test_a_notification_in_flight_is_owed_to_a_subscription_that_is_ending() -> None:
     """All that comes until its publishers' side has let go of it is handed over, whatever a clock says of it."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     core.handle("b", SubscribeAck(0, "s"), 5)
@@ -170,7 +171,7 @@ def test_a_broker_off_the_changed_way_prepares_without_a_message() -> None:
     """Where the way to the home is the same in both trees the table is derived, not sent again."""
     chain = Configuration.of(0, ("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d")])
     turned = Configuration.of(1, chain.brokers, [("a", "b"), ("b", "c"), ("b", "d")])
-    core = BrokerCore("a", chain, 0)
+    core = tree_broker("a", chain, 0)
     core.handle("b", Advertise(0, "IBM", 0, "b", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     core.handle("b", SubscribeAck(0, "s"), 3)
@@ -183,7 +184,7 @@ def test_a_broker_off_the_changed_way_prepares_without_a_message() -> None:
 
 def test_a_broker_on_the_changed_way_is_prepared_when_its_subscriptions_have_travelled() -> None:
     """The new way is installed and acknowledged before the broker says that it is prepared."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     core.handle("b", SubscribeAck(0, "s"), 3)
@@ -196,7 +197,7 @@ def test_a_broker_on_the_changed_way_is_prepared_when_its_subscriptions_have_tra
 
 def test_commands_are_idempotent() -> None:
     """A repeated command is answered like the first and changes nothing."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     for phase, expected in [
         (CommandPhase.PREPARE, [Outcome.PREPARED]),
         (CommandPhase.ACTIVATE, [Outcome.ACTIVATED]),
@@ -212,7 +213,7 @@ def test_commands_are_idempotent() -> None:
 
 def test_a_prepare_from_another_epoch_is_refused_with_the_reason() -> None:
     """A broker that holds another epoch, or means another target, refuses instead of guessing."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     wrong_epoch = Command("plan-9", CommandPhase.PREPARE, "a", 8, 9, (("a", "b"),), (("a", "c"),), "")
     wrong_digest = Command("plan-9", CommandPhase.PREPARE, "a", 0, 1, (("a", "b"),), (("a", "c"),), "0000")
     not_a_tree = Command("plan-9", CommandPhase.PREPARE, "a", 0, 1, (), (("a", "c"),), "0000")
@@ -225,7 +226,7 @@ def test_a_prepare_from_another_epoch_is_refused_with_the_reason() -> None:
 
 def test_an_abort_leaves_no_trace_and_bars_a_late_prepare() -> None:
     """After an abort the broker is as before, and a prepare that arrives late is refused."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     core.handle(None, command(CommandPhase.PREPARE, "a"), 1)
     assert outcomes(core.handle(None, command(CommandPhase.ABORT, "a"), 2)) == [Outcome.ABORTED]
     assert sorted(core.tables) == [0]
@@ -235,7 +236,7 @@ def test_an_abort_leaves_no_trace_and_bars_a_late_prepare() -> None:
 
 def test_nobody_activates_unprepared_and_nobody_aborts_what_is_active() -> None:
     """The two commands that would lose notifications are refused."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     assert outcomes(core.handle(None, command(CommandPhase.ACTIVATE, "a"), 1)) == [Outcome.REFUSED]
     core.handle(None, command(CommandPhase.PREPARE, "a"), 2)
     core.handle(None, command(CommandPhase.ACTIVATE, "a"), 3)
@@ -245,7 +246,7 @@ def test_nobody_activates_unprepared_and_nobody_aborts_what_is_active() -> None:
 
 def test_end_goes_on_when_all_other_old_links_have_ended() -> None:
     """The marker sweeps the old tree: 2(n-1) in all, one each way over each link."""
-    core = BrokerCore("b", CHAIN, 0)
+    core = tree_broker("b", CHAIN, 0)
     core.handle(None, command(CommandPhase.PREPARE, "b"), 1)
     assert [
         effect for effect in core.handle(None, command(CommandPhase.ACTIVATE, "b"), 2) if isinstance(effect, Send)
@@ -258,7 +259,7 @@ def test_end_goes_on_when_all_other_old_links_have_ended() -> None:
 
 def test_new_epoch_notifications_wait_for_the_end_of_the_old_way() -> None:
     """A notification that overtook older ones on a new link is delivered after them."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     core.handle(None, SubscribeRequest("s", "client", IBM), 2)
     core.handle("b", SubscribeAck(0, "s"), 3)
@@ -275,7 +276,7 @@ def test_new_epoch_notifications_wait_for_the_end_of_the_old_way() -> None:
 
 def test_publications_are_stamped_with_the_epoch_of_their_home() -> None:
     """The stamp decides which tables route a notification to its end."""
-    core = BrokerCore("c", CHAIN, 0)
+    core = tree_broker("c", CHAIN, 0)
     core.handle(None, AdvertiseRequest("IBM", IBM), 0)
     core.handle("b", AdvertiseAck(0, "IBM", 0), 0)
     assert core.handle(None, quote(0), 1) == [Published(quote(0, epoch=0))]
@@ -288,12 +289,12 @@ def test_publications_are_stamped_with_the_epoch_of_their_home() -> None:
 def test_a_notification_of_an_unknown_epoch_is_dropped_and_told() -> None:
     """A broker that came back without its tables goes on; what it cannot route is accounted for."""
     stray = quote(0, epoch=7)
-    assert BrokerCore("a", CHAIN, 0).handle("b", stray, 1) == [Dropped(stray, "epoch_unknown")]
+    assert tree_broker("a", CHAIN, 0).handle("b", stray, 1) == [Dropped(stray, "epoch_unknown")]
 
 
 def test_a_publisher_that_comes_during_a_transition_is_advertised_after_it() -> None:
     """Its advertisement waits at its home, so that no broker learns of it with half of the tables."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     core.handle(None, command(CommandPhase.PREPARE, "a"), 1)
     assert core.handle(None, AdvertiseRequest("IBM", IBM), 2) == []
     effects = core.handle(None, command(CommandPhase.ABORT, "a"), 3)
@@ -302,7 +303,7 @@ def test_a_publisher_that_comes_during_a_transition_is_advertised_after_it() -> 
 
 def test_forwards_that_covering_would_save_are_counted_and_sent_all_the_same() -> None:
     """A narrower subscription to the same symbol follows a wider one: counted as covered, not suppressed."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
     narrow = (*IBM, Predicate("open", Operator("<"), 5.0))
     core.handle(None, SubscribeRequest("wide", "client", IBM), 2)
@@ -313,7 +314,7 @@ def test_forwards_that_covering_would_save_are_counted_and_sent_all_the_same() -
 
 def test_a_publisher_on_its_way_keeps_its_home_from_being_prepared() -> None:
     """All brokers must know it while they still hold the tables from which the next ones are derived."""
-    core = BrokerCore("a", CHAIN, 0)
+    core = tree_broker("a", CHAIN, 0)
     core.handle(None, AdvertiseRequest("IBM", IBM), 1)
     assert outcomes(core.handle(None, command(CommandPhase.PREPARE, "a"), 2)) == []
     effects = core.handle("b", AdvertiseAck(0, "IBM", 0), 3)

@@ -1,6 +1,7 @@
 """Routing tables of one broker for one epoch: subscriptions with the way to their home and where they were sent.
 
-Pure data with the two questions routing asks; what is sent and when is decided in :mod:`producers.brokers.broker_core`.
+Pure data with the two questions routing asks, and what a broker of a tree knows of the plan under way; what is sent and
+when is decided in :mod:`producers.brokers.tree_interests` and :mod:`producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overlay.configuration import Configuration, link
+from producers.brokers.broker_messages import Advertise
+from producers.brokers.epoch_change import PlanUnderWay
 from producers.brokers.match_content import Filter, MatchIndex, covers
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
@@ -41,6 +44,50 @@ class Entry:
     def is_settled(self) -> bool:
         """Return True if no neighbour's acknowledgement is outstanding, but for the subscription's own end."""
         return not self.unconfirmed and (self.leaving or not self.unreleased)
+
+
+@dataclass(slots=True)
+class TreePlanUnderWay(PlanUnderWay):
+    """The plan under way at a broker of a tree; ``moves`` are of publishers.
+
+    ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
+    still leave before it is active, with when they were told, None until then.
+    """
+
+    waiting_for: set[str] = field(default_factory=set)
+    leaving: dict[str, float] | None = None
+
+
+@dataclass(slots=True)
+class LocalSubscription:
+    """A subscription of a local client: is it confirmed, has it ended, which epochs are still to confirm it.
+
+    All that was published after the confirmation comes after it, and all that was published before the end comes before
+    it is released; so whatever comes between the two is handed over, and no clock is asked when it was published.
+    """
+
+    subscription: str
+    unconfirmed_epochs: set[int]
+    is_confirmed: bool = False
+    has_ended: bool = False
+
+
+@dataclass(slots=True)
+class Advertisement:
+    """A known publisher, who told us, and what we wait for before we say that all beyond us know it.
+
+    ``successor`` is the advertisement of its next stay, with who sent it: it came before the end of this one did.
+    """
+
+    epoch: int
+    publisher: str
+    connection: int
+    home: str
+    filter_: Filter
+    told_by: str
+    unanswered: set[str]
+    unsettled: set[str] = field(default_factory=set)
+    successor: tuple[str, Advertise] | None = None
 
 
 class RoutingTables:

@@ -1,16 +1,14 @@
 """What one broker knows of subscriptions and publishers and how that travels: tables, advertisements, acknowledgements.
 
 In: requests of local clients and control messages of neighbours. Out: effects. Every table belongs to an epoch; while
-two are live, both are kept. Notifications and the transition between epochs belong to
-:mod:`producers.brokers.broker_core`.
+two are live, both are kept. Notifications belong to :mod:`producers.brokers.tree_routing`, the change from one epoch to
+the next to :mod:`producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
-from overlay.configuration import Configuration
 from producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,
@@ -28,88 +26,69 @@ from producers.brokers.broker_messages import (
     UnsubscribeAck,
 )
 from producers.brokers.match_content import Filter, intersects
-from producers.brokers.routing_tables import LOCAL, Entry, RoutingTables
+from producers.brokers.tree_tables import (
+    LOCAL,
+    Advertisement,
+    Entry,
+    LocalSubscription,
+    RoutingTables,
+    TreePlanUnderWay,
+)
 from producers.brokers.two_epochs import ProtocolError, TwoEpochBroker
 
-
-@dataclass(slots=True)
-class LocalSubscription:
-    """A subscription of a local client: is it confirmed, has it ended, which epochs are still to confirm it.
-
-    All that was published after the confirmation comes after it, and all that was published before the end comes before
-    it is released; so whatever comes between the two is handed over, and no clock is asked when it was published.
-    """
-
-    subscription: str
-    unconfirmed_epochs: set[int]
-    is_confirmed: bool = False
-    has_ended: bool = False
+TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
 
 
-@dataclass(slots=True)
-class Advertisement:
-    """A known publisher, who told us, and what we wait for before we say that all beyond us know it.
+class TreeInterests:
+    """Subscriptions and advertisements in the tables of all live epochs, and what is under way to build these."""
 
-    ``successor`` is the advertisement of its next stay, with who sent it: it came before the end of this one did.
-    """
-
-    epoch: int
-    publisher: str
-    connection: int
-    home: str
-    filter_: Filter
-    told_by: str
-    unanswered: set[str]
-    unsettled: set[str] = field(default_factory=set)
-    successor: tuple[str, Advertise] | None = None
-
-
-class BrokerRouting(TwoEpochBroker[RoutingTables]):
-    """Tables of all live epochs and what is under way to build them. Deterministic."""
-
-    def __init__(self, broker: str, configuration: Configuration) -> None:
-        super().__init__(broker, RoutingTables(broker, configuration))
+    def __init__(self, core: TreeBroker) -> None:
+        self._core = core
+        self.broker = core.broker
         self.locals: dict[str, LocalSubscription] = {}
         self.advertisements: dict[str, Advertisement] = {}
         self.covered_forwards = 0
-        self._unconfirmed_advertisements: dict[str, Advertisement] = {}
+        self.unconfirmed_advertisements: dict[str, Advertisement] = {}
 
     @property
-    def live_neighbours(self) -> tuple[str, ...]:
-        """The neighbours in any live epoch, sorted."""
-        return tuple(sorted({peer for tables in self.tables.values() for peer in tables.neighbours}))
+    def ended_count(self) -> int:
+        """How many subscriptions have ended and are not gone from every broker."""
+        return sum(local.has_ended for local in self.locals.values())
 
     # --- local clients -----------------------------------------------------------------------------------------------
 
-    def _subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
+    def subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
+        """Install a subscription of a local client in all live epochs."""
         name = request.subscription
         if name in self.locals:
             raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
-        self.locals[name] = LocalSubscription(name, set(self.tables))
+        self.locals[name] = LocalSubscription(name, set(self._core.tables))
         effects: list[Effect] = []
-        for tables in self._epochs():
+        for tables in self._core.epochs():
             meets = self._meets(tables, request.filter_)
-            entry = Entry(name, self.broker, request.filter_, LOCAL, meets, max(self.tables))
+            entry = Entry(name, self.broker, request.filter_, LOCAL, meets, max(self._core.tables))
             tables.install(entry)
             effects += self._forward(tables, entry)
-        return effects + self._settle((name,), now_ms)
+        return effects + self.settle((name,), now_ms)
 
-    def _cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
+    def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
+        """Begin to let go of a local client's subscription; nothing happens when it has ended before."""
         name = request.subscription
         local = self.locals.get(name)
         if local is None or local.has_ended:
             return []
         local.has_ended = True
         effects: list[Effect] = []
-        for tables in self._epochs():
+        for tables in self._core.epochs():
             effects += self._begin_leaving(tables, name)
-        return effects + self._settle((name,), now_ms)
+        return effects + self.settle((name,), now_ms)
 
     # --- neighbours --------------------------------------------------------------------------------------------------
 
-    def _accept_subscription(
+    def accept_subscription(
         self, tables: RoutingTables, source: str, message: Subscribe, now_ms: float
     ) -> list[Effect]:
+        """Install a neighbour's subscription, and acknowledge it when those beyond have."""
         effects: list[Effect] = []
         entry = tables.entries.get(message.subscription)
         if entry is not None and entry.leaving and entry.towards == source:
@@ -121,11 +100,11 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             tables.install(entry)
             tables.await_withdrawn(entry)
             effects += self._forward(tables, entry)
-            effects += self._derive_later((entry,))
+            effects += self.derive_later((entry,))
         entry.waiting.add(source)
-        return effects + self._settle((message.subscription,), now_ms)
+        return effects + self.settle((message.subscription,), now_ms)
 
-    def _release_subscription(
+    def release_subscription(
         self, tables: RoutingTables, source: str, message: Unsubscribe, now_ms: float
     ) -> list[Effect]:
         """Begin to leave in this epoch, and in a later one that derives the subscription from it.
@@ -136,13 +115,13 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         entry = tables.entries.get(message.subscription)
         if entry is None:
             return [Send(source, UnsubscribeAck(tables.epoch, message.subscription))]
-        for other in self._epochs():
+        for other in self._core.epochs():
             is_derived = other.epoch > tables.epoch and entry.home in other.same_way
             if other is tables or is_derived:
                 effects += self._begin_leaving(other, message.subscription)
-        return effects + self._settle((message.subscription,), now_ms)
+        return effects + self.settle((message.subscription,), now_ms)
 
-    def _accept_release(self, tables: RoutingTables, source: str, name: str, now_ms: float) -> list[Effect]:
+    def accept_release(self, tables: RoutingTables, source: str, name: str, now_ms: float) -> list[Effect]:
         """Take note that a neighbour holds a subscription no longer; send it again where it is wanted by now."""
         effects: list[Effect] = []
         entry = tables.entries.get(name)
@@ -152,7 +131,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             if not entry.leaving:
                 tables.note_release(entry, source)
                 effects += self._forward(tables, entry)
-        return effects + self._settle((name,), now_ms)
+        return effects + self.settle((name,), now_ms)
 
     def _begin_leaving(self, tables: RoutingTables, name: str) -> list[Effect]:
         entry = tables.entries.get(name)
@@ -163,7 +142,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
 
     def _release(self, tables: RoutingTables, entry: Entry, peers: Iterable[str]) -> list[Effect]:
         """Ask neighbours to hold the subscription no longer."""
-        asked = sorted(set(peers) - entry.unreleased - self.lost_peers)
+        asked = sorted(set(peers) - entry.unreleased - self._core.lost_peers)
         entry.unreleased.update(asked)
         return [Send(peer, Unsubscribe(tables.epoch, entry.subscription)) for peer in asked]
 
@@ -175,7 +154,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         effects: list[Effect] = []
         for peer in sorted(wanted - entry.forwarded):
             self.covered_forwards += tables.note_forward(entry, peer)
-            if peer not in self.lost_peers:
+            if peer not in self._core.lost_peers:
                 entry.unconfirmed.add(peer)
                 message = Subscribe(tables.epoch, entry.subscription, entry.home, entry.filter_, entry.epoch_issued_max)
                 effects.append(Send(peer, message))
@@ -200,7 +179,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             if epoch_min <= known.epoch <= tables.epoch and intersects(known.filter_, filter_)
         }
 
-    def _learn_advertisement(self, source: str, message: Advertise) -> list[Effect]:
+    def learn_advertisement(self, source: str, message: Advertise) -> list[Effect]:
         """Take note of a publisher, flood that on, and send the subscriptions that it attracts.
 
         The next stay of a publisher waits for the end of the one before, which comes behind all that was published in
@@ -218,11 +197,11 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, set(peers)
         )
         self.advertisements[message.publisher] = known
-        self._unconfirmed_advertisements[message.publisher] = known
+        self.unconfirmed_advertisements[message.publisher] = known
         effects: list[Effect] = [Send(peer, message) for peer in peers]
         met = [
             (tables, entry)
-            for tables in self._epochs()
+            for tables in self._core.epochs()
             if tables.epoch >= message.epoch  # It publishes in no older one, which neighbours may have retired.
             for entry in tables.entries.values()
             if intersects(message.filter_, entry.filter_)
@@ -233,13 +212,13 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             effects += self._forward(tables, entry)
         known.unsettled = {
             name
-            for tables in self._epochs()
+            for tables in self._core.epochs()
             for name, entry in tables.entries.items()
             if not entry.is_settled and message.publisher in entry.meets
         }
         return effects
 
-    def _forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
+    def forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
         """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch."""
         known = self.advertisements.get(message.publisher)
         if known is None or known.connection != message.connection:
@@ -248,42 +227,44 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
                 known.successor = None  # It has ended before its turn came.
             return []
         del self.advertisements[message.publisher]
-        self._unconfirmed_advertisements.pop(message.publisher, None)
-        for tables in self._epochs():
+        self.unconfirmed_advertisements.pop(message.publisher, None)
+        for tables in self._core.epochs():
             for entry in tables.entries.values():
                 entry.meets.discard(message.publisher)
         effects: list[Effect] = [Send(peer, message) for peer in self._flood_on(message.epoch, source)]
-        return effects if known.successor is None else effects + self._learn_advertisement(*known.successor)
+        return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
 
     def _flood_on(self, epoch: int, source: str) -> list[str]:
         """Return the living neighbours in the tree of an epoch, but for the one that a message came from."""
-        return [peer for peer in self.tables[epoch].neighbours if peer != source and peer not in self.lost_peers]
+        neighbours, lost = self._core.tables[epoch].neighbours, self._core.lost_peers
+        return [peer for peer in neighbours if peer != source and peer not in lost]
 
     # --- settling: acknowledgements and confirmations ----------------------------------------------------------------
 
-    def _settle(self, names: Iterable[str], now_ms: float) -> list[Effect]:
+    def settle(self, names: Iterable[str], now_ms: float) -> list[Effect]:
         """Send every acknowledgement and confirmation that has become true for these subscriptions."""
         effects: list[Effect] = []
         for name in names:
             effects += self._settle_subscription(name, now_ms)
-        for known in list(self._unconfirmed_advertisements.values()):
-            known.unsettled = {name for name in known.unsettled if not self._is_settled(name, min(self.tables))}
+        for known in list(self.unconfirmed_advertisements.values()):
+            known.unsettled = {name for name in known.unsettled if not self.is_settled(name, min(self._core.tables))}
             if not known.unanswered and not known.unsettled:
-                del self._unconfirmed_advertisements[known.publisher]
+                del self.unconfirmed_advertisements[known.publisher]
                 if known.told_by == LOCAL:
                     effects.append(AdvertiseConfirmed(known.publisher, known.connection))
                 else:
                     ack = AdvertiseAck(known.epoch, known.publisher, known.connection)
                     effects.append(Send(known.told_by, ack))
-        return effects + self._tell_prepared(now_ms)
+        return effects + self._core.tell_prepared(now_ms)
 
     def _settle_subscription(self, name: str, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
-        for tables in reversed(self._epochs()):  # What a later epoch has let go of no longer unsettles an older one.
+        # What a later epoch has let go of no longer unsettles an older one.
+        for tables in reversed(self._core.epochs()):
             entry = tables.entries.get(name)
             if entry is None:
                 continue
-            if self._is_settled(name, tables.epoch):
+            if self.is_settled(name, tables.epoch):
                 effects += [Send(peer, SubscribeAck(tables.epoch, name)) for peer in sorted(entry.waiting)]
                 entry.waiting.clear()
             if entry.leaving and not entry.unreleased:
@@ -298,7 +279,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
             Send(peer, SubscribeAck(tables.epoch, entry.subscription)) for peer in sorted(entry.waiting)
         ]
         tables.remove(entry.subscription)
-        if tables.epoch > min(self.tables):
+        if tables.epoch > min(self._core.tables):
             tables.released.add(entry.subscription)
         if entry.towards != LOCAL:
             effects.append(Send(entry.towards, UnsubscribeAck(tables.epoch, entry.subscription)))
@@ -307,29 +288,28 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
     def _settle_local(self, local: LocalSubscription, now_ms: float) -> list[Effect]:
         name = local.subscription
         if local.has_ended:
-            if any(name in tables.entries for tables in self.tables.values()):
+            if any(name in tables.entries for tables in self._core.tables.values()):
                 return []
             del self.locals[name]
             return [Cancelled(name)]
-        local.unconfirmed_epochs = {
-            epoch for epoch in local.unconfirmed_epochs if epoch in self.tables and not self._is_settled(name, epoch)
-        }
+        live = local.unconfirmed_epochs & self._core.tables.keys()
+        local.unconfirmed_epochs = {epoch for epoch in live if not self.is_settled(name, epoch)}
         if not local.is_confirmed and not local.unconfirmed_epochs:
             local.is_confirmed = True
             return [Confirmed(name)]
         return []
 
-    def _is_settled(self, name: str, epoch: int) -> bool:
+    def is_settled(self, name: str, epoch: int) -> bool:
         """Return True if the subscription is acknowledged in this epoch and in every later live one."""
         return all(
             tables.entries[name].is_settled
-            for tables in self.tables.values()
+            for tables in self._core.tables.values()
             if tables.epoch >= epoch and name in tables.entries
         )
 
     # --- two epochs --------------------------------------------------------------------------------------------------
 
-    def _derive_later(self, entries: Iterable[Entry]) -> list[Effect]:
+    def derive_later(self, entries: Iterable[Entry]) -> list[Effect]:
         """Take entries of the older epoch over into the newer one's tables where the way to their home is the same.
 
         Whether it is depends on the two trees alone, so all brokers on that way do likewise and no message is needed.
@@ -338,7 +318,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         towards the home withdraws it.
         """
         effects: list[Effect] = []
-        for tables in self._epochs()[1:]:
+        for tables in self._core.epochs()[1:]:
             for entry in list(entries):
                 if entry.leaving or not self._is_derived(tables, entry):
                     continue
@@ -369,7 +349,7 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
         Where it is of no use there, or has been withdrawn from this broker, it is withdrawn from the neighbour.
         """
         effects: list[Effect] = []
-        for tables in self._epochs():
+        for tables in self._core.epochs():
             if tables.epoch <= older.epoch or peer not in tables.shared or not self._is_derived(tables, entry):
                 continue
             derived = tables.entries.get(entry.subscription)
@@ -384,15 +364,15 @@ class BrokerRouting(TwoEpochBroker[RoutingTables]):
 
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry meets."""
-        return {self._home_in(tables, name) for name in entry.meets}
+        return {self.home_in(tables, name) for name in entry.meets}
 
-    def _is_advertised_here(self, publisher: str) -> bool:
+    def is_advertised_here(self, publisher: str) -> bool:
         """Return True if this broker is a publisher's home in a live epoch; from others it takes no notification."""
         if publisher not in self.advertisements:
             return False
-        return any(self._home_in(tables, publisher) == self.broker for tables in self.tables.values())
+        return any(self.home_in(tables, publisher) == self.broker for tables in self._core.tables.values())
 
-    def _home_in(self, tables: RoutingTables, publisher: str) -> str:
+    def home_in(self, tables: RoutingTables, publisher: str) -> str:
         """Return a publisher's home in an epoch; a stay that was advertised in it has been moved by no plan to it."""
         known = self.advertisements[publisher]
         return tables.moved.get(publisher, known.home) if known.epoch < tables.epoch else known.home

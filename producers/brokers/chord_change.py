@@ -1,0 +1,245 @@
+"""The two-epoch transition of one broker of a Chord ring: IDs are reassigned, users move, nothing is lost or repeated.
+
+In: commands of the controller, users that come and go, markers of draining. Out: effects. What is the same on any
+overlay stands in :mod:`producers.brokers.two_epochs`, the trees in :mod:`producers.brokers.chord_trees`.
+
+Paper 002, section 5.1.2, has four steps; here they are:
+
+- RCFG_INIT and RCFG_OVERLAY: *prepare* carries the whole new ring, so each broker has both control planes at once and
+  nobody leaves and joins the ring by lookups.
+- RCFG_PUBSUB: where the way from a topic's rendezvous to a broker is the same in both epochs, its place in the tree is
+  taken over on both ends; elsewhere it joins, and publishers register at a rendezvous that is another one. The paper
+  hands tables over and then repairs them.
+- RCFG_FINISH: *activate*, then *drain* and *retire*, which the paper leaves open.
+
+A user that moves has two homes for a while (:mod:`producers.brokers.chord_moves`). END per link would wait forever on a
+ring, so it goes by topic (:mod:`producers.brokers.chord_endings`).
+"""
+
+from __future__ import annotations
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.overlay_configuration import OverlayConfiguration
+from producers.brokers.broker_messages import (
+    Deliver,
+    Effect,
+    Message,
+    Notification,
+    UserStays,
+    UserTaken,
+)
+from producers.brokers.chord_endings import TopicEndings
+from producers.brokers.chord_messages import EndPublisher, EndTopic
+from producers.brokers.chord_moves import MovingUsers
+from producers.brokers.chord_parts import RingBroker, RingParts
+from producers.brokers.chord_publishers import TopicPublishers
+from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
+from producers.brokers.chord_trees import TopicTrees
+from schemas.command import Command
+
+
+class RingChange:
+    """How the trees of one broker of a ring change. A :class:`producers.brokers.epoch_change.EpochChange`."""
+
+    def __init__(
+        self,
+        core: RingBroker,
+        ring: RingParts,
+        trees: TopicTrees,
+        publishers: TopicPublishers,
+        endings: TopicEndings,
+        moves: MovingUsers,
+    ) -> None:
+        self._core = core
+        self._ring = ring
+        self._trees = trees
+        self._publishers = publishers
+        self._endings = endings
+        self._moves = moves
+        self.broker = core.broker
+
+    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
+        """Cut what a dead neighbour was part of.
+
+        The trees below it are cut: nothing more comes through it, and what was to cross it is lost with it. Where it
+        was a rendezvous or a publisher's home that others wait for, the plan under way stalls.
+        """
+        effects: list[Effect] = []
+        for tables in self._core.epochs():
+            for entry in list(tables.topics.values()):
+                entry.drop_child(peer)
+                if entry.parent == peer:
+                    entry.is_joined = True
+                    effects += self._trees.settle(entry.topic, now_ms) + self._endings.end_topic(tables, entry)
+                effects += self._trees.consider_leaving(tables, entry)
+        effects += self._endings.end_publishers_at(peer)
+        return effects + self._core.tell_prepared(now_ms) + self._core.release_held() + self._core.drain(now_ms)
+
+    # --- preparing ---------------------------------------------------------------------------------------------------
+
+    def target_of(self, command: Command) -> OverlayConfiguration:
+        """Return the ring with the IDs reassigned."""
+        return self._core.tables[self._core.epoch].configuration.replaced(command.epoch_to, command.id_moves)
+
+    def reason_against(self, command: Command) -> str:
+        """Return which move of a user cannot be, empty when all can."""
+        known = self._core.tables[self._core.epoch].configuration.id_of
+        for move in command.moves:
+            if move.home_to not in known:
+                return f"user {move.client} cannot move to {move.home_to}: it is not in the overlay"
+        return ""
+
+    def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+        """Begin the plan: derive and join trees of the new epoch, and tell the users that are to move."""
+        assert isinstance(target, ChordConfiguration)
+        under_way = self._moves.plan_of(command)
+        going = {name for name, move in under_way.moves.items() if move.home_from == self.broker}
+        old, tables = self._core.tables[self._core.epoch], ChordTables(self.broker, target)
+        self._core.begin_plan(under_way, tables)
+        self._derive(old, tables)
+        effects: list[Effect] = []
+        for local in self._trees.locals.values():
+            if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
+                effects += self._moves.issued(old, local)
+        for local in list(self._trees.locals.values()):
+            if not local.has_ended and local.user not in going:
+                local.unconfirmed_epochs.add(tables.epoch)
+                effects += self._trees.issue(tables, local, now_ms)
+        for entry in list(tables.topics.values()):
+            effects += self._trees.consider_leaving(tables, entry)
+        for publisher, at_home in sorted(self._publishers.here.items()):
+            if tables.rendezvous(at_home.topic) != old.rendezvous(at_home.topic):  # Else that takes it over.
+                effects += self._publishers.register(tables, publisher)
+        return effects + self._moves.send_away(tables, sorted(going), now_ms)
+
+    def _derive(self, old: ChordTables, tables: ChordTables) -> None:
+        """Take over our places in trees, and children, where the way from the rendezvous is the same in both epochs.
+
+        Neighbours do likewise, so no message is needed. Whoever has no use for its place in the new epoch leaves it.
+        """
+        for topic, entry in old.topics.items():
+            if tables.same_way(old, topic, self.broker):
+                kept = {
+                    peer: issued_max
+                    for peer, issued_max in entry.issued.items()
+                    if issued_max < tables.epoch and tables.same_way(old, topic, peer)
+                }
+                derived = tables.topics[topic] = TopicEntry(
+                    topic, entry.parent, entry.is_joined, tuple(sorted(kept)), kept, is_derived=True
+                )
+                # What has ended may still be owed something of the old epoch when that is retired.
+                derived.subscriptions = {name: None for name in entry.subscriptions if name in entry.ended_here}
+                derived.ended_here = set(entry.ended_here)
+        for topic, publishers in old.registered.items():
+            if tables.rendezvous(topic) == self.broker:
+                tables.registered[topic] = dict(publishers)
+
+    def is_ready_to_switch(self, under_way: RingPlanUnderWay) -> bool:
+        """Return True if users have come, publishers are registered and all trees are joined."""
+        if under_way.awaited_users or under_way.unheard:
+            return False
+        if any(one.unconfirmed_epochs for one in self._publishers.here.values()):
+            return False
+        return all(entry.is_joined for entry in self._core.tables[under_way.epoch_to].topics.values())
+
+    def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
+        """End the stay of users that have not said in time that they heard of their move, or that they have all."""
+        return self._moves.drop_silent(under_way, now_ms)
+
+    # --- switching ---------------------------------------------------------------------------------------------------
+
+    def begin_switch(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
+        """Switch at once: users go on at their new homes without leaving the old ones first."""
+        return self._core.switch(under_way, now_ms)
+
+    def taken_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
+        """Tell the users that have come that this is their home."""
+        return [UserTaken(name) for name in sorted(under_way.come_users)]
+
+    def must_hold(self, delivery: Deliver) -> bool:
+        """Return True if one of its subscriptions may still get something of an older epoch."""
+        return any(self.may_come_older(delivery.notification, name) for name in delivery.subscriptions)
+
+    def may_come_older(self, notification: Notification, subscription: str) -> bool:
+        """Return True if a subscription may still get something of an older epoch, here or at its old home."""
+        under_way, local = self._core.under_way, self._trees.locals.get(subscription)
+        if under_way is None or notification.epoch <= under_way.epoch_from:
+            return False
+        old = self._core.tables[under_way.epoch_from]
+        if subscription in old.awaited:
+            return True
+        entry = None if local is None or local.has_come else old.topics.get(local.topic)
+        if entry is None or entry.is_over or subscription not in entry.subscriptions:
+            return False
+        return self._endings.is_rerouted(under_way, entry.topic)
+
+    def kept_notifications(self) -> list[Notification]:
+        """Return what waits at this broker as a rendezvous."""
+        return self._endings.kept_notifications()
+
+    def release_waiting(self, under_way: RingPlanUnderWay) -> list[Effect]:
+        """Let go on whatever waits at this broker as a rendezvous."""
+        return self._endings.release_waiting(under_way)
+
+    # --- draining ----------------------------------------------------------------------------------------------------
+
+    def drain_on(self, under_way: RingPlanUnderWay) -> list[Effect]:
+        """Send END of our publishers and of our topics where it is due."""
+        return [
+            *self._endings.end_publishers(under_way),
+            *self._endings.end_topics(under_way),
+            *self._core.release_held(),
+        ]
+
+    def is_drained(self, under_way: RingPlanUnderWay) -> bool:
+        """Return True if users that came have all of the old epoch and every END has come."""
+        return not self._core.tables[under_way.epoch_from].awaited and self._endings.are_ends_in(under_way)
+
+    def see_topic_over(self, tables: ChordTables, topic: str) -> list[Effect]:
+        """The parent says that nothing of a topic follows in this epoch."""
+        entry = tables.topics.get(topic)
+        if entry is None:
+            return []
+        return self._endings.end_topic(tables, entry) + self._core.release_held()
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def finish_moves(self, under_way: RingPlanUnderWay) -> None:
+        """Take the users that came as any others."""
+        self._core.tables[under_way.epoch_to].ended.clear()
+        for local in self._trees.locals.values():
+            local.has_come = False
+
+    def forget_epoch(self, gone: ChordTables, under_way: RingPlanUnderWay | None, now_ms: float) -> list[Effect]:
+        """Confirm and forget what waited for the epoch; after an abort, tell users that they stay."""
+        if gone.epoch < self._core.epoch:
+            self._ring.retire(gone)
+        effects: list[Effect] = []
+        for topic in sorted(gone.topics):
+            entry = gone.topics[topic]
+            effects += self._trees.confirm(sorted(entry.fresh), gone.epoch, now_ms)
+            effects += self._trees.forget_ended(entry.subscriptions)
+            effects += self._trees.settle(topic, now_ms)  # Acknowledgements that waited for the epoch that has gone.
+        for name in [name for name, local in self._trees.locals.items() if gone.epoch in local.unconfirmed_epochs]:
+            effects += self._trees.confirm((name,), gone.epoch, now_ms)
+        for name in [name for name, local in self._trees.locals.items() if not self._is_issued(local)]:
+            # Its user has moved: it was served here in the old epoch, or, aborted, in the new one.
+            del self._trees.locals[name]
+        for publisher, at_home in sorted(self._publishers.here.items()):
+            if gone.epoch in at_home.unconfirmed_epochs:
+                effects += self._publishers.confirm_publisher(publisher, at_home.connection, gone.epoch)
+        if under_way is not None and gone.epoch == under_way.epoch_to:
+            for tables in self._core.tables.values():
+                tables.awaited.clear()
+            effects += [UserStays(name, connection) for name, connection in sorted(under_way.leaving.items())]
+        return effects + self._core.take_postponed(now_ms)
+
+    def _is_issued(self, local: TopicSubscription) -> bool:
+        entries = (tables.topics.get(local.topic) for tables in self._core.tables.values())
+        return any(entry is not None and local.subscription in entry.subscriptions for entry in entries)
+
+    def is_of_plan(self, message: Message, under_way: RingPlanUnderWay) -> bool:
+        """Return True for END and for whatever builds the new trees."""
+        if isinstance(message, EndPublisher | EndTopic):
+            return True
+        return not isinstance(message, Notification) and getattr(message, "epoch", None) == under_way.epoch_to

@@ -1,0 +1,226 @@
+"""Users of a Chord ring that a plan moves: told so at the old home, served at both, handed over, or cut off.
+
+In: requests of local users and what homes tell each other of them. Out: effects. A user that moves is told so at its
+old home, which goes on serving it in epoch k; it attaches at its next home, too, which serves it in k+1 and holds that
+back until the old home has handed over all of k. The plan itself belongs to :mod:`producers.brokers.chord_change`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from producers.brokers.broker_messages import (
+    CancelRequest,
+    ClientDropped,
+    Effect,
+    SubscribeRequest,
+    UserDrained,
+    UserMoves,
+)
+from producers.brokers.chord_endings import TopicEndings
+from producers.brokers.chord_messages import (
+    AttachRequest,
+    DrainedRequest,
+    GoneRequest,
+    HandedOver,
+    MoveHeardRequest,
+    NotComing,
+)
+from producers.brokers.chord_parts import RingBroker, RingParts
+from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicSubscription
+from producers.brokers.chord_trees import TopicTrees
+from schemas.command import Command
+
+
+class MovingUsers:
+    """The users that the plan under way brings here or sends elsewhere."""
+
+    def __init__(self, core: RingBroker, ring: RingParts, trees: TopicTrees, endings: TopicEndings) -> None:
+        self._core = core
+        self._ring = ring
+        self._trees = trees
+        self._endings = endings
+        self.broker = core.broker
+
+    def plan_of(self, command: Command) -> RingPlanUnderWay:
+        """Return the plan that a prepare begins, with the users that it moves from and to this broker."""
+        moves = {move.client: move for move in command.moves if self.broker in (move.home_from, move.home_to)}
+        here = {local.user: local.connection for local in self._trees.locals.values() if not local.has_ended}
+        going = {name for name, move in moves.items() if move.home_from == self.broker}
+        coming = {name for name, move in moves.items() if move.home_to == self.broker}
+        return RingPlanUnderWay(
+            command.plan,
+            command.epoch_from,
+            command.epoch_to,
+            moves,
+            is_ring_kept=not command.id_moves,
+            leaving={user: here[user] for user in sorted(going) if user in here},
+            awaited_users=coming - going,
+        )
+
+    # --- users that are to go on elsewhere ----------------------------------------------------------------------------
+
+    def epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
+        """Return the epochs in which a new subscription is issued.
+
+        A user that is to go on elsewhere takes along what it has asked for: only the old epoch needs it here. A broker
+        that stamps the new epoch needs no place in the old one any more: it would have to wait for END there again.
+        """
+        under_way = self._core.under_way
+        if under_way is not None and under_way.leaving.get(request.client) == request.connection:
+            return [self._core.tables[under_way.epoch_from]]
+        return self._core.epochs()[-1:] if under_way is not None and under_way.is_active else self._core.epochs()
+
+    def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+        """Ask for END of the old epoch where the topic comes here another way in the new one, or its user moves."""
+        under_way = self._core.under_way
+        if under_way is None or tables.epoch != under_way.epoch_from:
+            return []
+        if self._is_leaving(under_way, local):
+            under_way.unflushed.setdefault(local.user, set()).add(local.subscription)
+        elif not self._endings.is_rerouted(under_way, local.topic):
+            return []
+        return self._endings.want_end(local.topic)
+
+    def _is_leaving(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> bool:
+        return not local.has_ended and under_way.leaving.get(local.user) == local.connection
+
+    def send_away(self, tables: ChordTables, users: Iterable[str], now_ms: float) -> list[Effect]:
+        """Tell users that they are to move, and the next homes of those that are not here not to wait."""
+        under_way = self._core.under_way
+        assert under_way is not None
+        effects: list[Effect] = []
+        for user in users:
+            home_to, connection = under_way.moves[user].home_to, under_way.leaving.get(user)
+            if connection is not None:
+                under_way.unheard[user] = now_ms
+                effects.append(UserMoves(user, connection, home_to, tables.epoch))
+            else:  # It left, or is elsewhere: then it stays there.
+                effects += self._ring.route_on(tables, NotComing(tables.epoch, home_to, user))
+        return effects
+
+    def see_heard(self, request: MoveHeardRequest) -> list[Effect]:
+        """A user has heard that it is to move."""
+        if self._core.under_way is not None and self._core.under_way.leaving.get(request.user) == request.connection:
+            self._core.under_way.unheard.pop(request.user, None)
+        return []
+
+    def see_gone(self, request: GoneRequest) -> list[Effect]:
+        """A user that was to move has disconnected: should it come back here, it is one like any other."""
+        under_way = self._core.under_way
+        if under_way is not None and under_way.leaving.get(request.user) == request.connection:
+            del under_way.leaving[request.user]
+            under_way.unheard.pop(request.user, None)
+        return []
+
+    # --- users that come ----------------------------------------------------------------------------------------------
+
+    def attach(self, request: AttachRequest, now_ms: float) -> list[Effect]:
+        """Take a user that comes here by the plan under way, in its new epoch only."""
+        under_way = self._core.under_way
+        if request.epoch not in self._core.tables:
+            return self._core.keep_early(request.epoch, None, request)
+        if under_way is None or request.epoch != under_way.epoch_to or request.user not in under_way.awaited_users:
+            return []
+        under_way.awaited_users.discard(request.user)
+        under_way.come_users.add(request.user)
+        tables, old = self._core.tables[under_way.epoch_to], self._core.tables[under_way.epoch_from]
+        effects: list[Effect] = []
+        for moved in request.subscriptions:
+            local = TopicSubscription(
+                moved.subscription,
+                request.user,
+                request.connection,
+                moved.topic,
+                {tables.epoch},
+                is_confirmed=True,
+                has_come=True,
+                epoch_min=tables.epoch,
+            )
+            self._trees.locals[moved.subscription] = local
+            old.awaited.add(moved.subscription)
+            effects += self._trees.issue(tables, local, now_ms)
+        return effects
+
+    def epoch_awaited_by(self, subscription: str) -> int | None:
+        """Return the epoch for which a subscription came here that this broker is still to prepare, else None."""
+        for epoch, kept in self._core.early:
+            if isinstance(kept, AttachRequest) and any(one.subscription == subscription for one in kept.subscriptions):
+                return epoch
+        return None
+
+    def await_no_longer(self, user: str, now_ms: float) -> list[Effect]:
+        """A user does not come, or its old home has ended its stay after it came."""
+        if self._core.under_way is not None:
+            self._core.under_way.awaited_users.discard(user)
+            self._core.under_way.come_users.discard(user)
+        return self._end_user(user, now_ms, only_come=True)
+
+    def see_handed_over(self, user: str, now_ms: float) -> list[Effect]:
+        """The old home of a user that came has handed over all."""
+        if self._core.under_way is not None:
+            self._core.under_way.handed_over[user] = now_ms
+        return []
+
+    def see_drained(self, request: DrainedRequest) -> list[Effect]:
+        """The old home of a subscription that has come has handed over all."""
+        for tables in self._core.tables.values():
+            tables.awaited.discard(request.subscription)
+        return self._core.release_held()
+
+    # --- what the old home hands over ---------------------------------------------------------------------------------
+
+    def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
+        """Tell users that have moved which of their subscriptions get nothing more here."""
+        under_way = self._core.under_way
+        if under_way is None or tables.epoch != under_way.epoch_from:
+            return []
+        effects: list[Effect] = []
+        for name in names:
+            local = self._trees.locals.get(name)
+            move = None if local is None or local.has_come else under_way.moves.get(local.user)
+            if local is not None and move is not None and move.home_from == self.broker:
+                effects.append(UserDrained(local.user, name, move.home_to))
+                effects += self._see_flushed(under_way, local)
+        return effects
+
+    def _see_flushed(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> list[Effect]:
+        """Tell a user's next home when it has been told all: from then on that waits for nobody but the user."""
+        unflushed = under_way.unflushed.get(local.user, set())
+        unflushed.discard(local.subscription)
+        if unflushed or under_way.unflushed.pop(local.user, None) is None:
+            return []
+        handed_over = HandedOver(under_way.epoch_to, under_way.moves[local.user].home_to, local.user)
+        return self._ring.route_on(self._core.tables[under_way.epoch_to], handed_over)
+
+    # --- users that do not answer -------------------------------------------------------------------------------------
+
+    def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
+        """End the stay of users that have not said in time that they heard of their move, or that they have all."""
+        effects: list[Effect] = []
+        if not under_way.is_prepared:
+            for user in self._core.take_late(under_way.unheard, now_ms):
+                connection = under_way.leaving.pop(user)
+                tables = self._core.tables[under_way.epoch_to]
+                effects += [ClientDropped(user, connection), *self._end_user(user, now_ms, only_come=False)]
+                effects += self._ring.route_on(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
+        awaited = self._core.tables[under_way.epoch_from].awaited
+        for user in self._core.take_late(under_way.handed_over, now_ms) if under_way.is_active else ():
+            stays = {
+                one.connection
+                for one in self._trees.locals.values()
+                if one.user == user and one.subscription in awaited
+            }
+            effects += [ClientDropped(user, connection) for connection in sorted(stays)]
+            effects += self._end_user(user, now_ms, only_come=True) if stays else []
+        return effects
+
+    def _end_user(self, user: str, now_ms: float, *, only_come: bool) -> list[Effect]:
+        """End what a user has here, now."""
+        effects: list[Effect] = []
+        for local in list(self._trees.locals.values()):
+            if local.user == user and not local.has_ended and (local.has_come or not only_come):
+                effects += self._trees.cancel(CancelRequest(local.subscription))
+                for tables in self._core.tables.values():
+                    tables.awaited.discard(local.subscription)
+        return effects + self._core.release_held()

@@ -1,0 +1,120 @@
+"""Publishers of a Chord ring at their homes and at the rendezvous of their topics.
+
+In: requests of local publishers and control messages. Out: effects. A publisher may publish when the rendezvous of its
+topic knows it in every live epoch; the rendezvous keeps its topic's tree while it does. Trees belong to
+:mod:`producers.brokers.chord_trees`.
+"""
+
+from __future__ import annotations
+
+from producers.brokers.broker_messages import AdvertiseConfirmed, AdvertiseRequest, Effect, UnadvertiseRequest
+from producers.brokers.chord_messages import Register, RegisterAck, Unregister
+from producers.brokers.chord_parts import RingBroker, RingParts
+from producers.brokers.chord_tables import ChordTables, LocalPublisher, Registration
+from producers.brokers.chord_trees import TopicTrees, topic_of
+
+
+class TopicPublishers:
+    """The publishers whose home this broker is, and those registered here, in all live epochs."""
+
+    def __init__(self, core: RingBroker, ring: RingParts, trees: TopicTrees) -> None:
+        self._core = core
+        self._ring = ring
+        self._trees = trees
+        self.broker = core.broker
+        self.here: dict[str, LocalPublisher] = {}
+
+    def advertise(self, request: AdvertiseRequest) -> list[Effect]:
+        """Take in a local publisher; it may publish when its rendezvous knows it."""
+        self.here[request.publisher] = LocalPublisher(topic_of(request.filter_), request.connection)
+        return self.register(self._core.tables[self._core.epoch], request.publisher)
+
+    def register(self, tables: ChordTables, publisher: str) -> list[Effect]:
+        """Send a local publisher's registration to its rendezvous in one epoch."""
+        local = self.here[publisher]
+        local.unconfirmed_epochs.add(tables.epoch)
+        root = tables.rendezvous(local.topic)
+        message = Register(tables.epoch, root, local.topic, publisher, local.connection, self.broker)
+        return self._ring.route_on(tables, message)
+
+    def accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
+        """Take note of a publisher; one whose earlier stay is still known waits for the end of that.
+
+        That end comes behind all that was published in the earlier stay: so order holds across stays.
+        """
+        earlier = tables.registered.get(message.topic, {}).get(message.publisher)
+        if earlier is not None and earlier.connection < message.connection:
+            waiting = tables.successors.get((message.topic, message.publisher))
+            if waiting is None or waiting.connection < message.connection:  # Else its client has come again since.
+                tables.successors[message.topic, message.publisher] = message
+            return []
+        effects: list[Effect] = []
+        if earlier is None:
+            registration = Registration(message.connection, message.home)
+            for other in self._from(tables, message.topic):
+                if other.ended.get((message.topic, message.publisher), -1) >= message.connection:
+                    continue  # In the later epoch, where it came another way, its end was here first.
+                other.registered.setdefault(message.topic, {})[message.publisher] = registration
+                self._trees.entered(other, message.topic, effects)
+            effects += self._ring.registered(tables, message)
+        ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
+        return effects + self._ring.route_on(tables, ack)
+
+    def confirm_publisher(self, publisher: str, connection: int, epoch: int) -> list[Effect]:
+        """The rendezvous of an epoch knows a local publisher."""
+        local = self.here.get(publisher)
+        if local is None or local.connection != connection:
+            return []
+        local.unconfirmed_epochs.discard(epoch)
+        if local.unconfirmed_epochs or local.may_publish:
+            return []
+        local.may_publish = True
+        return [AdvertiseConfirmed(publisher, connection)]
+
+    def unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
+        """Tell the rendezvous of every live epoch that a local publisher has ended."""
+        local = self.here.get(request.publisher)
+        if local is None or local.connection != request.connection:
+            return []
+        del self.here[request.publisher]
+        effects: list[Effect] = []
+        for tables in self._core.epochs():
+            root = tables.rendezvous(local.topic)
+            newest = max(self._core.tables)
+            message = Unregister(tables.epoch, root, local.topic, request.publisher, local.connection, newest)
+            effects += self._ring.route_on(tables, message)
+        return effects
+
+    def accept_unregistration(self, tables: ChordTables, message: Unregister) -> list[Effect]:
+        """End a publisher's stay at its rendezvous; the next one under its name may begin."""
+        topic, publisher = message.topic, message.publisher
+        successor = tables.successors.get((topic, publisher))
+        if successor is not None and successor.connection == message.connection:
+            del tables.successors[topic, publisher]  # It has ended before its turn came.
+            return []
+        effects: list[Effect] = []
+        if tables.epoch > min(self._core.tables):
+            tables.ended[topic, publisher] = message.connection
+        for other in self._from(tables, topic):
+            publishers = other.registered.get(topic, {})
+            known = publishers.get(publisher)
+            if other is not tables and other.epoch <= message.issued_max:
+                continue
+            if known is None or known.connection != message.connection:
+                continue
+            del publishers[publisher]
+            if not publishers:
+                other.registered.pop(topic, None)
+            entry = other.topics.get(topic)
+            effects += [] if entry is None else self._trees.consider_leaving(other, entry)
+            effects += self._next_stay(other, topic, publisher)
+        return effects
+
+    def _next_stay(self, tables: ChordTables, topic: str, publisher: str) -> list[Effect]:
+        waiting = tables.successors.pop((topic, publisher), None)
+        return [] if waiting is None else self.accept_registration(tables, waiting)
+
+    def _from(self, tables: ChordTables, topic: str) -> list[ChordTables]:
+        """Return an epoch and the later ones in which this broker is the topic's rendezvous: these derive from it."""
+        later = [other for other in self._core.epochs() if other.epoch > tables.epoch]
+        return [tables, *(other for other in later if other.rendezvous(topic) == self.broker)]

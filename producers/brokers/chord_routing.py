@@ -1,0 +1,305 @@
+"""What a broker of a Chord ring does with each message that comes to it.
+
+In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
+trees belong to :mod:`producers.brokers.chord_trees`, publishers to :mod:`producers.brokers.chord_publishers`, END to
+:mod:`producers.brokers.chord_endings`, users that move to :mod:`producers.brokers.chord_moves`, and the change from one
+configuration to the next to :mod:`producers.brokers.chord_change`.
+
+A notification goes by greedy lookup from its publisher's home to the rendezvous of its topic, and from there down the
+topic's tree.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from overlay.chord_configuration import ChordConfiguration
+from producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    CancelRequest,
+    ClientRequest,
+    Deliver,
+    Dropped,
+    Effect,
+    Notification,
+    Published,
+    Send,
+    SubscribeRequest,
+    UnadvertiseRequest,
+)
+from producers.brokers.chord_change import RingChange
+from producers.brokers.chord_endings import TopicEndings
+from producers.brokers.chord_messages import (
+    AskEndPublisher,
+    AskEndTopic,
+    AskFlush,
+    AttachRequest,
+    DrainedRequest,
+    EndPublisher,
+    EndTopic,
+    GoneRequest,
+    GrantFlush,
+    HandedOver,
+    Join,
+    JoinAck,
+    Leave,
+    MoveHeardRequest,
+    NotComing,
+    Probe,
+    ProbeBack,
+    Register,
+    RegisterAck,
+    RoutedMessage,
+    Unregister,
+)
+from producers.brokers.chord_moves import MovingUsers
+from producers.brokers.chord_parts import RingBroker
+from producers.brokers.chord_publishers import TopicPublishers
+from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
+from producers.brokers.chord_trees import TOPIC, TopicTrees
+from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochBroker
+
+RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
+
+
+def ring_broker(broker: str, configuration: ChordConfiguration, boot_ms: int) -> RingBroker:
+    """Return the protocol core of a broker of a ring."""
+    return TwoEpochBroker(broker, ChordTables(broker, configuration), boot_ms, RingRouting)
+
+
+class RingRouting:
+    """Where the messages of one broker of a ring go. A :class:`producers.brokers.epoch_change.Routing`."""
+
+    covered_forwards = 0  # Topics do not cover each other.
+
+    def __init__(self, core: RingBroker) -> None:
+        self._core = core
+        self.broker = core.broker
+        self.trees = TopicTrees(core, self)
+        self.publishers = TopicPublishers(core, self, self.trees)
+        self.endings = TopicEndings(core, self, self.publishers)
+        self.moves = MovingUsers(core, self, self.trees, self.endings)
+        self.change = RingChange(core, self, self.trees, self.publishers, self.endings, self.moves)
+        self._retired: deque[ChordConfiguration] = deque(maxlen=RETIRED_KEPT_MAX)
+        self._as_ever: dict[tuple[int, str, str], bool] = {}  # By epoch, topic and broker, since the last retirement.
+
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions that have ended wait for a flush."""
+        return self.trees.ended_count
+
+    def look_around(self, now_ms: float) -> list[Effect]:
+        """Whatever it was, it may have been the last thing that being prepared or drained still waited for."""
+        return self._core.tell_prepared(now_ms) + self._core.drain(now_ms)
+
+    # --- notifications -----------------------------------------------------------------------------------------------
+
+    def route(self, source: str | None, notification: Notification) -> list[Effect]:
+        """Pass a notification on towards its rendezvous or down its topic's tree, and hand it over."""
+        effects = self._route_to_all(source, notification)
+        self._core.count_control(effects)
+        return effects
+
+    def _route_to_all(self, source: str | None, notification: Notification) -> list[Effect]:
+        effects: list[Effect] = []
+        if source is None:
+            notification = replace(notification, epoch=self._core.epoch)
+            effects.append(Published(notification))
+        oldest, topic = min(self._core.tables), str(notification.content[TOPIC])
+        tables = self._core.tables.get(max(notification.epoch, oldest))
+        if tables is None:
+            return [Dropped(notification, EPOCH_UNKNOWN)]
+        if (
+            notification.from_rendezvous
+            and notification.epoch < oldest
+            and not self._comes_as_ever(notification.epoch, topic, self.broker)
+        ):
+            return []  # From a parent that had not heard yet that we had left the tree: nobody here wants it.
+        if not notification.from_rendezvous:
+            root = tables.rendezvous(topic)
+            if root != self.broker:
+                effects.append(Send(tables.next_hop(root), notification))
+                return effects
+            if self.endings.must_keep_at_root(topic, notification):
+                return effects + self.endings.keep_at_root(topic, notification)
+        return effects + self.pass_down(tables, notification)
+
+    def _comes_as_ever(self, epoch: int, topic: str, broker: str) -> bool:
+        """Return True if the topic's way to a broker is what it was in an epoch that is retired here, and always since.
+
+        What is still under way then belongs to the tables of now.
+        """
+        key = (epoch, topic, broker)
+        if key not in self._as_ever:
+            since = [one for one in self._retired if one.epoch >= epoch]
+            is_known = bool(since) and since[0].epoch == epoch
+            now = self._core.tables[min(self._core.tables)].configuration
+            ways = {one.route(one.rendezvous(topic), broker) for one in (*since, now)} if is_known else ()
+            self._as_ever[key] = len(ways) == 1
+        return self._as_ever[key]
+
+    def retire(self, gone: ChordTables) -> None:
+        """Remember an epoch of which something may still be under way."""
+        self._retired.append(gone.configuration)
+        self._as_ever.clear()
+
+    def pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
+        """Pass on a notification that has come to the rendezvous of its topic, or down from it."""
+        entry = tables.topics.get(str(notification.content[TOPIC]))
+        if entry is None:
+            return []
+        if not notification.from_rendezvous:
+            notification = replace(notification, from_rendezvous=True)
+        children: Iterable[str] = entry.children
+        if notification.epoch < min(self._core.tables):
+            # A child with another way since then has got it over its old one.
+            epoch, topic = notification.epoch, entry.topic
+            children = [peer for peer in children if self._comes_as_ever(epoch, topic, peer)]
+        effects: list[Effect] = [Send(peer, notification) for peer in children]
+        if entry.subscriptions:
+            self._hand_over(notification, tuple(entry.subscriptions), effects)
+        return effects + self.trees.ask_flush(tables, entry) if entry.ended_here else effects
+
+    def _hand_over(self, notification: Notification, names: tuple[str, ...], effects: list[Effect]) -> None:
+        known = self.trees.locals
+        wanted = tuple(name for name in names if known[name].wants(notification))
+        if len(self._core.tables) == 1:
+            if wanted:
+                effects.append(Deliver(notification, wanted))
+            return
+        at_once = []
+        for name in wanted:  # Those who moved here and those who were here wait for different things.
+            if self.change.may_come_older(notification, name):
+                self._core.deliver_or_hold(Deliver(notification, (name,)), effects)
+            else:
+                at_once.append(name)
+        if at_once:
+            effects.append(Deliver(notification, tuple(at_once)))
+
+    # --- clients and neighbours --------------------------------------------------------------------------------------
+
+    def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
+        """Take what a local client asks for."""
+        match request:
+            case SubscribeRequest():
+                return self.trees.subscribe(request, now_ms)
+            case CancelRequest() | DrainedRequest() if (
+                epoch := self.moves.epoch_awaited_by(request.subscription)
+            ) is not None:
+                return self._core.keep_early(epoch, None, request)  # Behind the user's coming, which is kept, too.
+            case CancelRequest():
+                return self.trees.cancel(request)
+            case AdvertiseRequest():
+                if self._core.under_way is not None:
+                    # Whoever drains an epoch must know all who publish in it.
+                    return self._core.postpone(request)
+                return self.publishers.advertise(request)
+            case UnadvertiseRequest():
+                self._core.drop_postponed(request)
+                return self.publishers.unadvertise(request)
+            case AttachRequest():
+                return self.moves.attach(request, now_ms)
+            case MoveHeardRequest():
+                return self.moves.see_heard(request)
+            case DrainedRequest():
+                return self.moves.see_drained(request)
+            case GoneRequest():
+                return self.moves.see_gone(request)
+        raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
+
+    def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
+        """Take a control message of a neighbour."""
+        tables = self._core.tables.get(message.epoch)
+        if tables is None:
+            if any(one.epoch == message.epoch for one in self._retired):
+                return self._take_late(source, message)
+            return self._core.keep_early(message.epoch, source, message)
+        match message:
+            case Join():
+                return self.trees.accept_join(tables, source, message, now_ms)
+            case JoinAck():
+                return self.trees.accept_join_ack(tables, message, now_ms)
+            case Leave():
+                return self.trees.accept_leave(tables, source, message)
+            case EndTopic():
+                return self.change.see_topic_over(tables, message.topic)
+            case AskEndTopic():
+                return self.endings.accept_end_wanted(source, message)
+        return self.route_on(tables, message)
+
+    def _take_late(self, source: str, message: Any) -> list[Effect]:
+        """Take from a message of a retired epoch what it says of the epoch that was derived from it.
+
+        Only what nobody waits for may come so late: that a child has left, and that a publisher has, where its way is
+        the same in both. Whatever else is under way is of no more use.
+        """
+        oldest = self._core.tables[min(self._core.tables)]
+        match message:
+            case Leave() if oldest.epoch > message.issued_max:
+                return self.trees.accept_leave(oldest, source, message)
+            case Unregister() if oldest.epoch > message.issued_max:
+                return self.route_on(oldest, message)
+        return []
+
+    def arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+        """Take a message that has come to its target."""
+        match message:
+            case Unregister() | ProbeBack() if self.endings.must_keep_at_root(message.topic, message):
+                return self.endings.keep_at_root(message.topic, message)  # Behind what was published before it.
+            case Register():
+                return self.publishers.accept_registration(tables, message)
+            case RegisterAck():
+                return self.publishers.confirm_publisher(message.publisher, message.connection, tables.epoch)
+            case Unregister():
+                return self.endings.release_behind(message) + self.publishers.accept_unregistration(tables, message)
+            case EndPublisher():
+                return self.endings.accept_end_of_publisher(message)
+            case AskEndPublisher():
+                return self.endings.accept_end_asked(message)
+            case AskFlush():
+                return self.trees.begin_flush(tables, message)
+            case Probe():
+                return self.trees.answer_probe(tables, message)
+            case ProbeBack():
+                return self.trees.take_probe_back(tables, message)
+            case GrantFlush():
+                return self.trees.end_flush(tables, message) + self._core.release_held()
+            case NotComing():
+                return self.moves.await_no_longer(message.user, self._core.now_ms)
+            case HandedOver():
+                return self.moves.see_handed_over(message.user, self._core.now_ms)
+
+    def route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
+        """Send a message one hop towards its target, or take it when this broker is it."""
+        if message.target == self.broker:
+            return self.arrive(tables, message)
+        return [Send(tables.next_hop(message.target), message)]
+
+    # --- what parts ask of those above them: :class:`producers.brokers.chord_parts.RingParts` ------------------------
+
+    def epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
+        """Return the epochs in which a new subscription is issued."""
+        return self.moves.epochs_for(request)
+
+    def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
+        """A subscription is in an epoch's tree."""
+        return self.moves.issued(tables, local)
+
+    def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
+        """All that these subscriptions were owed in an epoch has come."""
+        return self.moves.flushed(tables, names)
+
+    def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
+        """A child has joined a topic's tree."""
+        return self.endings.joined(tables, topic, source)
+
+    def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
+        """Return True if a child is told that a topic has ended in this epoch."""
+        return self.endings.passes_end(tables, entry, peer)
+
+    def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
+        """A publisher has come to its rendezvous."""
+        return self.endings.registered(tables, message)

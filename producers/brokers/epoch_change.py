@@ -1,0 +1,153 @@
+"""What a kind of overlay tells a broker's core: how its tables change from one epoch to the next, and how it routes.
+
+The core (:mod:`producers.brokers.two_epochs`) owns the epochs, the plan under way and the phases, and asks these two at
+the right moments; they use the core's public methods. On a tree they are :mod:`producers.brokers.tree_change` and
+:mod:`producers.brokers.tree_routing`, on a ring :mod:`producers.brokers.chord_change` and
+:mod:`producers.brokers.chord_routing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from overlay.overlay_configuration import OverlayConfiguration
+from producers.brokers.broker_messages import Deliver, Effect, Message, Notification
+from schemas.command import Command
+from schemas.plan import ClientMove
+
+
+@dataclass(slots=True)
+class PlanUnderWay:
+    """The plan under way at this broker; ``moves`` by client."""
+
+    plan: str
+    epoch_from: int
+    epoch_to: int
+    moves: Mapping[str, ClientMove] = field(default_factory=dict)
+    is_prepared: bool = False
+    is_active: bool = False
+    is_drained_told: bool = False
+    control_messages: int = 0
+
+
+class EpochTables(Protocol):
+    """All that a broker knows for one epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch."""
+        ...
+
+    @property
+    def neighbours(self) -> Collection[str]:
+        """The brokers that this one is linked to."""
+        ...
+
+
+TablesIn = TypeVar("TablesIn", bound=EpochTables, contravariant=True)
+PlanIn = TypeVar("PlanIn", bound=PlanUnderWay, contravariant=True)
+
+
+class EpochChange(Protocol[TablesIn, PlanIn]):
+    """How tables change from epoch to epoch: what preparing, switching and draining mean on a kind of overlay."""
+
+    def target_of(self, command: Command) -> OverlayConfiguration:
+        """Return the configuration that a prepare asks for; raise ValueError when it cannot be."""
+        ...
+
+    def reason_against(self, command: Command) -> str:
+        """Return why this broker cannot take part, empty when it can."""
+        ...
+
+    def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+        """Begin the plan at the core, with tables of the target epoch, and begin to fill them."""
+        ...
+
+    def is_ready_to_switch(self, under_way: PlanIn) -> bool:
+        """Return True if nothing is outstanding that the new tables need."""
+        ...
+
+    def begin_switch(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
+        """Let the core switch to the new epoch, at once or when what stands in its way is over."""
+        ...
+
+    def taken_over(self, under_way: PlanIn) -> list[Effect]:
+        """Return what clients are told when this broker has switched."""
+        ...
+
+    def drain_on(self, under_way: PlanIn) -> list[Effect]:
+        """Return the markers of draining that have become due."""
+        ...
+
+    def is_drained(self, under_way: PlanIn) -> bool:
+        """Return True if the old epoch's tables are needed here no longer."""
+        ...
+
+    def drop_silent(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
+        """End the stay of clients that others wait for and that have not answered in time."""
+        ...
+
+    def must_hold(self, delivery: Deliver) -> bool:
+        """Return True if something published before it may still be on its way here in an older epoch."""
+        ...
+
+    def kept_notifications(self) -> list[Notification]:
+        """Return what waits for something of the old epoch, besides deliveries."""
+        ...
+
+    def release_waiting(self, under_way: PlanIn) -> list[Effect]:
+        """Let go on whatever waits for something of the old epoch, besides deliveries."""
+        ...
+
+    def finish_moves(self, under_way: PlanIn) -> None:
+        """Take the clients that have moved for good, when the old epoch is retired."""
+        ...
+
+    def forget_epoch(self, gone: TablesIn, under_way: PlanIn | None, now_ms: float) -> list[Effect]:
+        """Return what follows from an epoch having gone; what waited for it no longer does."""
+        ...
+
+    def is_of_plan(self, message: Message, under_way: PlanIn) -> bool:
+        """Return True if a control message is sent because of the plan."""
+        ...
+
+    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
+        """Return what follows from a neighbour's being gone for good, after all that it had sent."""
+        ...
+
+
+class Routing(Protocol[TablesIn, PlanIn]):
+    """What a broker does with notifications, requests of clients and control messages on a kind of overlay."""
+
+    @property
+    def change(self) -> EpochChange[TablesIn, PlanIn]:
+        """How its tables change from one epoch to the next."""
+        ...
+
+    @property
+    def covered_forwards(self) -> int:
+        """How many subscriptions were sent to a neighbour that had a wider one from here."""
+        ...
+
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions have ended and may still be owed something."""
+        ...
+
+    def route(self, source: str | None, notification: Notification) -> list[Effect]:
+        """Pass a notification on and hand it over; without ``source`` its publisher is here."""
+        ...
+
+    def serve(self, request: Any, now_ms: float) -> list[Effect]:
+        """Take what a local client asks for."""
+        ...
+
+    def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
+        """Take a control message of a neighbour."""
+        ...
+
+    def look_around(self, now_ms: float) -> list[Effect]:
+        """Return what a message or command may have made possible, whatever it was."""
+        ...

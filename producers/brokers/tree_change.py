@@ -1,0 +1,239 @@
+"""The two-epoch transition of one broker of a tree: prepare, activate, drain, retire, or abort.
+
+In: commands of the controller, END markers, publishers that leave, neighbours that die. Out: effects. What is the same
+on any overlay stands in :mod:`producers.brokers.two_epochs`; which messages there are and where they go besides belongs
+to :mod:`producers.brokers.tree_routing`, the tables to :mod:`producers.brokers.tree_interests`.
+
+Tables of epoch k+1 are derived from those of k where the way to a subscription's home is the same in both trees, and
+built by subscriptions that travel over the new tree where not. A publisher that moves is told to leave when its old
+home is to activate; that home stays in epoch k until the publisher has said that it has handed over all, so that
+nothing of it is stamped k+1 there.
+"""
+
+from __future__ import annotations
+
+from overlay.configuration import Configuration, link
+from overlay.overlay_configuration import OverlayConfiguration
+from producers.brokers.broker_messages import (
+    Advertise,
+    AdvertiseRequest,
+    ClientDropped,
+    Deliver,
+    Effect,
+    End,
+    LeaveRequest,
+    Message,
+    Notification,
+    PublisherLeaves,
+    PublisherTaken,
+    Send,
+    Unadvertise,
+    UnadvertiseRequest,
+)
+from producers.brokers.tree_interests import TreeBroker, TreeInterests
+from producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
+from schemas.command import Command
+
+
+class TreeChange:
+    """How the tables of one broker of a tree change. A :class:`producers.brokers.epoch_change.EpochChange`."""
+
+    def __init__(self, core: TreeBroker, interests: TreeInterests) -> None:
+        self._core = core
+        self._interests = interests
+        self.broker = core.broker
+
+    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
+        """Take the flows of a neighbour that is dead as ended, and wait for none of its answers."""
+        for tables in self._core.tables.values():
+            tables.lose_peer(peer)
+        for known in self._interests.advertisements.values():
+            known.unanswered.discard(peer)
+        names = {name for tables in self._core.tables.values() for name in tables.entries}
+        settled = self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)
+        return settled + self._core.release_held() + self._core.drain(now_ms)
+
+    # --- what is held back -------------------------------------------------------------------------------------------
+
+    def must_hold(self, delivery: Deliver) -> bool:
+        """Return True if a flow of an older epoch may still bring what was published before it."""
+        notification = delivery.notification
+        return any(
+            not self.flow_has_ended(tables, notification)
+            for epoch, tables in self._core.tables.items()
+            if epoch < notification.epoch
+        )
+
+    def flow_has_ended(self, tables: RoutingTables, notification: Notification) -> bool:
+        """Return True if all that an older epoch may bring before a notification has come."""
+        under_way = self._core.under_way
+        move = None if under_way is None else under_way.moves.get(notification.publisher)
+        newest = self._core.tables[max(self._core.tables)]
+        if under_way is not None and move is None and notification.home in newest.same_way:
+            return True  # Both epochs come over the same links, which keep order.
+        home = notification.home if move is None else move.home_from
+        # At its home then, a broker has stamped all of an epoch that it has left behind.
+        return self._core.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
+
+    # --- preparing ---------------------------------------------------------------------------------------------------
+
+    def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+        """Begin the plan, with tables that hold what can be derived from those of now."""
+        assert isinstance(target, Configuration)
+        moves = {move.client: move for move in command.moves}
+        moved = {name: move.home_to for name, move in moves.items()}
+        older = self._core.tables[self._core.epoch]
+        tables = RoutingTables(self.broker, target, older.configuration, moved)
+        under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves)
+        self._core.begin_plan(under_way, tables)
+        effects = self._interests.derive_later(older.entries.values())
+        under_way.waiting_for = {
+            name for name in {*tables.entries, *self._own_unconfirmed()} if not self.is_ready(name)
+        }
+        return effects
+
+    def reason_against(self, command: Command) -> str:
+        """Return which move of a publisher cannot be, empty when all can."""
+        for move in command.moves:
+            # A publisher that has left meanwhile does no harm; one at another home would be cut off.
+            known = self._interests.advertisements.get(move.client)
+            if known is not None and known.home != move.home_from:
+                return f"publisher {move.client} is at {known.home}, not at {move.home_from}"
+            if move.home_to not in self._core.tables[self._core.epoch].configuration.neighbours:
+                return f"publisher {move.client} cannot move to {move.home_to}: it is not in the overlay"
+        return ""
+
+    def target_of(self, command: Command) -> OverlayConfiguration:
+        """Return the tree with the links exchanged."""
+        return self._core.tables[self._core.epoch].configuration.replaced(
+            command.epoch_to,
+            [link(a, b) for a, b in command.links_removed],
+            [link(a, b) for a, b in command.links_added],
+        )
+
+    def _own_unconfirmed(self) -> set[str]:
+        return {name for name, known in self._interests.unconfirmed_advertisements.items() if known.told_by == LOCAL}
+
+    def is_ready(self, name: str) -> bool:
+        """Tell whether a subscription or publisher no longer keeps this broker from being prepared."""
+        if name in self._interests.unconfirmed_advertisements:
+            return False
+        local = self._interests.locals.get(name)
+        if local is not None and not local.is_confirmed and not local.has_ended:
+            return False
+        return self._interests.is_settled(name, max(self._core.tables))
+
+    def is_ready_to_switch(self, under_way: TreePlanUnderWay) -> bool:
+        """Return True if no subscription or publisher keeps this broker from being prepared."""
+        under_way.waiting_for = {name for name in under_way.waiting_for if not self.is_ready(name)}
+        return not under_way.waiting_for
+
+    # --- publishers that come and end --------------------------------------------------------------------------------
+
+    def advertise(self, request: AdvertiseRequest, now_ms: float) -> list[Effect]:
+        """Advertise a local publisher, or keep that until the transition is over and its earlier stay has ended here.
+
+        Whoever learns of a publisher must still hold the tables it derived the next ones from.
+        """
+        if self._core.under_way is not None or request.publisher in self._interests.advertisements:
+            return self._core.postpone(request)
+        message = Advertise(self._core.epoch, request.publisher, request.connection, self.broker, request.filter_)
+        return self._interests.learn_advertisement(LOCAL, message) + self._interests.settle((), now_ms)
+
+    def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
+        """Say that a local publisher has ended; when this broker stamps the new epoch, after the transition.
+
+        It must go over the tree that its last notifications took, behind them, and be everywhere before that epoch is
+        retired: END of this broker must follow it. A stay that ends before it was advertised leaves no trace.
+        """
+        if self._core.is_postponed(request):
+            return []  # It had been cut off before it said so itself.
+        if self._core.drop_postponed(request):
+            return []
+        if self._core.under_way is not None and self._core.under_way.is_active:
+            return self._core.postpone(request)
+        end = Unadvertise(self._core.epoch, request.publisher, request.connection)
+        switched = self.see_leave(request, now_ms)  # Behind the end, or END would overtake it.
+        effects = self._interests.forget_advertisement(LOCAL, end) + switched + self._core.take_postponed(now_ms)
+        return effects + self._interests.settle((), now_ms)
+
+    # --- switching and draining --------------------------------------------------------------------------------------
+
+    def begin_switch(self, under_way: TreePlanUnderWay, now_ms: float) -> list[Effect]:
+        """Tell the publishers that are to move to leave; switch at once where there are none."""
+        if under_way.leaving is not None:
+            return []  # The answer follows when the publishers have left.
+        here = [self._interests.advertisements[name] for name in sorted(under_way.moves) if self._is_at_home(name)]
+        under_way.leaving = {known.publisher: now_ms for known in here}
+        if not under_way.leaving:
+            return self._core.switch(under_way, now_ms)
+        return [PublisherLeaves(one.publisher, under_way.moves[one.publisher].home_to, one.connection) for one in here]
+
+    def _is_at_home(self, publisher: str) -> bool:
+        known = self._interests.advertisements.get(publisher)
+        return known is not None and known.home == self.broker
+
+    def see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
+        """Take note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
+        under_way, known = self._core.under_way, self._interests.advertisements.get(request.publisher)
+        if under_way is None or not under_way.leaving or known is None or known.connection != request.connection:
+            return []
+        if under_way.leaving.pop(request.publisher, None) is None or under_way.leaving:
+            return []
+        return self._core.switch(under_way, now_ms)
+
+    def drop_silent(self, under_way: TreePlanUnderWay, now_ms: float) -> list[Effect]:
+        """End the stay of publishers that have not left in time: what they hand over from now on is not taken."""
+        if not under_way.leaving:
+            return []
+        effects: list[Effect] = []
+        for publisher in self._core.take_late(dict(under_way.leaving), now_ms):
+            connection = self._interests.advertisements[publisher].connection
+            effects.append(ClientDropped(publisher, connection))
+            effects += self.unadvertise(UnadvertiseRequest(publisher, connection), now_ms)
+        return effects
+
+    def is_drained(self, under_way: TreePlanUnderWay) -> bool:
+        """Return True if END has come over every old link."""
+        return self._core.tables[under_way.epoch_from].is_drained
+
+    def kept_notifications(self) -> list[Notification]:
+        """Return nothing: on a tree deliveries wait, and nothing else."""
+        return []
+
+    def release_waiting(self, under_way: TreePlanUnderWay) -> list[Effect]:
+        """Return nothing: on a tree deliveries wait, and nothing else."""
+        return []
+
+    def taken_over(self, under_way: TreePlanUnderWay) -> list[Effect]:
+        """Tell the publishers that come here that they may publish here."""
+        coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
+        known = [self._interests.advertisements[name] for name in coming if name in self._interests.advertisements]
+        return [PublisherTaken(one.publisher, one.connection) for one in known]
+
+    def drain_on(self, under_way: TreePlanUnderWay) -> list[Effect]:
+        """Send END over each old link whose other old links have all ended."""
+        old = self._core.tables[under_way.epoch_from]
+        effects: list[Effect] = []
+        for peer in old.neighbours:
+            if peer not in old.ends_sent and set(old.neighbours) - {peer} <= old.ends_received:
+                old.ends_sent.add(peer)
+                effects.append(Send(peer, End(old.epoch)))
+        return effects
+
+    def finish_moves(self, under_way: TreePlanUnderWay) -> None:
+        """Know the publishers that moved at their new homes."""
+        tables = self._core.tables[under_way.epoch_to]
+        for publisher, known in self._interests.advertisements.items():
+            known.home = self._interests.home_in(tables, publisher)
+        tables.moved.clear()
+
+    def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None, now_ms: float) -> list[Effect]:
+        """Settle what the epoch kept from it, and take the requests that waited."""
+        names = sorted(gone.entries)
+        effects = self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
+        return effects + self._core.take_postponed(now_ms)
+
+    def is_of_plan(self, message: Message, under_way: TreePlanUnderWay) -> bool:
+        """Return True for END and for whatever builds the new tables."""
+        return isinstance(message, End) or getattr(message, "epoch", None) == under_way.epoch_to

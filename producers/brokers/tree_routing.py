@@ -1,0 +1,144 @@
+"""What a broker of a tree does with each message that comes to it.
+
+In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
+subscriptions and advertisements belong to :mod:`producers.brokers.tree_interests`, the change from one configuration to
+the next to :mod:`producers.brokers.tree_change`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from overlay.configuration import Configuration
+from producers.brokers.broker_messages import (
+    Advertise,
+    AdvertiseAck,
+    AdvertiseRequest,
+    CancelRequest,
+    ClientRequest,
+    Deliver,
+    Dropped,
+    Effect,
+    End,
+    LeaveRequest,
+    Notification,
+    Published,
+    Send,
+    Subscribe,
+    SubscribeAck,
+    SubscribeRequest,
+    TreeMessage,
+    Unadvertise,
+    UnadvertiseRequest,
+    Unsubscribe,
+    UnsubscribeAck,
+)
+from producers.brokers.tree_change import TreeChange
+from producers.brokers.tree_interests import TreeBroker, TreeInterests
+from producers.brokers.tree_tables import LOCAL, RoutingTables
+from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochBroker
+
+NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
+
+
+def tree_broker(broker: str, configuration: Configuration, boot_ms: int) -> TreeBroker:
+    """Return the protocol core of a broker of a tree."""
+    return TwoEpochBroker(broker, RoutingTables(broker, configuration), boot_ms, TreeRouting)
+
+
+class TreeRouting:
+    """Where the messages of one broker of a tree go. A :class:`producers.brokers.epoch_change.Routing`."""
+
+    def __init__(self, core: TreeBroker) -> None:
+        self._core = core
+        self.broker = core.broker
+        self.interests = TreeInterests(core)
+        self.change = TreeChange(core, self.interests)
+
+    @property
+    def covered_forwards(self) -> int:
+        """How many subscriptions were sent to a neighbour that had a wider one from here."""
+        return self.interests.covered_forwards
+
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions have ended and are not gone from every broker."""
+        return self.interests.ended_count
+
+    def look_around(self, now_ms: float) -> list[Effect]:
+        """Return nothing: on a tree each step looks itself at what it makes possible."""
+        return []
+
+    # --- notifications -----------------------------------------------------------------------------------------------
+
+    def route(self, source: str | None, notification: Notification) -> list[Effect]:
+        """Pass a notification on towards all who want it, and hand it over to those here."""
+        effects: list[Effect] = []
+        if source is None:
+            if not self.interests.is_advertised_here(notification.publisher):
+                return [Dropped(notification, NOT_ADVERTISED)]
+            notification = replace(notification, epoch=self._core.epoch)
+            effects.append(Published(notification))
+        tables = self._core.tables.get(notification.epoch)
+        if tables is None:
+            return [Dropped(notification, EPOCH_UNKNOWN)]
+        destinations = tables.index.destinations(notification.content, source)
+        for peer in sorted(destinations):
+            if peer != LOCAL:
+                effects.append(Send(peer, notification))
+        if LOCAL in destinations:
+            wanted = tables.index.keys_for(notification.content, LOCAL)
+            known = self.interests.locals
+            subscriptions = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
+            if subscriptions:
+                self._core.deliver_or_hold(Deliver(notification, subscriptions), effects)
+        return effects
+
+    # --- clients and neighbours --------------------------------------------------------------------------------------
+
+    def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
+        """Take what a local client asks for."""
+        match request:
+            case SubscribeRequest():
+                return self.interests.subscribe(request, now_ms)
+            case CancelRequest():
+                return self.interests.cancel(request, now_ms)
+            case AdvertiseRequest():
+                return self.change.advertise(request, now_ms)
+            case UnadvertiseRequest():
+                return self.change.unadvertise(request, now_ms)
+            case LeaveRequest():
+                return self.change.see_leave(request, now_ms)
+        raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
+
+    def converse(self, source: str, message: TreeMessage, now_ms: float) -> list[Effect]:
+        """Take a control message of a neighbour."""
+        if message.epoch not in self._core.tables:
+            return self._core.keep_early(message.epoch, source, message)
+        tables = self._core.tables[message.epoch]
+        match message:
+            case Advertise():
+                return self.interests.learn_advertisement(source, message) + self.interests.settle((), now_ms)
+            case AdvertiseAck():
+                known = self.interests.advertisements.get(message.publisher)
+                if known is not None and known.connection == message.connection:
+                    known.unanswered.discard(source)
+                return self.interests.settle((), now_ms)
+            case Unadvertise():
+                effects = self.interests.forget_advertisement(source, message) + self._core.take_postponed(now_ms)
+                return effects + self.interests.settle((), now_ms)
+            case Subscribe():
+                return self.interests.accept_subscription(tables, source, message, now_ms)
+            case SubscribeAck():
+                entry = tables.entries.get(message.subscription)
+                if entry is not None:
+                    entry.unconfirmed.discard(source)
+                return self.interests.settle((message.subscription,), now_ms)
+            case Unsubscribe():
+                return self.interests.release_subscription(tables, source, message, now_ms)
+            case UnsubscribeAck():
+                return self.interests.accept_release(tables, source, message.subscription, now_ms)
+            case End():
+                tables.ends_received.add(source)
+                return self._core.release_held() + self._core.drain(now_ms)
+        raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
