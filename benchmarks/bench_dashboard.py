@@ -25,7 +25,7 @@ from typing import Any
 import httpx2
 import redis
 
-from controller.ports.live_view import LiveView
+from controller.ports.write_live_view import ValkeyView
 from dashboard.dashboard_metrics import DashboardMetrics
 from dashboard.dashboard_settings import DashboardSettings
 from dashboard.live_board import LiveBoard
@@ -165,7 +165,7 @@ class Writer:
 
     def __init__(self, url: str) -> None:
         self._client = redis.Redis.from_url(url)
-        self._view = LiveView(self._client, "regraft")
+        self._view = ValkeyView(self._client, "regraft")
 
     def write(self, document: Document) -> None:
         """Write one, and make sure that it was."""

@@ -17,9 +17,9 @@ from controller.controller_settings import ControllerSettings
 from controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from controller.ports.client_register import KafkaClientRegister
 from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
-from controller.ports.live_view import LiveView
 from controller.ports.measure_ports import measured
 from controller.ports.order_topic import KafkaOrders
+from controller.ports.write_live_view import ValkeyView
 from controller.ports.write_status import StatusView
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
 from infra.serve_metrics import serve_metrics
@@ -157,7 +157,7 @@ def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[Document
         client = redis.Redis.from_url(
             settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S
         )
-        live = LiveView(client, settings.namespace)
+        live = ValkeyView(client, settings.namespace)
         metrics.view_failures.set_function(lambda: live.failures)
         views.append(live)
     if settings.status_file is not None:

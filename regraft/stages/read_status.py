@@ -16,7 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from controller.ports.live_view import VIEW_PARTS
+from controller.ports.write_live_view import VIEW_PARTS
 from regraft.settings.run_settings import Settings
 from regraft.stages.judge_status import Document, ServiceState
 from regraft.stages.observe_run import read_status

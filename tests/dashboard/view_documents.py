@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from controller.ports.live_view import LiveView
+from controller.ports.write_live_view import ValkeyView
 from overlay.inventory import Inventory
 from producers.emulator.place_overlay import place_overlay
 from producers.workloads.stock_settings import WorkloadSettings
@@ -72,13 +72,13 @@ def view_texts(document: Mapping[str, Any], namespace: str = "regraft") -> dict[
         def mset(self, mapping: dict[str, str]) -> None:
             kept.update({key.rpartition(":")[2]: text.encode() for key, text in mapping.items()})
 
-    LiveView(Keeper(), namespace).publish(dict(document), 0)
+    ValkeyView(Keeper(), namespace).publish(dict(document), 0)
     return kept
 
 
 def publish(url: str, document: Mapping[str, Any], alerts: Mapping[str, Any] | None = None) -> None:
     """Write a document as the controller does, as of now."""
     with redis.Redis.from_url(url) as client:
-        LiveView(client, "regraft").publish({**document, "time_ms": time.time_ns() // 1_000_000}, 0)
+        ValkeyView(client, "regraft").publish({**document, "time_ms": time.time_ns() // 1_000_000}, 0)
         if alerts is not None:
             client.set("regraft:live:alerts", json.dumps(alerts))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from controller.ports.live_view import LiveView
+from controller.ports.write_live_view import ValkeyView
 from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
 from regraft.cli import app
@@ -185,7 +185,7 @@ def test_the_command_reads_the_live_view(tmp_path: Path) -> None:
         assert code == 1
         assert "(the live view of regraft is empty)" in text
         client = redis.Redis.from_url(url)
-        LiveView(client, "regraft").publish(_now(), 0)
+        ValkeyView(client, "regraft").publish(_now(), 0)
         client.set("regraft:live:alerts", json.dumps({"active": [{"severity": "warning", "text": "queue grows"}]}))
         code, text = _run(tmp_path / "none", "--set", f"redis.url={url}")
         client.close()

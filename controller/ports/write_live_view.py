@@ -28,7 +28,7 @@ VIEW_PARTS = (
 )
 
 
-class LiveView:
+class ValkeyView:
     """Writes the document through a client; after a failure it keeps away for a pause that grows."""
 
     def __init__(self, client: KeyClient, namespace: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from controller.ports.live_view import VIEW_PARTS, LiveView
+from controller.ports.write_live_view import VIEW_PARTS, ValkeyView
 from controller.ports.write_status import StatusView
 from infra.live_keys import PAUSE_MS_MAX
 from infra.supervise import Supervisor
@@ -35,7 +35,7 @@ class MemoryClient:
 def test_view_has_a_key_for_each_part_and_one_for_the_numbers() -> None:
     """Parts are written as JSON under the namespace, single numbers together under counts."""
     client = MemoryClient()
-    LiveView(client, "regraft").publish(DOCUMENT, 0)
+    ValkeyView(client, "regraft").publish(DOCUMENT, 0)
     assert set(client.keys) == {f"regraft:live:{part}" for part in (*VIEW_PARTS, "counts")}
     assert json.loads(client.keys["regraft:live:plans"]) == {"of": "plans"}
     assert json.loads(client.keys["regraft:live:counts"]) == {"windows_closed": 3, "planner": "swap_links_ci"}
@@ -45,7 +45,7 @@ def test_lost_view_costs_one_attempt_for_each_growing_pause() -> None:
     """While the server is away the view is tried less and less often; nothing is raised."""
     client = MemoryClient()
     client.is_away = True
-    view = LiveView(client, "regraft")
+    view = ValkeyView(client, "regraft")
     for now_ms in range(0, 120_000, 100):
         view.publish(DOCUMENT, now_ms)
     assert view.failures == client.calls
@@ -55,7 +55,7 @@ def test_lost_view_costs_one_attempt_for_each_growing_pause() -> None:
 def test_view_is_whole_again_after_the_server_lost_everything() -> None:
     """A server that returns empty has every key again with the next writing."""
     client = MemoryClient()
-    view = LiveView(client, "regraft")
+    view = ValkeyView(client, "regraft")
     view.publish(DOCUMENT, 0)
     client.is_away = True
     view.publish(DOCUMENT, 100)
@@ -85,7 +85,7 @@ def valkey(tmp_path: Path) -> Iterator[Any]:
 @pytest.mark.stack
 def test_view_on_a_real_server(valkey: Any) -> None:
     """The same keys on Valkey, and again after everything in it was lost."""
-    view = LiveView(valkey, "regraft")
+    view = ValkeyView(valkey, "regraft")
     view.publish(DOCUMENT, 0)
     valkey.flushall()
     view.publish(DOCUMENT, 1000)
