@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import structlog
 
 from controller.control_ports import ControlPorts
@@ -280,7 +281,8 @@ class ControlLoop:
         faults = self._border_faults() | self._windows.faults
         faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in self.status.shadows if shadow.faults}
         self._show_metrics(plan_log, faults, now_ms)
-        document = self.status.document(plan_log, self._reviewer.book.document(now_ms), faults, now_ms)
+        orders = msgspec.to_builtins(self._reviewer.book.standing(now_ms))
+        document = self.status.document(plan_log, orders, faults, now_ms)
         for view in self._ports.views:
             view.publish(document, now_ms)
 
