@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import msgspec
 import structlog
 
 from controller.control_ports import ControlPorts
@@ -24,7 +23,7 @@ from controller.execute.review_plans import PlanReviewer
 from controller.execute.verify_plans import PlanVerifier
 from controller.kinds.find_kind import kind_of
 from controller.report.loop_metrics import LoopMetrics
-from controller.report.show_status import CostPoint, LoopStatus
+from controller.report.show_status import LoopStatus
 from controller.report.tell_refusals import RefusalTeller
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
@@ -34,6 +33,7 @@ from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command
 from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.live_view import CostPoint
 from schemas.plan import Plan, PlanPhase
 
 log = structlog.get_logger(__name__)
@@ -281,10 +281,9 @@ class ControlLoop:
         faults = self._border_faults() | self._windows.faults
         faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in self.status.shadows if shadow.faults}
         self._show_metrics(plan_log, faults, now_ms)
-        orders = msgspec.to_builtins(self._reviewer.book.standing(now_ms))
-        document = self.status.document(plan_log, orders, faults, now_ms)
-        for view in self._ports.views:
-            view.publish(document, now_ms)
+        view = self.status.view(plan_log, self._reviewer.book.standing(now_ms), faults, now_ms)
+        for sink in self._ports.views:
+            sink.publish(view, now_ms)
 
     def _show_costs(self, point: CostPoint) -> None:
         costs = {"present": point.cost_per_s, "bootstrap": point.cost_bootstrap_per_s}

@@ -12,7 +12,7 @@ import redis
 import structlog
 
 from controller.control_loop import ControlLoop
-from controller.control_ports import ControlPorts, DocumentSink
+from controller.control_ports import ControlPorts, ViewSink
 from controller.controller_settings import ControllerSettings
 from controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from controller.ports.client_register import KafkaClientRegister
@@ -113,7 +113,7 @@ class KafkaLinks:
         self._orders = KafkaOrders(kafka, settings.namespace, bury)
         self._readers = (self._state, self._results, self._plans, self._clients, self._orders)
 
-    def ports(self, views: tuple[DocumentSink, ...]) -> ControlPorts:
+    def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
         sender, orders = self._sender, self._orders
         return ControlPorts(self._state, self._results, sender, sender, self._plans, self._clients, orders, views)
@@ -151,8 +151,8 @@ class KafkaLinks:
         self._orders.close()
 
 
-def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[DocumentSink, ...]:
-    views: list[DocumentSink] = []
+def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[ViewSink, ...]:
+    views: list[ViewSink] = []
     if settings.redis_url is not None:
         client = redis.Redis.from_url(
             settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S

@@ -1,7 +1,8 @@
 """LiveView: what the control loop shows of itself, as JSON: whole in a status file, in parts in Valkey or Redis.
 
 A view is written whole each time and replaces the one before. Readers pass over fields that they do not know, so a new
-field with a default needs no new version; a field that goes or changes its meaning does.
+field with a default needs no new version; a field that goes or changes its meaning does. Phases and verdicts are words
+here: those that only a newer controller has must not hide a plan.
 """
 
 from collections.abc import Mapping
@@ -12,13 +13,17 @@ from msgspec import Struct
 
 from schemas.event import AdaptationEvent
 from schemas.order_book import StandingOrders
-from schemas.plan import ClientMove, IdMove, LinkPair, PhaseChange, PlanPhase, Verdict
+from schemas.plan import ClientMove, IdMove, LinkPair
 
 VIEW_VERSION = 1
 
 
 class LiveViewError(ValueError):
     """The text is no live view that this Regraft can read; the message says why."""
+
+
+class NewerViewError(LiveViewError):
+    """The view is of a version that this Regraft does not know."""
 
 
 class ShownConfiguration(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,9 +110,17 @@ class ShownProposal(ShownChanges, frozen=True, kw_only=True):
     cost_after_per_s: float
     price_per_s: float
     reason: str
-    verdict: Verdict
+    verdict: str
     verdict_reason: str
     gain_observed_per_s: float | None
+
+
+class ShownPhase(Struct, frozen=True):
+    """When a plan entered a phase, and why."""
+
+    phase: str
+    time_ms: int
+    reason: str
 
 
 class ShownPlan(ShownChanges, frozen=True, kw_only=True):
@@ -120,8 +133,8 @@ class ShownPlan(ShownChanges, frozen=True, kw_only=True):
     proposals: tuple[ShownProposal, ...]
     cost_before_per_s: float
     cost_predicted_per_s: float
-    phase: PlanPhase
-    history: tuple[PhaseChange, ...]
+    phase: str
+    history: tuple[ShownPhase, ...]
     undoes: str
     cost_observed_per_s: float | None
     control_messages: int
@@ -136,7 +149,7 @@ class ShownDecision(Struct, frozen=True, kw_only=True):
 
     window_end_ms: int
     plan: ShownPlan | None
-    state_verdict: Verdict | None
+    state_verdict: str | None
     state_reason: str
     refused: tuple[ShownProposal, ...]
 
@@ -171,7 +184,7 @@ class ShownShadow(Struct, frozen=True, kw_only=True):
 class CostPoint(Struct, frozen=True, kw_only=True):
     """What the overlay cost in one window, per second.
 
-    ``cost_per_s`` is that of the overlay in force with clients where they were, ``cost_bootstrap_per_s`` what the first
+    ``cost_per_s`` is that of the window's overlay with clients where they were, ``cost_bootstrap_per_s`` what the first
     overlay with clients where they were before any plan moved them would have cost on the same window,
     ``cost_counted_per_s`` what the brokers' counters add up to, None on a ring. ``epoch`` is the newest epoch of the
     window; where a transition ran through it, ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what the overlays of
@@ -323,10 +336,13 @@ def decode_key(key: str, text: bytes) -> Any:
 
 
 def check_version(text: bytes) -> None:
-    """Raise LiveViewError when a view, or its COUNTS, is of a newer version than this Regraft knows, or no JSON."""
+    """Raise NewerViewError when a view, or its COUNTS, is of a version that this Regraft does not know.
+
+    Raises LiveViewError when it is no JSON.
+    """
     version = _read(_VERSION, text).version
     if version > VIEW_VERSION:
-        raise LiveViewError(
+        raise NewerViewError(
             f"the live view has version {version}, this Regraft reads versions up to {VIEW_VERSION}: "
             "use the Regraft that the controller has"
         )

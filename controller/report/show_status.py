@@ -1,6 +1,6 @@
-"""What the loop has seen and done as one JSON-ready document: the content of the live view and of the status file.
+"""What the loop has seen and done as one record: the content of the live view and of the status file.
 
-In: closed windows, plans, decisions. Out: a document. All series are bounded. Everything in it but the refusals can be
+In: closed windows, plans, decisions. Out: a LiveView. All series are bounded. Everything in it but the refusals can be
 rebuilt from Kafka, so a lost view loses nothing.
 """
 
@@ -8,71 +8,29 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 
-import msgspec
-
-from controller.control_ports import Document
 from controller.decide.decide_plan import Decision
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.kinds.overlay_kind import AnyKind
-from controller.report.status_parts import (
-    configuration_summary,
-    decision_summary,
-    network_summary,
-    plan_summary,
-    shadow_summary,
-    window_summary,
+from controller.report.show_parts import (
+    shown_configuration,
+    shown_decision,
+    shown_network,
+    shown_plan,
+    shown_shadow,
+    shown_window,
 )
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
-from controller.windows.read_windows import Horizon
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.event import AdaptationEvent
+from schemas.live_view import CostPoint, DecisionTimes, Horizon, LiveView
+from schemas.order_book import StandingOrders
 from schemas.plan import Plan, PlanPhase
 
 COST_POINTS_MAX = 2000
 EVENTS_MAX = 200
 PLANS_MAX = 200
-
-
-@dataclass(frozen=True)
-class CostPoint:
-    """What the overlay cost in one window, per second.
-
-    ``cost_per_s`` is that of the window's overlay with clients where they were, ``cost_bootstrap_per_s`` what the first
-    overlay with clients where they were before any plan moved them would have cost on the same window,
-    ``cost_counted_per_s`` what the brokers' counters add up to, None on a ring. ``epoch`` is the newest epoch of the
-    window; where a transition ran through it, ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what the overlays of
-    shadow planners would have cost, by planner, without windows from before this controller.
-    """
-
-    window_end_ms: int
-    cost_per_s: float
-    cost_bootstrap_per_s: float
-    cost_counted_per_s: float | None
-    epoch: int
-    is_one_epoch: bool
-    is_complete: bool
-    notifications_per_s: float
-    cost_shadows_per_s: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class DecisionTimes:
-    """How long the decisions of one planner took, judge and choice included."""
-
-    count: int = 0
-    last_ms: float = 0.0
-    mean_ms: float = 0.0
-    max_ms: float = 0.0
-
-    def add(self, duration_ms: float) -> None:
-        """Take one more."""
-        self.count += 1
-        self.last_ms = duration_ms
-        self.mean_ms += (duration_ms - self.mean_ms) / self.count
-        self.max_ms = max(self.max_ms, duration_ms)
 
 
 class LoopStatus:
@@ -123,16 +81,17 @@ class LoopStatus:
         if not self._kind.can_be_costed(window):
             return None
         kind = self._kind
+        counted_per_s = kind.counted_cost_per_s(window)
         point = CostPoint(
-            window.end_ms,
-            kind.cost_per_s(overlay.with_homes({}), window),
-            kind.cost_per_s(kind.inventory.bootstrap.with_homes(homes_origin), window),
-            kind.counted_cost_per_s(window),
-            window.epoch_max,
-            window.epoch is not None,
-            window.is_complete,
-            window.sets.notification_count * 1000 / (window.end_ms - window.start_ms),
-            shadow_costs,
+            window_end_ms=window.end_ms,
+            cost_per_s=float(kind.cost_per_s(overlay.with_homes({}), window)),
+            cost_bootstrap_per_s=float(kind.cost_per_s(kind.inventory.bootstrap.with_homes(homes_origin), window)),
+            cost_counted_per_s=None if counted_per_s is None else float(counted_per_s),
+            epoch=window.epoch_max,
+            is_one_epoch=window.epoch is not None,
+            is_complete=window.is_complete,
+            notifications_per_s=window.sets.notification_count * 1000 / (window.end_ms - window.start_ms),
+            cost_shadows_per_s={name: float(cost_per_s) for name, cost_per_s in shadow_costs.items()},
         )
         self.cost_points.append(point)
         return point
@@ -152,44 +111,39 @@ class LoopStatus:
 
     def add_decision_time(self, who: str, duration_ms: float) -> None:
         """Note how long a decision took; ``who`` is role and planner, ``shadow:swap_links_ci``."""
-        self.decision_times.setdefault(who, DecisionTimes()).add(duration_ms)
+        self.decision_times[who] = self.decision_times.get(who, DecisionTimes()).and_one(duration_ms)
 
-    def document(self, log: PlanLog, orders: Document, faults: dict[str, int], now_ms: int) -> Document:
-        """Return everything as plain dicts, lists, strings and numbers.
-
-        ``orders`` are those of people that stand. ``faults`` are counters of what went wrong on the borders, by name.
-        """
-        plans = log.plans
+    def view(self, log: PlanLog, orders: StandingOrders, faults: dict[str, int], now_ms: int) -> LiveView:
+        """Return everything as it is now. ``faults`` are counters of what went wrong on the borders, by name."""
+        plans, newest, decision = log.plans, self.newest, self.last_decision
         phases = Counter(plan.phase for plan in plans)
-        present = log.present
-        newest = self.newest
-        return {
-            "time_ms": now_ms,
-            "started_ms": self.started_ms,
-            "planner": self._planner,
-            "dry_run": self._is_dry_run,
-            "configuration": configuration_summary(present),
-            "window": None if newest is None else window_summary(newest),
-            "network": None if newest is None else network_summary(newest),
-            "orders": orders,
-            "plan_in_review": log.proposed.plan if log.proposed else "",
-            "horizon": None if self.horizon is None else asdict(self.horizon),
-            "windows_closed": self.windows_closed,
-            "windows_incomplete": self.windows_incomplete,
-            "late_rows": self.late_rows,
-            "client_changes": self.client_changes,
-            "plans_completed": phases[PlanPhase.COMPLETED],
-            "plans_aborted": phases[PlanPhase.ABORTED],
-            "plans_undone": sum(bool(plan.undoes) for plan in plans),
-            "plan_running": next((plan.plan for plan in (log.moving, log.verifying) if plan), ""),
-            "plans": [plan_summary(plan) for plan in plans[-PLANS_MAX:]],
-            "window_close_to_command_ms": dict(self.command_latencies_ms),
-            "window_end_to_state_ms": list(self.state_latencies_ms),
-            "cost": [asdict(point) for point in self.cost_points],
-            "refusals": dict(self.refusals),
-            "last_decision": None if self.last_decision is None else decision_summary(self.last_decision),
-            "shadows": {shadow.name: shadow_summary(shadow) for shadow in self.shadows},
-            "decision_ms": {who: asdict(times) for who, times in self.decision_times.items()},
-            "events": [msgspec.to_builtins(event) for event in self.events],
-            "faults": faults,
-        }
+        return LiveView(
+            time_ms=now_ms,
+            started_ms=self.started_ms,
+            planner=self._planner,
+            dry_run=self._is_dry_run,
+            plan_in_review=log.proposed.plan if log.proposed else "",
+            plan_running=next((plan.plan for plan in (log.moving, log.verifying) if plan), ""),
+            horizon=self.horizon,
+            windows_closed=self.windows_closed,
+            windows_incomplete=self.windows_incomplete,
+            late_rows=self.late_rows,
+            client_changes=self.client_changes,
+            plans_completed=phases[PlanPhase.COMPLETED],
+            plans_aborted=phases[PlanPhase.ABORTED],
+            plans_undone=sum(bool(plan.undoes) for plan in plans),
+            window_close_to_command_ms=dict(self.command_latencies_ms),
+            window_end_to_state_ms=tuple(self.state_latencies_ms),
+            decision_ms=dict(self.decision_times),
+            configuration=shown_configuration(log.present),
+            window=None if newest is None else shown_window(newest),
+            network=None if newest is None else shown_network(newest),
+            cost=tuple(self.cost_points),
+            plans=tuple(shown_plan(plan) for plan in plans[-PLANS_MAX:]),
+            orders=orders,
+            refusals=dict(self.refusals),
+            events=tuple(self.events),
+            last_decision=None if decision is None else shown_decision(decision),
+            faults=faults,
+            shadows={shadow.name: shown_shadow(shadow) for shadow in self.shadows},
+        )

@@ -16,13 +16,13 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from controller.ports.write_live_view import VIEW_PARTS
 from regraft.settings.run_settings import Settings
 from regraft.stages.judge_status import Document, ServiceState
 from regraft.stages.observe_run import read_status
+from schemas.live_view import COUNTS, VIEW_KEYS
 
 STAGES = ("controller", "streaming", "emulator", "alerts", "dashboard")
-COUNTS, ALERTS = "counts", "alerts"
+ALERTS = "alerts"
 TIMEOUT_S = 1.0
 
 
@@ -65,7 +65,7 @@ def _read_file(file: Path) -> ServiceState | None:
 def _read_view(url: str, namespace: str) -> tuple[dict[str, Any], Document] | None:
     """Return the controller's document, put together again, and the alerts; None where nothing was ever written."""
     once = Retry(NoBackoff(), 0)
-    names = (*VIEW_PARTS, COUNTS, ALERTS)
+    names = (*VIEW_KEYS, ALERTS)
     client = redis.Redis.from_url(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, retry=once)
     with client:
         texts = cast(list[bytes | None], client.mget([f"{namespace}:live:{name}" for name in names]))

@@ -8,13 +8,14 @@ from schemas.live_view import (
     CostPoint,
     LiveView,
     ShownConfiguration,
+    ShownPhase,
     ShownPlan,
     ShownProposal,
     ShownShadow,
     ShownWindow,
 )
 from schemas.order_book import StandingOrders
-from schemas.plan import PhaseChange, PlanPhase, Verdict
+from schemas.plan import Verdict
 
 NOTHING_CHANGES: dict[str, Any] = {
     "links_removed": (),
@@ -96,7 +97,7 @@ def cost_point(end_ms: int, cost_per_s: float, bootstrap_per_s: float, **changes
     return replace(point, **changes)
 
 
-def shown_plan(plan: str, phase: PlanPhase, since_ms: int, **changes: Any) -> ShownPlan:
+def shown_plan(plan: str, phase: str, since_ms: int, **changes: Any) -> ShownPlan:
     """Return a plan that entered its phase at a time and changes nothing, with changes."""
     shown = ShownPlan(
         **NOTHING_CHANGES,
@@ -108,7 +109,7 @@ def shown_plan(plan: str, phase: PlanPhase, since_ms: int, **changes: Any) -> Sh
         cost_before_per_s=900.0,
         cost_predicted_per_s=600.0,
         phase=phase,
-        history=(PhaseChange(phase, since_ms, ""),),
+        history=(ShownPhase(phase, since_ms, ""),),
         undoes="",
         cost_observed_per_s=None,
         control_messages=0,

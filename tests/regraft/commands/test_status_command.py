@@ -15,6 +15,7 @@ from infra.valkey_server import start_valkey_service
 from regraft.cli import app
 from regraft.settings.run_settings import load_settings
 from regraft.stages.judge_status import DEGRADED, NOT_RUNNING, SILENCE_S_MAX, WELL, ServiceState, judge_status
+from tests.schemas.shown_views import shown_window, view_of
 
 NOW_MS = 1_800_000_000_000
 SETTINGS = load_settings()
@@ -185,7 +186,8 @@ def test_the_command_reads_the_live_view(tmp_path: Path) -> None:
         assert code == 1
         assert "(the live view of regraft is empty)" in text
         client = redis.Redis.from_url(url)
-        ValkeyView(client, "regraft").publish(_now(), 0)
+        now_ms = int(time.time() * 1000)
+        ValkeyView(client, "regraft").publish(view_of(time_ms=now_ms, window=shown_window(now_ms - 2_000)), 0)
         client.set("regraft:live:alerts", json.dumps({"active": [{"severity": "warning", "text": "queue grows"}]}))
         code, text = _run(tmp_path / "none", "--set", f"redis.url={url}")
         client.close()
