@@ -81,7 +81,7 @@ class ViewReader:
         try:
             check_version(counts or b"{}")
         except NewerViewError as error:
-            self.faults[VERSION] = str(error)
+            self.faults[VERSION] = f"the live view cannot be read: {error}"
         except LiveViewError:
             return False  # No JSON, which is told where the part is read.
         return VERSION in self.faults

@@ -321,7 +321,7 @@ def decode_keys(texts: Mapping[str, bytes]) -> LiveView:
     """
     missing = [key for key in VIEW_KEYS if key not in texts]
     if missing:
-        raise LiveViewError(f"the live view lacks {', '.join(missing)}: was it written by an older Regraft?")
+        raise LiveViewError(f"it lacks {', '.join(missing)}: was it written by an older Regraft?")
     check_version(texts[COUNTS])
     found = {key: decode_key(key, texts[key]) for key in VIEW_KEYS}
     return LiveView(**msgspec.structs.asdict(found.pop(COUNTS)), **found)
@@ -343,7 +343,7 @@ def check_version(text: bytes) -> None:
     version = _read(_VERSION, text).version
     if version > VIEW_VERSION:
         raise NewerViewError(
-            f"the live view has version {version}, this Regraft reads versions up to {VIEW_VERSION}: "
+            f"it has version {version}, this Regraft reads versions up to {VIEW_VERSION}: "
             "use the Regraft that the controller has"
         )
 

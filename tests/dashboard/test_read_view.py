@@ -79,7 +79,7 @@ def test_a_view_of_a_newer_version_is_left_alone_and_told_in_one_sentence() -> N
     newer = json.dumps({**json.loads(texts["counts"]), "version": VIEW_VERSION + 1}).encode()
     assert reader.read({**texts, "counts": newer, "plans": b"{}"}) == {}
     (sentence,) = reader.faults.values()
-    assert f"the live view has version {VIEW_VERSION + 1}" in sentence
+    assert f"the live view cannot be read: it has version {VIEW_VERSION + 1}" in sentence
     assert reader.read({**texts, "refusals": b"{}"}) == {"refusals": {}}
     assert reader.faults == {}
 

@@ -97,7 +97,7 @@ def test_a_newer_version_is_refused_in_one_sentence() -> None:
     """Whatever else a newer view holds, the sentence names both versions and the way out."""
     newer = json.dumps({"version": VIEW_VERSION + 1, "cost": "free"}).encode()
     said = (
-        f"the live view has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}: "
+        f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}: "
         "use the Regraft that the controller has"
     )
     with pytest.raises(LiveViewError) as whole:
