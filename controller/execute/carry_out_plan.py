@@ -29,14 +29,12 @@ class PlanRunner:
         self,
         ports: ControlPorts,
         log: PlanLog,
-        brokers: tuple[str, ...],
         limits: TransitionLimits,
         on_command: Callable[[Command, int], None],
         on_event: Callable[[AdaptationEvent], None],
     ) -> None:
         self._ports = ports
         self._log = log
-        self._brokers = brokers
         self._limits = limits
         self._on_command = on_command
         self._on_event = on_event

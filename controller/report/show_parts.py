@@ -1,7 +1,7 @@
 """The parts of the live view: one configuration, window, plan, decision or shadow planner each.
 
 In: values of the loop. Out: what is shown of them. Which of them are shown, and since when, belongs to
-:mod:`controller.report.show_status`. What may be long is cut, with its whole length beside it.
+:mod:`controller.report.render_view`. What may be long is cut, with its whole length beside it.
 """
 
 from __future__ import annotations

@@ -431,7 +431,7 @@ def test_costs_of_windows_are_those_of_the_tree_in_force() -> None:
     overlay.run_windows(10)
     trees = {0: TREE, 1: TREE.replaced(1, *_swap(overlay))}
     for point in overlay.ports.view.shown.cost:
-        window = overlay.loop.status.newest
+        window = overlay.loop.state.newest
         assert window is not None
         expected = overlay_cost(trees[point.epoch], INVENTORY, window.sets).total_per_s
         assert point.cost_per_s == pytest.approx(expected)

@@ -58,7 +58,7 @@ def overlay_of(planner: str, *shadows: str, **changes: object) -> ScriptedOverla
 
 
 def shadow_of(overlay: ScriptedOverlay) -> ShadowPlanner:
-    (shadow,) = overlay.loop.status.shadows
+    (shadow,) = overlay.loop.state.shadows
     return shadow
 
 
