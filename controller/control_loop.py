@@ -24,6 +24,7 @@ from controller.execute.verify_plans import PlanVerifier
 from controller.kinds.find_kind import kind_of
 from controller.loop_state import LoopState
 from controller.report.loop_metrics import LoopMetrics
+from controller.report.note_effects import CommandNotes, NotedEvents
 from controller.report.render_view import render_view
 from controller.report.tell_refusals import RefusalTeller
 from controller.state.closed_window import ClosedWindow
@@ -32,10 +33,9 @@ from controller.state.planner_interface import Planner
 from controller.windows.read_windows import WindowReader
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
-from schemas.command import Command
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.live_view import CostPoint
-from schemas.plan import Plan, PlanPhase
+from schemas.plan import PlanPhase
 
 log = structlog.get_logger(__name__)
 
@@ -66,11 +66,15 @@ class ControlLoop:
         self._stopwatch_s = stopwatch_s
         self._kind = kind_of(inventory, settings)
         self._windows = WindowReader(settings, self._kind, ports)
-        self._reviewer = PlanReviewer(settings, ports.orders, self._emit)
-        self._verifier = PlanVerifier(settings, self._kind, self._windows, self._emit, self._take_up)
         self._teller = RefusalTeller()
         self.state = LoopState(PlanLog(inventory))
-        self._runner = PlanRunner(ports, self.state.plan_log, settings.transition, self._on_command, self._on_event)
+        self._events = NotedEvents(ports.events, self.state, self._metrics)
+        notes, noted = CommandNotes(self.state, self._metrics), replace(ports, events=self._events)
+        self._runner = PlanRunner(noted, self.state.plan_log, settings.transition, notes.note)
+        self._reviewer = PlanReviewer(settings, ports.orders, self._runner, self._events)
+        # In a dry run a person looks at a plan first.
+        self._take_up = self._reviewer.propose if settings.dry_run else self._runner.begin
+        self._verifier = PlanVerifier(settings, self._kind, self._windows, self._runner, self._events, self._take_up)
 
     def wind_down(self) -> None:
         """Begin nothing new from now on; a plan under way goes on, so keep stepping while ``is_transition_running``."""
@@ -89,13 +93,13 @@ class ControlLoop:
         state = self.state
         if not state.has_plans and not self._start(now_ms):
             return False
-        self._reviewer.read(state.plan_log, now_ms)
-        self._reviewer.cancel(state.plan_log, self._runner, now_ms)
+        self._reviewer.read(state, now_ms)
+        self._reviewer.cancel(state, now_ms)
         self._runner.advance(now_ms)
         self._read_windows(now_ms)
         has_begun = False
         if not state.is_winding_down:
-            self._verifier.verify(state.plan_log, self._runner, now_ms)
+            self._verifier.verify(state, now_ms)
             has_begun = self._review(now_ms) or self._decide(now_ms)
             if not has_begun:  # A plan that begins goes first: no shadow may delay its commands.
                 self._run_shadows(now_ms)
@@ -122,7 +126,7 @@ class ControlLoop:
         moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
         text = f"controller started: epoch {plan_log.present.epoch}, {len(plan_log.plans)} plans so far{moving}"
         log.info("controller_started", epoch=plan_log.present.epoch, plans=len(plan_log.plans), moving=moving)
-        self._emit(AdaptationEvent("controller", EventKind.CONTROLLER_STARTED, Severity.INFO, now_ms, text))
+        self._events.emit(AdaptationEvent("controller", EventKind.CONTROLLER_STARTED, Severity.INFO, now_ms, text))
         return True
 
     def _read_windows(self, now_ms: int) -> None:
@@ -165,13 +169,6 @@ class ControlLoop:
             cost_shadows_per_s=shadow_costs,
         )
 
-    def _take_up(self, runner: PlanRunner, plan: Plan, now_ms: int) -> None:
-        """Begin a plan, or in a dry run have a person look at it first."""
-        if self._settings.dry_run:
-            self._reviewer.propose(runner, plan, now_ms)
-        else:
-            runner.begin(plan, now_ms)
-
     def _review(self, now_ms: int) -> bool:
         """Look after the plan that waits for a person; return whether it has begun."""
 
@@ -186,7 +183,7 @@ class ControlLoop:
             is_undo = plan_log.proposed is not None and bool(plan_log.proposed.undoes)
             return replace(found, plan_in_review="", plan_running="" if is_undo else found.plan_running)
 
-        return self._reviewer.look_after(plan_log, self._runner, situation, now_ms)
+        return self._reviewer.look_after(self.state, situation, now_ms)
 
     def _decide(self, now_ms: int) -> bool:
         """Decide on the newest window, once; return whether a plan has begun."""
@@ -199,7 +196,7 @@ class ControlLoop:
         state.for_shadows = situation
         if plan_log.proposed is not None and not runner.is_busy:
             as_if_new = replace(situation, plan_in_review="")
-            self._reviewer.revalidate(plan_log.proposed, runner, as_if_new, now_ms)
+            self._reviewer.revalidate(plan_log.proposed, as_if_new, now_ms)
         began_s = self._stopwatch_s()
         decision = decide_plan(situation, self._planners, plan_log.epoch_next, self._settings)
         self._note_time(self._settings.planner, "acting", began_s)
@@ -211,7 +208,7 @@ class ControlLoop:
         self._emit_if_new(self._teller.about_decision(decision, now_ms))
         if decision.plan is None:
             return False
-        self._take_up(runner, decision.plan, now_ms)
+        self._take_up(decision.plan, now_ms)
         return True
 
     def _run_shadows(self, now_ms: int) -> None:
@@ -224,7 +221,7 @@ class ControlLoop:
             if not shadow.decide(situation, self._price_per_s) and shadow.faults == 1:
                 text = f"shadow planner {shadow.name} failed, which changes nothing else: {shadow.fault_text}"
                 kind, severity = EventKind.PLANNER_FAILED, Severity.WARNING
-                self._emit(AdaptationEvent(f"planner-{shadow.name}", kind, severity, now_ms, text))
+                self._events.emit(AdaptationEvent(f"planner-{shadow.name}", kind, severity, now_ms, text))
             self._note_time(shadow.name, "shadow", began_s)
 
     def _note_time(self, planner: str, role: str, began_s: float) -> None:
@@ -266,23 +263,7 @@ class ControlLoop:
 
     def _emit_if_new(self, event: AdaptationEvent | None) -> None:
         if event is not None:
-            self._emit(event)
-
-    def _emit(self, event: AdaptationEvent) -> None:
-        self._ports.events.emit(event)
-        self._on_event(event)
-
-    def _on_event(self, event: AdaptationEvent) -> None:
-        self.state.add_event(event)
-        self._metrics.events.labels(event.kind).inc()
-
-    def _on_command(self, command: Command, now_ms: int) -> None:
-        self._metrics.commands.labels(command.phase).inc()
-        state = self.state
-        plan = None if command.plan in state.command_latencies_ms else state.plan_log.moving
-        if plan is not None and plan.plan == command.plan:
-            state.add_first_command(plan, now_ms)
-            self._metrics.command_latency_ms.observe(now_ms - plan.window_end_ms)
+            self._events.emit(event)
 
     def _show(self, now_ms: int) -> None:
         """Show the state at every change, else at its own pace."""
