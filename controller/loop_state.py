@@ -27,16 +27,18 @@ PLANS_MAX = 200
 class LoopState:
     """The state of one control loop; counts and series are since its start, windows of the look-back included.
 
-    ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``shadows``
-    are the planners that look on; ``for_shadows`` is the situation on which they have still to decide.
-    ``decided_until_ms`` is the end of the newest window on which the acting planner has decided. ``is_changed`` says
-    that there is something new since the state was shown at ``shown_ms``. ``decision_times`` are by role and planner.
+    ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``has_begun``
+    says that a plan has begun in this step of the loop. ``shadows`` are the planners that look on; ``for_shadows`` is
+    the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which the
+    acting planner has decided. ``is_changed`` says that there is something new since the state was shown at
+    ``shown_ms``. ``decision_times`` are by role and planner.
     """
 
     plan_log: PlanLog
     has_plans: bool = False
     started_ms: int = 0
     is_winding_down: bool = False
+    has_begun: bool = False
     shadows: tuple[ShadowPlanner, ...] = ()
     for_shadows: Situation | None = None
     newest: ClosedWindow | None = None

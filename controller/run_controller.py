@@ -11,6 +11,7 @@ from functools import partial
 import redis
 import structlog
 
+from controller.compose_loop import compose_loop
 from controller.control_loop import ControlLoop
 from controller.control_ports import ControlPorts, ViewSink
 from controller.controller_settings import ControllerSettings
@@ -60,7 +61,7 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
         held.callback(links.close)
         links.show(metrics)
         ports = measured(links.ports(_views(settings, metrics)), metrics, health)
-        _turn(ControlLoop(settings, inventory, ports, None, metrics, links.faults), settings, metrics, health, stop)
+        _turn(compose_loop(settings, inventory, ports, None, metrics, links.faults), settings, metrics, health, stop)
 
 
 def _turn(

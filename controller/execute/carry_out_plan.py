@@ -1,7 +1,7 @@
 """Carry out plans: run a transition's effects against the ports, in order, and store a plan before acting on it.
 
 In: plans to begin, answers of brokers, time. Out: commands, events, stored plans. What a transition does next is
-decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`controller.control_loop`.
+decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`controller.loop_steps`.
 """
 
 from __future__ import annotations

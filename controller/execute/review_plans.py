@@ -8,6 +8,7 @@ settings.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from controller.control_ports import EventSink, OrderSource
 from controller.controller_settings import ControllerSettings
@@ -119,8 +120,12 @@ class PlanReviewer:
         self._runner.begin(plan, now_ms, f"approved by {order.by}: {order.reason}")
         return True
 
-    def revalidate(self, plan: Plan, situation: Situation, now_ms: int) -> None:
-        """Refuse the plan that waits when it is not worth its price any more on the newest window."""
+    def revalidate(self, state: LoopState, situation: Situation, now_ms: int) -> None:
+        """Refuse the plan that waits, if any, when it is not worth its price any more on the newest window."""
+        plan = state.plan_log.proposed
+        if plan is None or self._runner.is_busy:
+            return
+        situation = replace(situation, plan_in_review="")
         stale = "" if judge_state(situation, self._settings.decision) else self.objection(plan, situation)
         if stale:
             self._refuse(plan, f"no longer as shown: {stale}", now_ms)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.control_loop import ControlLoop
+from controller.compose_loop import compose_loop
 from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.report.loop_metrics import LoopMetrics
@@ -253,7 +253,7 @@ def test_metrics_say_what_the_status_says() -> None:
     """Windows, plans, epoch, cost and refusals can be scraped."""
     metrics = LoopMetrics()
     overlay = overlay_of()
-    overlay.loop = ControlLoop(overlay.settings, INVENTORY, overlay.ports.ports, metrics=metrics)
+    overlay.loop = compose_loop(overlay.settings, INVENTORY, overlay.ports.ports, metrics=metrics)
     overlay.run_windows(12)
     value = metrics.registry.get_sample_value
     assert value("regraft_controller_windows_total", {"complete": "true"}) == 12

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.control_loop import ControlLoop
+from controller.compose_loop import compose_loop
 from controller.decision_settings import DecisionSettings
 from controller.kinds.ring.ring_state import RingContext, RingState
 from controller.planners.steps.shared_settings import ReassignmentSettings
@@ -321,7 +321,7 @@ def test_metrics_count_ids_and_users() -> None:
     """By what they are; publishers are no users."""
     metrics = LoopMetrics()
     overlay = overlay_of()
-    overlay.loop = ControlLoop(overlay.settings, INVENTORY, overlay.ports.ports, both, metrics)
+    overlay.loop = compose_loop(overlay.settings, INVENTORY, overlay.ports.ports, both, metrics)
     overlay.run_windows(8)
     value = metrics.registry.get_sample_value
     assert value("regraft_controller_changes", {"what": "ring_ids"}) == 6

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from controller.control_loop import ControlLoop
+from controller.compose_loop import compose_loop
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeContext, TreeState
@@ -175,7 +175,7 @@ def test_status_and_metrics_show_each_planner() -> None:
     metrics = LoopMetrics()
     overlay = overlay_of(ACTING, "swapping")
     ports = overlay.ports.ports
-    overlay.loop = ControlLoop(
+    overlay.loop = compose_loop(
         overlay.settings, INVENTORY, ports, metrics=metrics, stopwatch_s=lambda: float(next(seconds))
     )
     overlay.run_windows(12)
