@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import redis
 
-from controller.ports.live_view import LiveView
+from controller.ports.write_live_view import ValkeyView
 from dashboard.dashboard_metrics import DashboardMetrics
 from dashboard.dashboard_settings import DashboardSettings
 from dashboard.live_board import LiveBoard
@@ -37,6 +38,7 @@ from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
 from overlay.inventory import Inventory
 from producers.emulator.place_overlay import place_overlay, place_ring
+from schemas.live_view import LiveView
 
 BROKERS = 1000
 COST_POINTS = 2000
@@ -80,12 +82,19 @@ class DocumentMaker:
             "started_ms": self._cost[0]["window_end_ms"],
             "planner": "swap_links_cost",
             "dry_run": False,
+            "plan_in_review": "",
+            "plan_running": "",
+            "horizon": None,
             "windows_closed": self.made,
             "windows_incomplete": 0,
+            "late_rows": 0,
+            "client_changes": 0,
             "plans_completed": PLANS,
             "plans_aborted": 0,
             "plans_undone": 0,
+            "window_close_to_command_ms": {},
             "window_end_to_state_ms": [2100] * COST_POINTS,
+            "decision_ms": {},
             "configuration": {
                 "epoch": 1,
                 "brokers": list(brokers),
@@ -97,11 +106,17 @@ class DocumentMaker:
                 "start_ms": self._ends_ms - WINDOW_MS,
                 "end_ms": self._ends_ms,
                 "notifications": 5000,
+                "epoch_min": 1,
+                "epoch_max": 1,
                 "is_complete": True,
                 "fault": "",
                 "short_brokers": [],
+                "client_changes": 0,
+                "late_rows": 0,
                 "queue_length_max": 9,
                 "rtt_ms_max": 200.0,
+                "users": None,
+                "users_strayed": 0,
             },
             "network": {
                 "window_end_ms": self._ends_ms,
@@ -165,11 +180,11 @@ class Writer:
 
     def __init__(self, url: str) -> None:
         self._client = redis.Redis.from_url(url)
-        self._view = LiveView(self._client, "regraft")
+        self._view = ValkeyView(self._client, "regraft")
 
     def write(self, document: Document) -> None:
         """Write one, and make sure that it was."""
-        self._view.publish(document, 0)
+        self._view.publish(msgspec.convert(document, LiveView), 0)
         assert self._view.failures == 0, "Valkey did not take a document"
 
 

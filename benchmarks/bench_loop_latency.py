@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from infra.measured_figures import Figure, run_facts, write_figures
+from schemas.live_view import decode_view
 
 # Notifications per second of each of 49 publishers: with 400 brokers a notification crosses many more links, and the
 # emulator shares the cores with everything that is measured.
@@ -49,11 +50,11 @@ def _measure(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> l
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"the demo ended with {done.returncode}: {done.stderr[-2000:]}"
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    status = json.loads((folder / "run" / "controller.json").read_text(encoding="utf-8"))
+    view = decode_view((folder / "run" / "controller.json").read_bytes())
     assert (summary["lost"], summary["repeated"], summary["out_of_order"]) == (0, 0, 0), summary
-    assert all(point["is_complete"] for point in status["cost"][1:]), "a window after the first is incomplete"
-    state_ms = sorted(status["window_end_to_state_ms"][WARM_UP_WINDOWS:])
-    command_ms = sorted(status["window_close_to_command_ms"].values())
+    assert all(point.is_complete for point in view.cost[1:]), "a window after the first is incomplete"
+    state_ms = sorted(view.window_end_to_state_ms[WARM_UP_WINDOWS:])
+    command_ms = sorted(view.window_close_to_command_ms.values())
     assert state_ms, "the run was too short for a window after the warm-up: give more --seconds"
     assert command_ms, "no plan was made: give more --seconds"
     where: dict[str, str | int | float] = {"brokers": brokers, "notifications_per_s": 49 * rate_per_s}

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ from infra.stack_error import StackError
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings, load_settings
 from regraft.stages.loop_services import CONTROLLER, EMULATOR, STREAMING, loop_service
-from regraft.stages.observe_run import parse_ledger, read_status
+from regraft.stages.observe_run import parse_ledger, read_status, read_view
+from schemas.live_view import LiveView, LiveViewError
 
 LOOK_S = 2.0
 WARM_UP_SHARE = 0.4  # Caches fill, Java compiles, the first retention passes.
@@ -80,12 +82,16 @@ class SoakRun:
     restarts: dict[str, int] = field(default_factory=dict)
     emulator: Mapping[str, Any] = field(default_factory=dict)
     streaming: Mapping[str, Any] = field(default_factory=dict)
-    controller: Mapping[str, Any] = field(default_factory=dict)
+    view: LiveView | None = None
 
     @property
     def hours(self) -> float:
         """The hours of the clock that were looked at."""
         return self.rows[-1][0] if self.rows else 0.0
+
+    def counted(self, name: str) -> int:
+        """Return one of the controller's counts; 0 as long as it has shown nothing."""
+        return 0 if self.view is None else int(getattr(self.view, name))
 
     def growths(self) -> list[Growth]:
         """Return how each series went after the warm-up."""
@@ -123,7 +129,7 @@ class SoakRun:
             found.append(f"{ledger.unexpected} deliveries that nobody was owed")
         if not ledger.final:
             found.append("the ledger is not final: the emulator did not come to rest")
-        if not self.controller.get("plans_completed"):
+        if not self.counted("plans_completed"):
             found.append("no plan was carried out")
         found += [f"{service} was restarted {count} times" for service, count in self.restarts.items() if count]
         return found + [f"unhealthy {count} times: {what}" for what, count in self.unhealthy.items()]
@@ -153,7 +159,7 @@ def main() -> None:
         lines = (json.dumps({"hours": hours, **row}) for hours, row in run.rows)
         (arguments.keep / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     if arguments.chart:
-        draw_soak(arguments.chart, run.rows, run.controller, WARM_UP_SHARE * run.hours)
+        draw_soak(arguments.chart, run.rows, () if run.view is None else run.view.cost, WARM_UP_SHARE * run.hours)
     faults = run.faults(growths)
     for fault in faults:
         print(f"Not a success: {fault}.")
@@ -219,12 +225,13 @@ def _read_documents(run: SoakRun, settings: Settings) -> None:
     directory = settings.run.directory
     run.emulator = read_status(directory / f"{EMULATOR}.json") or run.emulator
     run.streaming = read_status(directory / f"{STREAMING}.json") or run.streaming
-    run.controller = read_status(directory / f"{CONTROLLER}.json") or run.controller
+    with suppress(LiveViewError):  # As a status file of another stage that cannot be read.
+        run.view = read_view(directory / f"{CONTROLLER}.json") or run.view
 
 
 def _progress_text(run: SoakRun, hours: float) -> str:
     behind_s = float(run.emulator.get("behind_ms", 0.0)) / 1000
-    plans, windows = run.controller.get("plans_completed", 0), run.controller.get("windows_closed", 0)
+    plans, windows = run.counted("plans_completed"), run.counted("windows_closed")
     return f"{hours:.2f} h, {windows} windows, {plans} plans, {behind_s:.1f} s behind"
 
 
@@ -253,7 +260,7 @@ def figures(run: SoakRun, growths: Sequence[Growth]) -> list[Figure]:
         "plans_aborted",
         "plans_undone",
     ):
-        found.append(Figure(name, {}, float(run.controller.get(name, 0)), name.split("_")[0]))
+        found.append(Figure(name, {}, float(run.counted(name)), name.split("_")[0]))
     found += [Figure("cores_used", {"service": name}, cores, "cores") for name, cores in run.cores().items()]
     behind = [row["emulator: behind ms"] for _, row in run.rows if "emulator: behind ms" in row]
     found.append(Figure("hours", {}, run.hours, "h"))
@@ -263,7 +270,6 @@ def figures(run: SoakRun, growths: Sequence[Growth]) -> list[Figure]:
 
 def _print(run: SoakRun, growths: Sequence[Growth]) -> None:
     ledger = run.emulator.get("ledger", {})
-    document = run.controller
     print(f"{run.hours:.2f} h of the clock, the first {WARM_UP_SHARE:.0%} taken as warm-up")
     print(f"{'series':<34}{'mean':>12}{'max':>12}{'slope per h':>14}{'± error':>12}{'per h of wall':>15}  verdict")
     for each in growths:
@@ -281,9 +287,9 @@ def _print(run: SoakRun, growths: Sequence[Growth]) -> None:
     )
     print("cores used: " + ", ".join(f"{name} {cores:.2f}" for name, cores in run.cores().items()))
     print(
-        f"{document.get('windows_closed', 0)} windows, {document.get('windows_incomplete', 0)} incomplete, "
-        f"{document.get('late_rows', 0)} late rows; plans: {document.get('plans_completed', 0)} completed, "
-        f"{document.get('plans_aborted', 0)} aborted, {document.get('plans_undone', 0)} undoing"
+        f"{run.counted('windows_closed')} windows, {run.counted('windows_incomplete')} incomplete, "
+        f"{run.counted('late_rows')} late rows; plans: {run.counted('plans_completed')} completed, "
+        f"{run.counted('plans_aborted')} aborted, {run.counted('plans_undone')} undoing"
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from schemas.live_view import CostPoint
+
 MB = 1_000_000
 PANELS = (
     ("Memory of the processes, MB", "memory: ", MB),
@@ -20,7 +22,7 @@ PANELS = (
 
 
 def draw_soak(
-    file: Path, rows: Sequence[tuple[float, Mapping[str, float]]], controller: Mapping[str, Any], warm_up_h: float
+    file: Path, rows: Sequence[tuple[float, Mapping[str, float]]], cost: Sequence[CostPoint], warm_up_h: float
 ) -> None:
     """Write the chart; the warm-up, which no slope is taken of, is shaded."""
     figure = Figure(figsize=(11, 13), layout="constrained")
@@ -32,7 +34,7 @@ def draw_soak(
             points = [(hours, row[name] / scale) for hours, row in rows if name in row]
             axis.plot(*zip(*points, strict=True), label=name.removeprefix(prefix) or name, linewidth=1)
         axis.set_title(title, loc="left", fontsize=10)
-    _draw_cost(axes[-1], controller, rows[-1][0] if rows else 0.0)
+    _draw_cost(axes[-1], cost, rows[-1][0] if rows else 0.0)
     for axis in axes:
         axis.axvspan(0, warm_up_h, color="0.93", zorder=0)
         axis.set_xlim(left=0)
@@ -44,11 +46,10 @@ def draw_soak(
     figure.savefig(file, format="svg")
 
 
-def _draw_cost(axis: Any, controller: Mapping[str, Any], hours: float) -> None:
-    points = controller.get("cost") or []
+def _draw_cost(axis: Any, points: Sequence[CostPoint], hours: float) -> None:
     if points:
-        origin_ms = points[-1]["window_end_ms"] - hours * 3_600_000
-        times_h = [(point["window_end_ms"] - origin_ms) / 3_600_000 for point in points]
+        origin_ms = points[-1].window_end_ms - hours * 3_600_000
+        times_h = [(point.window_end_ms - origin_ms) / 3_600_000 for point in points]
         for name, label in (("cost_per_s", "overlay of its time"), ("cost_bootstrap_per_s", "first overlay")):
-            axis.plot(times_h, [point[name] / 1_000 for point in points], label=label, linewidth=1)
+            axis.plot(times_h, [getattr(point, name) / 1_000 for point in points], label=label, linewidth=1)
     axis.set_title("Cost, thousands per s", loc="left", fontsize=10)

@@ -1,307 +1,68 @@
 """The control loop: read state, carry on the plan under way, verify, decide, show. One step at a time, at its own pace.
 
 Level-triggered: each step looks at what is there (windows, plans, answers) and does what is missing, so a restarted
-controller needs no other way in. Time comes in as an argument and everything else through ports.
+controller needs no other way in. Time comes in as an argument and everything else through ports. Which steps there are
+is put together in :mod:`controller.compose_loop`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 
-import structlog
-
-from controller.control_ports import ControlPorts
-from controller.controller_settings import ControllerSettings
-from controller.decide.decide_plan import decide_plan
-from controller.decide.find_planners import planners_of
-from controller.decide.judge_proposals import Situation, transition_price_per_s
-from controller.decide.shadow_planners import ShadowPlanner
 from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.review_plans import PlanReviewer
-from controller.execute.verify_plans import PlanVerifier
-from controller.kinds.find_kind import kind_of
-from controller.report.loop_metrics import LoopMetrics
-from controller.report.show_status import CostPoint, LoopStatus
-from controller.report.tell_refusals import RefusalTeller
-from controller.state.closed_window import ClosedWindow
-from controller.state.plan_log import PlanLog
-from controller.state.planner_interface import Planner
-from controller.windows.read_windows import WindowReader
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.command import Command
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import Plan, PlanPhase
+from controller.loop_state import LoopState
 
-log = structlog.get_logger(__name__)
+Step = Callable[[LoopState, int], None]  # Takes the loop's state, which it may change, and the time in ms.
+
+
+@dataclass(frozen=True)
+class LoopSteps:
+    """What one step of the loop consists of, in this order.
+
+    ``start`` reads what was stored; before it could, nothing else is done. ``decide`` are the steps that may begin
+    something: none is taken any more when a plan has begun, nor when the loop winds down.
+    """
+
+    start: Step
+    carry_on: tuple[Step, ...]
+    decide: tuple[Step, ...]
+    show: tuple[Step, ...]
 
 
 class ControlLoop:
-    """One controller of one overlay.
+    """One controller of one overlay."""
 
-    ``planner`` is the settings' one unless given. ``border_faults`` tells what went wrong in the ports, by name.
-    ``stopwatch_s`` measures how long decisions take; nothing is decided by it.
-    """
-
-    def __init__(
-        self,
-        settings: ControllerSettings,
-        inventory: Inventory,
-        ports: ControlPorts,
-        planner: Planner | None = None,
-        metrics: LoopMetrics | None = None,
-        border_faults: Callable[[], dict[str, int]] = dict,
-        stopwatch_s: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self._settings = settings
-        self._inventory = inventory
-        self._ports = ports
-        self._planners = (planner,) if planner else planners_of(settings.planner, settings)
-        self._metrics = metrics or LoopMetrics()
-        self._border_faults = border_faults
-        self._stopwatch_s = stopwatch_s
-        self._kind = kind_of(inventory, settings)
-        self._windows = WindowReader(settings, self._kind, ports)
-        self._reviewer = PlanReviewer(settings, ports.orders, self._emit)
-        self._verifier = PlanVerifier(settings, self._kind, self._windows, self._emit, self._take_up)
-        self._for_shadows: Situation | None = None
-        self._teller = RefusalTeller()
-        self._decided_until_ms = -1
-        self._published_ms = -1
-        self._is_changed = False
-        self._log: PlanLog | None = None
-        self._runner: PlanRunner | None = None
-        self._is_winding_down = False
-        self.status = LoopStatus(self._kind, settings.planner, settings.dry_run)
+    def __init__(self, state: LoopState, steps: LoopSteps, runner: PlanRunner) -> None:
+        self.state = state
+        self._steps = steps
+        self._runner = runner
 
     def wind_down(self) -> None:
         """Begin nothing new from now on; a plan under way goes on, so keep stepping while ``is_transition_running``."""
-        self._is_winding_down = True
+        self.state.is_winding_down = True
 
     @property
     def is_transition_running(self) -> bool:
         """Tell whether brokers are between two configurations because of a plan of ours."""
-        if self._log is None or self._runner is None:
-            return False
-        return self._runner.is_busy or self._log.moving is not None
+        return self._runner.is_busy or self.state.plan_log.moving is not None
 
     def step(self, now_ms: int) -> bool:
         """Do what is to be done now; return True when the next step should follow at once.
 
         A plan that is decided in one step is carried out from the next, so its times are those of the deed.
         """
-        if self._log is None or self._runner is None:
-            plans = self._ports.plans.load()
-            if plans is None:
-                return False
-            self._log, self._runner = self._start(plans, now_ms)
-        self._reviewer.read(self._log, now_ms)
-        self._reviewer.cancel(self._log, self._runner, now_ms)
-        self._runner.advance(now_ms)
-        self._read_windows(self._log, now_ms)
-        has_begun = False
-        if not self._is_winding_down:
-            self._verifier.verify(self._log, self._runner, now_ms)
-            has_begun = self._review(self._log, self._runner, now_ms)
-            has_begun = has_begun or self._decide(self._log, self._runner, now_ms)
-            if not has_begun:  # A plan that begins goes first: no shadow may delay its commands.
-                self._run_shadows(self._log, now_ms)
-        for forgotten in self._log.take_forgotten():
-            self._ports.plans.forget(forgotten)
-        self._show(self._log, now_ms)
-        return has_begun
-
-    def _start(self, plans: list[Plan], now_ms: int) -> tuple[PlanLog, PlanRunner]:
-        plan_log = PlanLog(self._inventory, plans)
-        runner = PlanRunner(
-            self._ports,
-            plan_log,
-            self._inventory.brokers,
-            self._settings.transition,
-            self._on_command,
-            self._on_event,
-        )
-        for plan in plan_log.plans:
-            if plan.history:  # The first command follows the first storing within milliseconds.
-                self.status.add_first_command(plan, plan.history[0].time_ms)
-        self.status.started_ms = now_ms
-        self.status.shadows = tuple(
-            ShadowPlanner(name, planners_of(name, self._settings), plan_log.present, self._kind, self._settings)
-            for name in self._settings.shadow_planners
-        )
-        moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
-        text = f"controller started: epoch {plan_log.present.epoch}, {len(plan_log.plans)} plans so far{moving}"
-        log.info("controller_started", epoch=plan_log.present.epoch, plans=len(plan_log.plans), moving=moving)
-        self._emit(AdaptationEvent("controller", EventKind.CONTROLLER_STARTED, Severity.INFO, now_ms, text))
-        return plan_log, runner
-
-    def _read_windows(self, plan_log: PlanLog, now_ms: int) -> None:
-        for window in self._windows.read(plan_log, now_ms):
-            overlay = plan_log.configuration_of(window.epoch_max) or plan_log.present
-            # What a shadow would have made of windows from before this controller nobody knows.
-            looking_on = self.status.shadows if window.end_ms >= self.status.started_ms else ()
-            shadow_costs: dict[str, float] = {}
-            for shadow in looking_on:
-                cost_per_s = shadow.add_window(window, now_ms, plan_log.homes_before_plans_since)
-                if cost_per_s is not None:
-                    shadow_costs[shadow.name] = cost_per_s
-            point = self.status.add_window(window, overlay, plan_log.homes_origin, shadow_costs, now_ms)
-            self._metrics.windows.labels(str(window.is_complete).lower()).inc()
-            if point is not None:
-                self._show_costs(point)
-            self._is_changed = True
-            # A restarted controller reads old windows again; what was wrong with them has been told.
-            if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
-                self._emit_if_new(self._teller.about_window(window, now_ms))
-
-    def _take_up(self, runner: PlanRunner, plan: Plan, now_ms: int) -> None:
-        """Begin a plan, or in a dry run have a person look at it first."""
-        if self._settings.dry_run:
-            self._reviewer.propose(runner, plan, now_ms)
-        else:
-            runner.begin(plan, now_ms)
-
-    def _review(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> bool:
-        """Look after the plan that waits for a person; return whether it has begun."""
-
-        def situation() -> Situation | None:
-            newest = self.status.newest
-            if newest is None:
-                return None
-            found = self._situation(newest, plan_log, runner, now_ms)
-            # The plan that this one takes back is open until it is taken back.
-            is_undo = plan_log.proposed is not None and bool(plan_log.proposed.undoes)
-            return replace(found, plan_in_review="", plan_running="" if is_undo else found.plan_running)
-
-        return self._reviewer.look_after(plan_log, runner, situation, now_ms)
-
-    def _decide(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> bool:
-        """Decide on the newest window, once; return whether a plan has begun."""
-        newest = self.status.newest
-        if newest is None or newest.end_ms <= self._decided_until_ms:
+        state, steps = self.state, self._steps
+        steps.start(state, now_ms)
+        if not state.has_plans:
             return False
-        self._decided_until_ms = newest.end_ms
-        situation = self._situation(newest, plan_log, runner, now_ms)
-        self._for_shadows = situation
-        if plan_log.proposed is not None and not runner.is_busy:
-            as_if_new = replace(situation, plan_in_review="")
-            self._reviewer.revalidate(plan_log.proposed, runner, as_if_new, now_ms)
-        began_s = self._stopwatch_s()
-        decision = decide_plan(situation, self._planners, plan_log.epoch_next, self._settings)
-        self._note_time(self._settings.planner, "acting", began_s)
-        self.status.add_decision(decision)
-        if decision.state_verdict is not None:
-            self._metrics.refusals.labels(decision.state_verdict).inc()
-        for proposal in decision.refused:
-            self._metrics.refusals.labels(proposal.verdict).inc()
-        self._emit_if_new(self._teller.about_decision(decision, now_ms))
-        if decision.plan is None:
-            return False
-        self._take_up(runner, decision.plan, now_ms)
-        return True
-
-    def _run_shadows(self, plan_log: PlanLog, now_ms: int) -> None:
-        """Let the shadow planners decide on what the acting one decided on last, once."""
-        situation, self._for_shadows = self._for_shadows, None
-        if situation is None:
-            return
-        for shadow in self.status.shadows:
-            began_s = self._stopwatch_s()
-            if not shadow.decide(situation, lambda one: self._price_per_s(one, plan_log)) and shadow.faults == 1:
-                text = f"shadow planner {shadow.name} failed, which changes nothing else: {shadow.fault_text}"
-                kind, severity = EventKind.PLANNER_FAILED, Severity.WARNING
-                self._emit(AdaptationEvent(f"planner-{shadow.name}", kind, severity, now_ms, text))
-            self._note_time(shadow.name, "shadow", began_s)
-
-    def _note_time(self, planner: str, role: str, began_s: float) -> None:
-        duration_ms = (self._stopwatch_s() - began_s) * 1000
-        self._metrics.decision_ms.labels(planner, role).observe(duration_ms)
-        self.status.add_decision_time(f"{role}:{planner}", duration_ms)
-
-    def _situation(self, newest: ClosedWindow, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> Situation:
-        present = plan_log.present
-        running = plan_log.moving or plan_log.verifying
-        ended_ms = plan_log.transition_ended_ms
-        windows, horizon = self._windows.horizon(newest)
-        self.status.horizon = horizon or self.status.horizon
-        configuration = self._kind.with_homes(present, windows)
-        return Situation(
-            state=self._kind.state_of(configuration, windows),
-            now_ms=now_ms,
-            kind=self._kind,
-            price_per_s=self._price_per_s(present, plan_log),
-            plan_running=running.plan if running else ("being stored" if runner.is_busy else ""),
-            windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms else None,
-            muted_until_ms=self._muted_until_ms(plan_log),
-            subscription_lifetime_s=self._windows.lifetime_s,
-            paused=self._reviewer.paused(now_ms),
-            plan_in_review=plan_log.proposed.plan if plan_log.proposed else "",
-            maintained=self._reviewer.maintained(now_ms),
-            evacuated=self._reviewer.evacuated(now_ms),
-        )
-
-    def _muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
-        refused = self._reviewer.muted_until_ms(plan_log)
-        undone = plan_log.muted_until_ms(self._settings.decision.mute_ms)
-        return {planner: max(refused.get(planner, 0), undone.get(planner, 0)) for planner in refused | undone}
-
-    def _price_per_s(self, overlay: OverlayConfiguration, plan_log: PlanLog) -> float:
-        messages_mean, pay_back_s = plan_log.control_messages_mean, self._settings.decision.pay_back_s
-        return transition_price_per_s(self._kind, overlay, messages_mean, pay_back_s)
-
-    def _emit_if_new(self, event: AdaptationEvent | None) -> None:
-        if event is not None:
-            self._emit(event)
-
-    def _emit(self, event: AdaptationEvent) -> None:
-        self._ports.events.emit(event)
-        self._on_event(event)
-
-    def _on_event(self, event: AdaptationEvent) -> None:
-        self.status.events.append(event)
-        self._metrics.events.labels(event.kind).inc()
-        self._is_changed = True
-
-    def _on_command(self, command: Command, now_ms: int) -> None:
-        self._metrics.commands.labels(command.phase).inc()
-        known = self.status.command_latencies_ms
-        plan = None if self._log is None or command.plan in known else self._log.moving
-        if plan is not None and plan.plan == command.plan:
-            self.status.add_first_command(plan, now_ms)
-            self._metrics.command_latency_ms.observe(now_ms - plan.window_end_ms)
-
-    def _show(self, plan_log: PlanLog, now_ms: int) -> None:
-        """Show the status at every change, else at its own pace."""
-        if not self._is_changed and now_ms - self._published_ms < self._settings.status_ms:
-            return
-        self._published_ms, self._is_changed = now_ms, False
-        faults = self._border_faults() | self._windows.faults
-        faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in self.status.shadows if shadow.faults}
-        self._show_metrics(plan_log, faults, now_ms)
-        document = self.status.document(plan_log, self._reviewer.book.document(now_ms), faults, now_ms)
-        for view in self._ports.views:
-            view.publish(document, now_ms)
-
-    def _show_costs(self, point: CostPoint) -> None:
-        costs = {"present": point.cost_per_s, "bootstrap": point.cost_bootstrap_per_s}
-        costs |= {f"shadow:{name}": cost_per_s for name, cost_per_s in point.cost_shadows_per_s.items()}
-        for overlay, cost_per_s in costs.items():
-            self._metrics.cost_per_s.labels(overlay).set(cost_per_s)
-
-    def _show_metrics(self, plan_log: PlanLog, faults: dict[str, int], now_ms: int) -> None:
-        self._metrics.epoch.set(plan_log.present.epoch)
-        for phase in PlanPhase:
-            self._metrics.plans.labels(phase).set(sum(plan.phase is phase for plan in plan_log.plans))
-        carried_out = plan_log.in_force
-        self._metrics.changes.labels("links").set(sum(len(plan.links_added) for plan in carried_out))
-        clients = plan_log.present.CLIENTS
-        self._metrics.changes.labels(clients).set(sum(len(plan.moves) for plan in carried_out))
-        self._metrics.changes.labels("ring_ids").set(sum(len(plan.id_moves) for plan in carried_out))
-        for queue, length in ({} if self._runner is None else self._runner.queue_lengths).items():
-            self._metrics.queue_length.labels(queue).set(length)
-        for what, count in faults.items():
-            self._metrics.faults.labels(what).set(count)
-        if self.status.newest is not None:
-            self._metrics.window_age_ms.set(now_ms - self.status.newest.end_ms)
+        for step in steps.carry_on:
+            step(state, now_ms)
+        state.has_begun = False
+        for step in () if state.is_winding_down else steps.decide:
+            step(state, now_ms)
+            if state.has_begun:
+                break
+        for step in steps.show:
+            step(state, now_ms)
+        return state.has_begun

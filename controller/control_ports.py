@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from overlay.user_interests import UserInterests
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
+from schemas.live_view import LiveView
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
-
-Document = dict[str, Any]  # JSON-ready.
 
 
 class StateSource(Protocol):
@@ -121,11 +120,11 @@ class ClientRegister(Protocol):
         ...
 
 
-class DocumentSink(Protocol):
+class ViewSink(Protocol):
     """Where the loop's own view of things is shown; best effort."""
 
-    def publish(self, document: Document, now_ms: int) -> None:
-        """Show the document instead of the one before."""
+    def publish(self, view: LiveView, now_ms: int) -> None:
+        """Show the view instead of the one before."""
         ...
 
 
@@ -140,4 +139,4 @@ class ControlPorts:
     plans: PlanStore
     clients: ClientRegister
     orders: OrderSource
-    views: tuple[DocumentSink, ...] = ()
+    views: tuple[ViewSink, ...] = ()

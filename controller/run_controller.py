@@ -11,15 +11,16 @@ from functools import partial
 import redis
 import structlog
 
+from controller.compose_loop import compose_loop
 from controller.control_loop import ControlLoop
-from controller.control_ports import ControlPorts, DocumentSink
+from controller.control_ports import ControlPorts, ViewSink
 from controller.controller_settings import ControllerSettings
 from controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from controller.ports.client_register import KafkaClientRegister
 from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
-from controller.ports.live_view import LiveView
 from controller.ports.measure_ports import measured
 from controller.ports.order_topic import KafkaOrders
+from controller.ports.write_live_view import ValkeyView
 from controller.ports.write_status import StatusView
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
 from infra.serve_metrics import serve_metrics
@@ -60,7 +61,7 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
         held.callback(links.close)
         links.show(metrics)
         ports = measured(links.ports(_views(settings, metrics)), metrics, health)
-        _turn(ControlLoop(settings, inventory, ports, None, metrics, links.faults), settings, metrics, health, stop)
+        _turn(compose_loop(settings, inventory, ports, None, metrics, links.faults), settings, metrics, health, stop)
 
 
 def _turn(
@@ -113,7 +114,7 @@ class KafkaLinks:
         self._orders = KafkaOrders(kafka, settings.namespace, bury)
         self._readers = (self._state, self._results, self._plans, self._clients, self._orders)
 
-    def ports(self, views: tuple[DocumentSink, ...]) -> ControlPorts:
+    def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
         sender, orders = self._sender, self._orders
         return ControlPorts(self._state, self._results, sender, sender, self._plans, self._clients, orders, views)
@@ -151,13 +152,13 @@ class KafkaLinks:
         self._orders.close()
 
 
-def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[DocumentSink, ...]:
-    views: list[DocumentSink] = []
+def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[ViewSink, ...]:
+    views: list[ViewSink] = []
     if settings.redis_url is not None:
         client = redis.Redis.from_url(
             settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S
         )
-        live = LiveView(client, settings.namespace)
+        live = ValkeyView(client, settings.namespace)
         metrics.view_failures.set_function(lambda: live.failures)
         views.append(live)
     if settings.status_file is not None:

@@ -16,7 +16,7 @@ import structlog
 from dashboard.dashboard_metrics import DashboardMetrics
 from dashboard.dashboard_settings import DashboardSettings
 from dashboard.live_board import LiveBoard
-from dashboard.read_view import VIEW_PARTS, ViewReader
+from dashboard.read_view import KEYS, ViewReader
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class ViewPoller:
         self._metrics = metrics
         self._can_order = can_order
         self._now_ms = now_ms
-        self._keys = [f"{settings.namespace}:live:{part}" for part in VIEW_PARTS]
+        self._keys = [f"{settings.namespace}:live:{part}" for part in KEYS]
         self._reader = ViewReader(settings.windows_max)
         self._pause_ms = settings.poll_ms
         self._told_ms: int | None = None  # The controller's time of its newest document that we have seen,
@@ -83,7 +83,7 @@ class ViewPoller:
             self._metrics.poll_ms.observe((time.monotonic() - self._asked_s) * 1000)
         self._pause_ms = self._settings.poll_ms
         self._looked_ms = self._now_ms()
-        fresh = self._reader.read(dict(zip(VIEW_PARTS, texts, strict=True)))
+        fresh = self._reader.read(dict(zip(KEYS, texts, strict=True)))
         self._note_news()
         self._enter(LIVE if any(text is not None for text in texts) else EMPTY)
         self._metrics.undecodable.set(len(self._reader.faults))

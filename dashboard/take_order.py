@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.live_board import LiveBoard
 from infra.stack_error import StackError
+from schemas.live_view import ShownConfiguration, ShownPlan
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from schemas.plan_life import against_order
 
@@ -88,14 +88,14 @@ class OrderDesk:
         if kind.scope == "plan":
             self._check_plan(kind, subject)
         if kind.scope == "broker":
-            configuration: dict[str, Any] = self._board.value("configuration") or {}
-            if subject not in configuration.get("brokers", ()):
+            configuration: ShownConfiguration | None = self._board.value("configuration")
+            if configuration is None or subject not in configuration.brokers:
                 raise OrderRefusedError(409, f"There is no broker {subject!r} in the overlay that is shown.")
 
     def _check_plan(self, kind: OrderKind, subject: str) -> None:
-        plans: list[dict[str, Any]] = self._board.value("plans") or []
-        found = next((plan for plan in reversed(plans) if plan["plan"] == subject), None)
+        plans: Sequence[ShownPlan] = self._board.value("plans") or ()
+        found = next((plan for plan in reversed(plans) if plan.plan == subject), None)
         if found is None:
             raise OrderRefusedError(409, f"There is no plan {subject!r} among the {len(plans)} that are shown.")
-        if against := against_order(kind, subject, str(found.get("phase"))):
+        if against := against_order(kind, subject, found.phase):
             raise OrderRefusedError(409, f"{against}.")

@@ -6,9 +6,10 @@ from before the dashboard looked have only what the costs and the latencies stil
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.live_view import CostPoint, ShownWindow
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,7 @@ class WindowSeries:
         self._windows_max = windows_max
         self._points: dict[int, WindowPoint] = {}
 
-    def add(
-        self, window: Mapping[str, Any] | None, cost: Sequence[Mapping[str, Any]], latencies_ms: Sequence[int]
-    ) -> None:
+    def add(self, window: ShownWindow | None, cost: Sequence[CostPoint], latencies_ms: Sequence[int]) -> None:
         """Take the newest window and, of earlier ones, what the series of costs and of latencies tell.
 
         Both series end with the newest window, but a window without a cost has no point in the former; so the latencies
@@ -41,32 +40,32 @@ class WindowSeries:
         """
         if window is None:
             return
-        end_ms, start_ms = int(window["end_ms"]), int(window["start_ms"])
+        end_ms, start_ms = window.end_ms, window.start_ms
         length_ms = end_ms - start_ms
         if length_ms <= 0:
             return
         latency_of = {end_ms - back * length_ms: value for back, value in enumerate(reversed(latencies_ms))}
         for point in cost:
-            earlier_ms = int(point["window_end_ms"])
+            earlier_ms = point.window_end_ms
             if earlier_ms not in self._points and earlier_ms != end_ms:
                 self._points[earlier_ms] = WindowPoint(
                     earlier_ms,
-                    bool(point["is_complete"]),
-                    point.get("notifications_per_s"),  # A controller of before does not say it.
+                    point.is_complete,
+                    point.notifications_per_s,
                     latency_of.get(earlier_ms),
                 )
         self._points[end_ms] = WindowPoint(
             end_ms,
-            bool(window["is_complete"]),
-            window["notifications"] * 1000 / length_ms,
+            window.is_complete,
+            window.notifications * 1000 / length_ms,
             latency_of.get(end_ms),
-            window.get("queue_length_max"),
-            window.get("rtt_ms_max"),
-            len(window.get("short_brokers", ())),
+            window.queue_length_max,
+            window.rtt_ms_max,
+            len(window.short_brokers),
         )
         newest = sorted(self._points)[-self._windows_max :]
         self._points = {end: self._points[end] for end in newest}
 
-    def points(self) -> list[dict[str, Any]]:
-        """Return the points as plain values."""
-        return [asdict(point) for point in self._points.values()]
+    def points(self) -> list[WindowPoint]:
+        """Return the points, oldest first."""
+        return list(self._points.values())

@@ -34,7 +34,7 @@ class LiveKeys:
         self._silent_until_ms: int | None = None
         self.failures = 0
 
-    def write(self, texts: Callable[[], Mapping[str, str]], now_ms: int) -> None:
+    def write(self, texts: Callable[[], Mapping[str, str | bytes]], now_ms: int) -> None:
         """Set all keys at once, unless the server failed a short while ago; then the texts are not even made."""
         if self._silent_until_ms is not None and now_ms < self._silent_until_ms:
             return

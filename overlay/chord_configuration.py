@@ -228,7 +228,7 @@ class ChordConfiguration:
 
     def shown_fields(self) -> dict[str, Any]:
         """Return the ID of each broker and how many bits IDs have."""
-        return {"ring": [list(pair) for pair in self.id_of.items()], "ring_bits": self.bits}
+        return {"ring": tuple(self.id_of.items()), "ring_bits": self.bits}
 
     def reshaped(self, shown: Mapping[str, Any]) -> ChordConfiguration:
         """Return the ring over the same brokers with the IDs that were shown, without homes."""

@@ -97,7 +97,7 @@ class OverlayConfiguration(Protocol):
         ...
 
     def shown_fields(self) -> dict[str, Any]:
-        """Return what a picture needs beside brokers and links, JSON-ready."""
+        """Return what a picture needs beside brokers and links: fields of ``schemas.live_view.ShownConfiguration``."""
         ...
 
     def reshaped(self, shown: Mapping[str, Any]) -> Self:

@@ -9,9 +9,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct
+
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 
 PLAN_ORDERS_KEPT_MAX = 10_000  # Orders about plans; the oldest are about plans long over.
+
+
+class StandingOrder(Struct, frozen=True, kw_only=True):
+    """Who ordered what stands, why and since when; it ends by itself at ``until_ms`` unless that is 0."""
+
+    by: str
+    reason: str
+    since_ms: int
+    until_ms: int
+
+
+class Maintenance(StandingOrder, frozen=True, kw_only=True):
+    """A broker in maintenance; with ``evacuate`` its clients move away."""
+
+    broker: str
+    evacuate: bool
+
+
+class StandingOrders(Struct, frozen=True):
+    """What stands: a pause or None, and the brokers in maintenance by name."""
+
+    paused: StandingOrder | None = None
+    maintenance: tuple[Maintenance, ...] = ()
 
 
 class OrderBook:
@@ -52,16 +77,16 @@ class OrderBook:
         """Return the newest word about a plan, None without one."""
         return self._plans.get(plan)
 
-    def document(self, now_ms: int) -> dict[str, Any]:
-        """Return what stands, JSON-ready."""
+    def standing(self, now_ms: int) -> StandingOrders:
+        """Return what stands, to be shown."""
         paused = self.paused(now_ms)
-        return {
-            "paused": None if paused is None else _entry(paused),
-            "maintenance": [
-                {"broker": broker, "evacuate": order.evacuate, **_entry(order)}
+        return StandingOrders(
+            None if paused is None else StandingOrder(**_why(paused)),
+            tuple(
+                Maintenance(broker=broker, evacuate=order.evacuate, **_why(order))
                 for broker, order in self.maintained(now_ms).items()
-            ],
-        }
+            ),
+        )
 
 
 def order_text(order: Order) -> str:
@@ -71,5 +96,5 @@ def order_text(order: Order) -> str:
     return f"{asked}, by {order.by}: {order.reason}"
 
 
-def _entry(order: Order) -> dict[str, Any]:
+def _why(order: Order) -> dict[str, Any]:
     return {"by": order.by, "reason": order.reason, "since_ms": order.time_ms, "until_ms": order.until_ms}

@@ -1,15 +1,15 @@
 """Files that one process replaces while others read them: always the old or the new content, never a part.
 
-In: a path and text, or a JSON document. Out: the file. What a status says belongs to the stage that writes it.
+In: a path and text, or what becomes JSON. Out: the file. What a status says belongs to the stage that writes it.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 log = structlog.get_logger(__name__)
@@ -42,10 +42,10 @@ class StatusFile:
         self.failures = 0
         self._is_failing = False
 
-    def write(self, document: Mapping[str, Any]) -> None:
+    def write(self, document: Mapping[str, Any] | msgspec.Struct) -> None:
         """Replace the file by the document."""
         try:
-            replace_file(self._path, json.dumps(document, indent=1) + "\n")
+            replace_file(self._path, msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
         except OSError as error:
             self.failures += 1
             if not self._is_failing:

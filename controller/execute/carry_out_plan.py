@@ -1,7 +1,7 @@
 """Carry out plans: run a transition's effects against the ports, in order, and store a plan before acting on it.
 
 In: plans to begin, answers of brokers, time. Out: commands, events, stored plans. What a transition does next is
-decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`controller.control_loop`.
+decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`controller.loop_steps`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from controller.controller_settings import TransitionLimits
 from controller.execute.transition import PersistPlan, SendCommand, Transition, TransitionEffect
 from controller.state.plan_log import PlanLog
 from schemas.command import Command, CommandResult
-from schemas.event import AdaptationEvent
 from schemas.plan import Plan
 
 
 class PlanRunner:
-    """Runs one plan at a time.
+    """Runs one plan at a time; ``on_command`` is told each command that was sent, and when.
 
     When a plan cannot be stored nothing further happens: the effects behind it wait, answers stay unread in their
     topic, and the next :meth:`advance` tries to store it again. So both queues here are bounded by one step.
@@ -29,17 +28,13 @@ class PlanRunner:
         self,
         ports: ControlPorts,
         log: PlanLog,
-        brokers: tuple[str, ...],
         limits: TransitionLimits,
-        on_command: Callable[[Command, int], None],
-        on_event: Callable[[AdaptationEvent], None],
+        on_command: Callable[[Command, int], None] = lambda command, now_ms: None,
     ) -> None:
         self._ports = ports
         self._log = log
-        self._brokers = brokers
         self._limits = limits
         self._on_command = on_command
-        self._on_event = on_event
         self._transition: Transition | None = None
         self._effects: deque[TransitionEffect] = deque()
         self._results: deque[CommandResult] = deque()
@@ -118,6 +113,5 @@ class PlanRunner:
                 self._on_command(effect.command, now_ms)
             else:
                 self._ports.events.emit(effect.event)
-                self._on_event(effect.event)
             self._effects.popleft()
         return True

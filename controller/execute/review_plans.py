@@ -8,13 +8,15 @@ settings.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from controller.control_ports import OrderSource
+from controller.control_ports import EventSink, OrderSource
 from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import recheck_plan
 from controller.decide.judge_proposals import Situation, judge_state
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.transition import EmitEvent, PersistPlan
+from controller.loop_state import LoopState
 from controller.state.plan_log import PlanLog
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.order import Order, OrderKind
@@ -30,20 +32,21 @@ class PlanReviewer:
     """Takes orders in, and looks after the one plan that waits for a person."""
 
     def __init__(
-        self, settings: ControllerSettings, source: OrderSource, emit: Callable[[AdaptationEvent], None]
+        self, settings: ControllerSettings, source: OrderSource, runner: PlanRunner, events: EventSink
     ) -> None:
         self._settings = settings
         self._source = source
-        self._emit = emit
+        self._runner = runner
+        self._events = events
         self.book = OrderBook()
         self.is_known = False
 
-    def read(self, plan_log: PlanLog, now_ms: int) -> None:
+    def read(self, state: LoopState, now_ms: int) -> None:
         """Take in what has been ordered since; what comes after the start is told."""
         for order in self._source.poll():
             self.book.take(order)
             if self.is_known:
-                self._tell(order, plan_log, now_ms)
+                self._tell(order, state.plan_log, now_ms)
         self.is_known = self.is_known or self._source.is_known
 
     def paused(self, now_ms: int) -> str:
@@ -75,37 +78,35 @@ class PlanReviewer:
                     muted[proposal.planner] = max(muted.get(proposal.planner, 0), until_ms)
         return muted
 
-    def propose(self, runner: PlanRunner, plan: Plan, now_ms: int) -> None:
+    def propose(self, plan: Plan, now_ms: int) -> None:
         """Store a plan that a person is to look at."""
         proposed = entered(plan, PlanPhase.PROPOSED, "waits for approval", now_ms)
         text = f"plan {plan.plan} waits for approval: `regraft plans show {plan.plan}`"
-        runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
+        self._runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
 
-    def cancel(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
+    def cancel(self, state: LoopState, now_ms: int) -> None:
         """Abort the plan that is being prepared when a person wants it so."""
-        plan = plan_log.moving
+        plan = state.plan_log.moving
         if plan is None or OrderKind.CANCEL not in LIFE[plan.phase].orders:
             return
         order = self._word_about(plan)
         if order is not None and order.kind is OrderKind.CANCEL:
-            runner.cancel(f"cancelled by {order.by}: {order.reason}", now_ms)
+            self._runner.cancel(f"cancelled by {order.by}: {order.reason}", now_ms)
 
-    def look_after(
-        self, plan_log: PlanLog, runner: PlanRunner, situation_of: Callable[[], Situation | None], now_ms: int
-    ) -> bool:
+    def look_after(self, state: LoopState, situation_of: Callable[[], Situation | None], now_ms: int) -> bool:
         """Refuse the plan that waits when it is refused or out of date, carry it out when it is approved.
 
         Return whether a plan has begun. ``situation_of`` is asked only for a plan that is approved.
         """
-        plan = plan_log.proposed
-        if plan is None or runner.is_busy or not self.is_known:
+        plan = state.plan_log.proposed
+        if plan is None or self._runner.is_busy or not self.is_known:
             return False
         order = self._word_about(plan)
-        against = self._out_of_date(plan, plan_log, now_ms)
+        against = self._out_of_date(plan, state.plan_log, now_ms)
         if order is not None and order.kind is not OrderKind.APPROVE:
             against = f"{order.kind} by {order.by}: {order.reason}"
         if against:
-            self._refuse(runner, plan, against, now_ms)
+            self._refuse(plan, against, now_ms)
             return False
         situation = situation_of() if order is not None else None
         if situation is None or order is None:
@@ -114,16 +115,20 @@ class PlanReviewer:
             return False  # It waits for a state that is fit to act on, until its review ends.
         stale = self.objection(plan, situation)
         if stale:
-            self._refuse(runner, plan, f"approved by {order.by}, but no longer as shown: {stale}", now_ms)
+            self._refuse(plan, f"approved by {order.by}, but no longer as shown: {stale}", now_ms)
             return False
-        runner.begin(plan, now_ms, f"approved by {order.by}: {order.reason}")
+        self._runner.begin(plan, now_ms, f"approved by {order.by}: {order.reason}")
         return True
 
-    def revalidate(self, plan: Plan, runner: PlanRunner, situation: Situation, now_ms: int) -> None:
-        """Refuse the plan that waits when it is not worth its price any more on the newest window."""
+    def revalidate(self, state: LoopState, situation: Situation, now_ms: int) -> None:
+        """Refuse the plan that waits, if any, when it is not worth its price any more on the newest window."""
+        plan = state.plan_log.proposed
+        if plan is None or self._runner.is_busy:
+            return
+        situation = replace(situation, plan_in_review="")
         stale = "" if judge_state(situation, self._settings.decision) else self.objection(plan, situation)
         if stale:
-            self._refuse(runner, plan, f"no longer as shown: {stale}", now_ms)
+            self._refuse(plan, f"no longer as shown: {stale}", now_ms)
 
     def objection(self, plan: Plan, situation: Situation) -> str:
         """Return why the plan cannot be carried out as shown in the situation, empty when it can.
@@ -153,10 +158,10 @@ class PlanReviewer:
             return f"nobody approved it within {self._settings.review_ms_max} ms"
         return ""
 
-    def _refuse(self, runner: PlanRunner, plan: Plan, reason: str, now_ms: int) -> None:
+    def _refuse(self, plan: Plan, reason: str, now_ms: int) -> None:
         refused = entered(plan, PlanPhase.REFUSED, reason, now_ms)
         text = f"plan {plan.plan} is not carried out: {reason}"
-        runner.add([PersistPlan(refused), _event(plan, EventKind.PLAN_REFUSED, Severity.INFO, now_ms, text)])
+        self._runner.add([PersistPlan(refused), _event(plan, EventKind.PLAN_REFUSED, Severity.INFO, now_ms, text)])
 
     def _tell(self, order: Order, plan_log: PlanLog, now_ms: int) -> None:
         against = _unfit(order, plan_log)
@@ -164,7 +169,7 @@ class PlanReviewer:
         severity = Severity.WARNING if against else Severity.INFO
         text = f"order to {order_text(order)}" + (f"; not done: {against}" if against else "")
         plan = order.subject if order.kind.scope == "plan" else ""
-        self._emit(AdaptationEvent(order.subject, kind, severity, now_ms, text, plan))
+        self._events.emit(AdaptationEvent(order.subject, kind, severity, now_ms, text, plan))
 
 
 def _unfit(order: Order, plan_log: PlanLog) -> str:

@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from controller.control_ports import EventSink
 from controller.controller_settings import ControllerSettings
 from controller.decide.verify_gain import Verification, observed_gains_per_s, plan_undoing, verify_gain
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.transition import EmitEvent, PersistPlan
 from controller.kinds.overlay_kind import AnyKind, is_evacuation
-from controller.state.plan_log import PlanLog
+from controller.loop_state import LoopState
 from controller.state.plan_target import configuration_before
 from controller.windows.read_windows import WindowReader
 from schemas.event import AdaptationEvent, EventKind, Severity
@@ -34,34 +35,37 @@ class PlanVerifier:
         settings: ControllerSettings,
         kind: AnyKind,
         windows: WindowReader,
-        emit: Callable[[AdaptationEvent], None],
-        begin: Callable[[PlanRunner, Plan, int], None],
+        runner: PlanRunner,
+        events: EventSink,
+        begin: Callable[[Plan, int], None],
     ) -> None:
         self._settings = settings
         self._kind = kind
         self._windows = windows
-        self._emit = emit
+        self._runner = runner
+        self._events = events
         self._begin = begin
         self._verified: dict[str, Verification] = {}
 
-    def verify(self, plan_log: PlanLog, runner: PlanRunner, now_ms: int) -> None:
+    def verify(self, state: LoopState, now_ms: int) -> None:
         """Check the plan that is carried out; close it, and begin the plan that takes it back when it is worse."""
+        plan_log = state.plan_log
         plan = plan_log.verifying
-        if plan is None or runner.is_busy:
+        if plan is None or self._runner.is_busy:
             return
         undo = plan_log.undo_of(plan.plan)
         if undo is not None and undo.phase is PlanPhase.PROPOSED:
             return
         if undo is not None:
             done = "taken back by" if LIFE[undo.phase].is_in_force else "made things worse, but was not taken back by"
-            self._close(runner, plan, self._verified.pop(plan.plan, None), f"{done} {undo.plan}", now_ms)
+            self._close(plan, self._verified.pop(plan.plan, None), f"{done} {undo.plan}", now_ms)
             return
         windows = self._windows.verifying(plan.epoch_to)
         if len(windows) < self._settings.verify_windows:
             since_ms = plan.history[-1].time_ms
             if now_ms - since_ms > self._settings.verify_ms_max:
                 reason = f"not verified: no {self._settings.verify_windows} complete windows of epoch {plan.epoch_to}"
-                self._close(runner, plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
+                self._close(plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
             return
         after = plan_log.present
         before = configuration_before(plan, after)
@@ -70,7 +74,7 @@ class PlanVerifier:
         if is_to_save and found.made_worse(self._settings.decision):
             self._verified = {plan.plan: found}
             self._tell_missed(plan, found, "it is taken back", now_ms)
-            self._begin(runner, plan_undoing(plan, before, after, plan_log.epoch_next, found, windows[-1]), now_ms)
+            self._begin(plan_undoing(plan, before, after, plan_log.epoch_next, found, windows[-1]), now_ms)
             return
         if is_to_save and found.is_missed:
             self._tell_missed(plan, found, "it is kept", now_ms)
@@ -78,17 +82,17 @@ class PlanVerifier:
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
         plan = msgspec.structs.replace(plan, proposals=proposals)
-        self._close(runner, plan, found, found.text, now_ms)
+        self._close(plan, found, found.text, now_ms)
 
-    def _close(self, runner: PlanRunner, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
+    def _close(self, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
         """Store the plan as completed and tell it."""
         observed_per_s = None if found is None else found.cost_observed_per_s
         completed = entered(plan, PlanPhase.COMPLETED, reason, now_ms)
         completed = msgspec.structs.replace(completed, cost_observed_per_s=observed_per_s)
         text = f"plan {plan.plan} completed: {reason}"
         event = AdaptationEvent(plan.plan, EventKind.PLAN_COMPLETED, Severity.INFO, now_ms, text, plan.plan)
-        runner.add([PersistPlan(completed), EmitEvent(event)])
+        self._runner.add([PersistPlan(completed), EmitEvent(event)])
 
     def _tell_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
         text = f"plan {plan.plan}: {found.text}; {outcome}"
-        self._emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))
+        self._events.emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))

@@ -6,17 +6,18 @@ In: ports, and the metrics. Out: ports that do the same and count. The loop itse
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from controller.control_ports import CommandSink, ControlPorts, Document, EventSink, PlanStore
+from controller.control_ports import CommandSink, ControlPorts, EventSink, PlanStore
 from controller.report.bind_plan import PlanBinder
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent, Severity
+from schemas.live_view import LiveView
 from schemas.plan import Plan
 from schemas.plan_life import LIFE
 
@@ -167,16 +168,14 @@ class MeasuredPlans:
 
 
 class MetricsView:
-    """Takes from the loop's document what nothing else counts."""
+    """Takes from the live view what nothing else counts."""
 
     def __init__(self, metrics: LoopMetrics) -> None:
         self._metrics = metrics
 
-    def publish(self, document: Document, now_ms: int) -> None:
-        """Set the gauges to what the document says."""
-        latencies_ms = document.get("window_end_to_state_ms")
-        if latencies_ms:
-            self._metrics.window_to_state_ms.set(latencies_ms[-1])
-        orders: Mapping[str, Any] = document.get("orders") or {}
-        self._metrics.is_paused.set(orders.get("paused") is not None)
-        self._metrics.maintenance.set(len(orders.get("maintenance") or ()))
+    def publish(self, view: LiveView, now_ms: int) -> None:
+        """Set the gauges to what the view says."""
+        if view.window_end_to_state_ms:
+            self._metrics.window_to_state_ms.set(view.window_end_to_state_ms[-1])
+        self._metrics.is_paused.set(view.orders.paused is not None)
+        self._metrics.maintenance.set(len(view.orders.maintenance))

@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.control_ports import ControlPorts, Document
+from controller.control_ports import ControlPorts
 from controller.windows.registered_clients import RegisteredClients
 from overlay.user_interests import UserInterests
 from schemas.client import Client
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
+from schemas.live_view import LiveView, decode_view, encode_view
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
@@ -165,15 +166,20 @@ class MemoryOrders:
 
 @dataclass
 class MemoryView:
-    """The last document shown, and how many there were."""
+    """The text of the last view published, and how many there were."""
 
-    document: Document = field(default_factory=dict)
+    text: bytes = b""
     published_count: int = 0
 
-    def publish(self, document: Document, now_ms: int) -> None:
-        """Keep the document."""
-        self.document = document
+    def publish(self, view: LiveView, now_ms: int) -> None:
+        """Keep the view."""
+        self.text = encode_view(view)
         self.published_count += 1
+
+    @property
+    def shown(self) -> LiveView:
+        """The last view as readers get it. Raises LiveViewError before the first."""
+        return decode_view(self.text)
 
 
 @dataclass

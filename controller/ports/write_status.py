@@ -1,19 +1,19 @@
-"""The status file as one of the loop's views: the document as JSON, replaced whole."""
+"""The status file as one of the loop's views: JSON, replaced whole."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from controller.control_ports import Document
+from schemas.live_view import LiveView
 from schemas.status_file import StatusFile
 
 
 class StatusView:
-    """Publishes the loop's document in a file."""
+    """Publishes the live view in a file."""
 
     def __init__(self, path: Path) -> None:
         self._file = StatusFile(path)
 
-    def publish(self, document: Document, now_ms: int) -> None:
-        """Replace the file by the document; a full disk stops nothing."""
-        self._file.write(document)
+    def publish(self, view: LiveView, now_ms: int) -> None:
+        """Replace the file by the view; a full disk stops nothing."""
+        self._file.write(view)

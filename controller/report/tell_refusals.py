@@ -1,6 +1,6 @@
 """Turn refusals and bad windows into events, few of them: only what differs from what was told last.
 
-In: decisions and windows. Out: events. Counting every single refusal belongs to :mod:`controller.report.show_status`.
+In: decisions and windows. Out: events. Counting every single refusal belongs to :mod:`controller.loop_state`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ that a decision looks back on. Deciding and showing belong to the control loop.
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
 
 from controller.control_ports import ControlPorts
 from controller.controller_settings import ControllerSettings
@@ -16,22 +15,9 @@ from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
 from controller.windows.assemble_state import WindowAssembler
 from controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
+from schemas.live_view import Horizon
 
 REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the register of clients to be read once.
-
-
-@dataclass(frozen=True)
-class Horizon:
-    """How far the last decision looked back.
-
-    ``windows_wanted`` follows from the settings and ``lifetime_s``, the mean lifetime of a subscription (None when too
-    little is known); ``windows`` of them were there. ``is_measured`` is False where the settings give the lifetime.
-    """
-
-    windows: int
-    windows_wanted: int
-    lifetime_s: float | None
-    is_measured: bool
 
 
 class WindowReader:

@@ -56,9 +56,7 @@ class TransitionDriver:
         self._on_done = on_done
         self._ports = MemoryPorts()
         self._log = PlanLog(inventory)
-        self._runner = PlanRunner(
-            self._ports.ports, self._log, inventory.brokers, TransitionLimits(), lambda *_: None, lambda _: None
-        )
+        self._runner = PlanRunner(self._ports.ports, self._log, TransitionLimits())
         self._target: Configuration | None = None
         virtual.overlay.listeners.append(self)
 

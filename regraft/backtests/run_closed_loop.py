@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.controller_settings import ControllerSettings
-from controller.report.show_status import COST_POINTS_MAX
+from controller.loop_state import COST_POINTS_MAX
 from experiments.run_tasks import TellWork
 from producers.emulated_kinds import EMULATED_KINDS
 from producers.emulator.ledger import LedgerSnapshot
@@ -73,14 +73,14 @@ def run_closed_loop(task: ClosedLoopTask, tell_work: TellWork) -> Outcome:
 
 
 def _outcome(task: ClosedLoopTask, loop: VirtualLoop, ledger: LedgerSnapshot, is_settled: bool) -> Outcome:
-    status = loop.loop.status
+    state = loop.loop.state
     end_ms = task.start_ms + task.duration_s * SECOND_MS
     points = tuple(
         CostPoint(point.window_end_ms, point.cost_per_s, point.cost_bootstrap_per_s)
-        for point in status.cost_points
+        for point in state.cost_points
         if point.is_complete and point.window_end_ms <= end_ms
     )
-    times = status.decision_times.get(f"acting:{task.planner}")
+    times = state.decision_times.get(f"acting:{task.planner}")
     carried_out = [plan for plan in loop.plans if LIFE[plan.phase].is_in_force]
     return Outcome(
         planner=task.planner,
@@ -88,8 +88,8 @@ def _outcome(task: ClosedLoopTask, loop: VirtualLoop, ledger: LedgerSnapshot, is
         points=points,
         plans=tuple(mark_of(plan) for plan in carried_out),
         plans_taken_back=sum(bool(plan.undoes) for plan in carried_out),
-        windows_incomplete=status.windows_incomplete,
-        refusals={str(verdict): count for verdict, count in sorted(status.refusals.items())},
+        windows_incomplete=state.windows_incomplete,
+        refusals={str(verdict): count for verdict, count in sorted(state.refusals.items())},
         decision_time=DecisionTime() if times is None else DecisionTime(times.count, times.mean_ms, times.max_ms),
         deliveries=Deliveries(ledger.published, ledger.expected, ledger.lost, ledger.repeated, ledger.out_of_order),
         is_settled=is_settled and ledger.final,

@@ -33,7 +33,7 @@ def status(
 
     settings = settings_of(assignments, settings_file)
     found = find_status(settings)
-    judged = judge_status(found.services, found.alerts, settings, settings.run.clock.now_ms())
+    judged = judge_status(found.services, found.view, found.alerts, settings, settings.run.clock.now_ms())
     judged["source"] = found.source
     if as_json:
         typer.echo(json.dumps(judged, indent=2))

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from controller.control_loop import ControlLoop
+from controller.compose_loop import compose_loop
 from controller.controller_settings import ControllerSettings
 from controller.ports.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
@@ -205,7 +205,7 @@ class _DecisionRun:
         self._known = {plan.plan for plan in inputs.plans_known}
         self._asked: set[Question] = set()
         self._early: dict[Question, list[CommandResult]] = {}
-        self._loop = ControlLoop(self._settings, inventory, self._ports.ports, stopwatch_s=lambda: 0.0)
+        self._loop = compose_loop(self._settings, inventory, self._ports.ports, stopwatch_s=lambda: 0.0)
         self._brokers: ImaginedBrokers | None = None
         self._ports.plans.versions.clear()
         self.imagined_from_ms: int | None = None

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from regraft.run_records.run_record import (
     DecisionTime,
@@ -25,6 +24,7 @@ from regraft.run_records.run_record import (
 )
 from regraft.stages.show_run import Frame
 from schemas.event import AdaptationEvent
+from schemas.live_view import CostPoint, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
 
 Document = Mapping[str, Any]
 
@@ -40,13 +40,13 @@ class RunObserver:
         self._directory = directory
         self.emulator: Document = {}
         self.streaming: Document = {}
-        self.controller: Document = {}
+        self.view: LiveView | None = None
         self.windows: dict[int, WindowCost] = {}
         self.behind_ms_max = 0.0
         self.latencies_ms: dict[str, float] = {}
         self.events: dict[tuple[int, str, str, str], AdaptationEvent] = {}
         self._changes_before: tuple[int, int] | None = None  # When the users of the start had connected.
-        self._shadow_documents: dict[tuple[int, str], Document] = {}
+        self._shadows: dict[tuple[int, str], ShownShadow] = {}
         self._refusals_before: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
 
@@ -57,8 +57,10 @@ class RunObserver:
         if self._changes_before is None and self._emulated_ms >= USERS_CONNECT_MS:
             self._changes_before = self._changes
         self.streaming = read_status(self._directory / "streaming.json") or self.streaming
-        controller = read_status(self._directory / "controller.json")
-        return self._take_controller(controller) if controller else []
+        view = None
+        with suppress(LiveViewError):  # On a disk that is full, or an earlier run's: the next look may find another.
+            view = read_view(self._directory / "controller.json")
+        return [] if view is None else self._take_view(view)
 
     @property
     def ledger(self) -> DeliveryLedger:
@@ -115,87 +117,95 @@ class RunObserver:
     @property
     def shadows(self) -> tuple[ShadowRun, ...]:
         """What the shadow planners have made so far, counts of a killed controller included."""
-        documents: dict[str, list[Document]] = {}
-        for (_started_ms, planner), document in sorted(self._shadow_documents.items()):
-            documents.setdefault(planner, []).append(document)
-        return tuple(_shadow_run(planner, found) for planner, found in documents.items())
+        by_planner: dict[str, list[ShownShadow]] = {}
+        for (_started_ms, planner), shadow in sorted(self._shadows.items(), key=lambda item: item[0]):
+            by_planner.setdefault(planner, []).append(shadow)
+        return tuple(_shadow_run(planner, found) for planner, found in by_planner.items())
 
     @property
     def decision_times(self) -> dict[str, DecisionTime]:
         """How long decisions of the present controller took, by role and planner."""
-        return {
-            who: DecisionTime(int(times["count"]), float(times["mean_ms"]), float(times["max_ms"]))
-            for who, times in self.controller.get("decision_ms", {}).items()
-        }
+        found = {} if self.view is None else self.view.decision_ms
+        return {who: DecisionTime(times.count, times.mean_ms, times.max_ms) for who, times in found.items()}
 
     @property
     def horizon(self) -> HorizonUse | None:
         """How far the last decision looked back; None before the first on a complete window."""
-        horizon = self.controller.get("horizon")
-        return None if horizon is None else HorizonUse(int(horizon["windows"]), horizon["lifetime_s"])
+        horizon = None if self.view is None else self.view.horizon
+        return None if horizon is None else HorizonUse(horizon.windows, horizon.lifetime_s)
 
     def frame(self, stage: str, elapsed_s: float, running_s: float | None, services: tuple[ServiceUse, ...]) -> Frame:
         """Return the present picture; ``running_s`` is None when the run has no planned end."""
-        document = self.controller
+        view = self.view
         windows = tuple(self.windows[end_ms] for end_ms in sorted(self.windows))
         return Frame(
             stage=stage,
             elapsed_s=elapsed_s,
             running_s=running_s,
-            epoch=document.get("configuration", {}).get("epoch", 0),
+            epoch=0 if view is None else view.configuration.epoch,
             windows=windows,
             windows_incomplete=sum(not window.complete for window in windows),
             plans=tuple(
-                (plan["plan"], plan["epoch_to"], plan["phase"], _reason(plan)) for plan in document.get("plans", ())
+                (plan.plan, plan.epoch_to, plan.phase, _reason(plan)) for plan in (() if view is None else view.plans)
             ),
-            plans_completed=document.get("plans_completed", 0),
-            plans_aborted=document.get("plans_aborted", 0),
+            plans_completed=0 if view is None else view.plans_completed,
+            plans_aborted=0 if view is None else view.plans_aborted,
             refusals=self.refusals,
             shadow_plans={shadow.planner: shadow.plans for shadow in self.shadows},
             horizon=self.horizon,
             ledger=self.ledger,
             services=services,
-            note=_note(document),
+            note="" if view is None else _note(view),
         )
 
-    def _take_controller(self, document: Document) -> list[AdaptationEvent]:
-        refusals = Counter({str(verdict): int(count) for verdict, count in document.get("refusals", {}).items()})
+    def _take_view(self, view: LiveView) -> list[AdaptationEvent]:
+        refusals = Counter(view.refusals)
         if refusals.total() < self._refusals.total():  # a restarted controller counts from 0
             self._refusals_before += self._refusals
         self._refusals = refusals
-        self.controller = document
-        self.latencies_ms.update(document.get("window_close_to_command_ms", {}))
-        for planner, shadow in document.get("shadows", {}).items():
-            self._shadow_documents[int(document.get("started_ms", 0)), planner] = shadow
-        for point in document.get("cost", ()):
+        self.view = view
+        self.latencies_ms.update(view.window_close_to_command_ms)
+        for planner, shadow in view.shadows.items():
+            self._shadows[view.started_ms, planner] = shadow
+        for point in view.cost:
             self._take_window(point)
         _forget_oldest(self.windows, WINDOWS_MAX)
-        return self._take_events(document)
+        return self._take_events(view.events)
 
-    def _take_window(self, point: Document) -> None:
-        end_ms = point["window_end_ms"]
-        known = self.windows.get(end_ms)
+    def _take_window(self, point: CostPoint) -> None:
+        known = self.windows.get(point.window_end_ms)
         # A restarted controller reads old windows again, but not what a shadow would have made of them.
-        shadows_per_s = point.get("cost_shadows_per_s") or (known.shadows_per_s if known else {})
-        self.windows[end_ms] = WindowCost(
-            end_ms,
-            point["epoch"],
-            point["cost_per_s"],
-            point["cost_bootstrap_per_s"],
-            point["is_complete"],
+        shadows_per_s = point.cost_shadows_per_s or (known.shadows_per_s if known else {})
+        self.windows[point.window_end_ms] = WindowCost(
+            point.window_end_ms,
+            point.epoch,
+            point.cost_per_s,
+            point.cost_bootstrap_per_s,
+            point.is_complete,
             shadows_per_s,
         )
 
-    def _take_events(self, document: Document) -> list[AdaptationEvent]:
+    def _take_events(self, events: Sequence[AdaptationEvent]) -> list[AdaptationEvent]:
         fresh = []
-        for fields in document.get("events", ()):
-            event = msgspec.convert(fields, AdaptationEvent)
+        for event in events:
             key = (event.time_ms, event.subject, event.kind, event.text)
             if key not in self.events:
                 self.events[key] = event
                 fresh.append(event)
         _forget_oldest(self.events, EVENTS_MAX)
         return fresh
+
+
+def read_view(file: Path) -> LiveView | None:
+    """Return what the controller's status file shows; None while there is none.
+
+    Raises LiveViewError when it cannot be read.
+    """
+    try:
+        text = file.read_bytes()
+    except OSError:
+        return None
+    return decode_view(text)
 
 
 def read_status(file: Path) -> Document | None:
@@ -223,52 +233,46 @@ def parse_ledger(document: Document) -> DeliveryLedger:
     )
 
 
-def _shadow_run(planner: str, documents: Sequence[Document]) -> ShadowRun:
-    """Return the sum of what a planner did in each controller; its tree is that of the last."""
-    totals = {
-        name: sum(int(document.get(name, 0)) for document in documents)
-        for name in (
-            "plans",
-            "plans_taken_back",
-            "links_exchanged",
-            "publishers_moved",
-            "users_moved",
-            "id_moves",
-            "faults",
-        )
-    }
+def _shadow_run(planner: str, found: Sequence[ShownShadow]) -> ShadowRun:
+    """Return the sum of what a planner did in each controller; its overlay is that of the last."""
     refusals: Counter[str] = Counter()
-    for document in documents:
-        refusals.update({str(verdict): int(count) for verdict, count in document["refusals"].items()})
+    for shadow in found:
+        refusals.update(shadow.refusals)
+    last = found[-1]
     return ShadowRun(
         planner,
-        **totals,
+        plans=sum(shadow.plans for shadow in found),
+        plans_taken_back=sum(shadow.plans_taken_back for shadow in found),
+        links_exchanged=sum(shadow.links_exchanged for shadow in found),
+        publishers_moved=sum(shadow.publishers_moved for shadow in found),
+        users_moved=sum(shadow.users_moved for shadow in found),
+        id_moves=sum(shadow.id_moves for shadow in found),
+        faults=sum(shadow.faults for shadow in found),
         refusals=refusals,
-        fault_text=next((str(each["fault_text"]) for each in documents if each["fault_text"]), ""),
-        starts=len(documents),
-        overlay={name: documents[-1][name] for name in ("links", "ring") if name in documents[-1]},
-        homes=dict(documents[-1]["homes"]),
+        fault_text=next((shadow.fault_text for shadow in found if shadow.fault_text), ""),
+        starts=len(found),
+        overlay={"links": last.links, "ring": last.ring},
+        homes=dict(last.homes),
     )
 
 
-def _note(document: Document) -> str:
+def _note(view: LiveView) -> str:
     """Say what keeps the controller from acting by itself."""
-    orders = document.get("orders") or {}
     notes = []
-    if paused := orders.get("paused"):
-        notes.append(f"paused by {paused['by']}: {paused['reason']}")
-    if waiting := document.get("plan_in_review"):
+    if paused := view.orders.paused:
+        notes.append(f"paused by {paused.by}: {paused.reason}")
+    if waiting := view.plan_in_review:
         notes.append(f"{waiting} waits: regraft plans show {waiting}")
-    elif document.get("dry_run"):
+    elif view.dry_run:
         notes.append("dry run: plans wait for approval")
-    notes += [f"{one['broker']} in maintenance" for one in orders.get("maintenance", ())]
+    notes += [f"{one.broker} in maintenance" for one in view.orders.maintenance]
     return "; ".join(notes)
 
 
-def _reason(plan: Document) -> str:
-    if plan.get("undoes"):
-        return f"takes back {plan['undoes']}"
-    reasons = [str(proposal["reason"]) for proposal in plan["proposals"]]
+def _reason(plan: ShownPlan) -> str:
+    if plan.undoes:
+        return f"takes back {plan.undoes}"
+    reasons = [proposal.reason for proposal in plan.proposals]
     if not reasons:
         return ""
     return reasons[0] if len(reasons) == 1 else f"{reasons[0]} (and {len(reasons) - 1} more)"

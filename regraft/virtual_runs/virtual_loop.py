@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from controller.compose_loop import compose_loop
 from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings
 from controller.ports.memory_ports import MemoryPorts
@@ -71,7 +72,7 @@ class VirtualLoop:
 
     def new_loop(self) -> ControlLoop:
         """Return a controller that knows only what was stored."""
-        return ControlLoop(self.settings, self.inventory, self.ports.ports)
+        return compose_loop(self.settings, self.inventory, self.ports.ports)
 
     def run_for(self, duration_ms: float) -> None:
         """Run brokers, aggregator and controller side by side."""

@@ -10,10 +10,11 @@ from benchmarks.soak_chart import draw_soak
 from benchmarks.soak_settings import SoakPlan, kafka_properties, soak_flags, soak_topics
 from regraft.settings.run_settings import load_settings
 from schemas.topics import TOPICS
+from tests.schemas.shown_views import view_of
 
 PORTS = {"emulator": 9101, "streaming": 9102, "controller": 9103}
 LEDGER = {"published": 10, "expected": 20, "delivered": 20, "final": True}
-WELL: dict[str, Any] = {"plans_completed": 3, "windows_closed": 40}
+WELL = view_of(plans_completed=3, windows_closed=40)
 
 
 @pytest.mark.parametrize("speed", [1.0, 5.0, 20.0, 60.0, 200.0])
@@ -40,7 +41,7 @@ def test_retention_is_a_part_of_the_run() -> None:
 
 def run_of(growing: bool = False, **changes: Any) -> SoakRun:
     rows = [(hour / 50, {"memory: emulator/python": 1e8 + (1e6 * hour if growing else 0.0)}) for hour in range(100)]
-    run = SoakRun(SoakPlan(2.0, 20.0, 20, 1, 0.5), rows, emulator={"ledger": LEDGER}, controller=WELL)
+    run = SoakRun(SoakPlan(2.0, 20.0, 20, 1, 0.5), rows, emulator={"ledger": LEDGER}, view=WELL)
     for name, value in changes.items():
         setattr(run, name, value)
     return run
@@ -52,7 +53,7 @@ def run_of(growing: bool = False, **changes: Any) -> SoakRun:
         ({"emulator": {"ledger": LEDGER | {"lost": 2}}}, "2 notifications lost"),
         ({"emulator": {"ledger": LEDGER | {"repeated": 1}}}, "1 notifications repeated"),
         ({"emulator": {"ledger": LEDGER | {"final": False}}}, "the ledger is not final"),
-        ({"controller": {"plans_completed": 0}}, "no plan was carried out"),
+        ({"view": view_of()}, "no plan was carried out"),
         ({"restarts": {"streaming": 1}}, "streaming was restarted 1 times"),
         ({"unhealthy": {"controller: silent": 3}}, "unhealthy 3 times: controller: silent"),
         ({"growing": True}, "memory: emulator/python grows by "),
@@ -74,5 +75,5 @@ def test_a_flat_and_clean_run_has_no_fault(tmp_path: Path) -> None:
     assert found["mean", "memory: emulator/python"] == 1e8
     assert found["ledger_delivered", None] == 20
     assert found["plans_completed", None] == 3
-    draw_soak(tmp_path / "soak.svg", run.rows, {"cost": []}, 0.8)
+    draw_soak(tmp_path / "soak.svg", run.rows, (), 0.8)
     assert "<svg" in (tmp_path / "soak.svg").read_text()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from controller.compose_loop import compose_loop
 from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings, TransitionLimits
 from controller.decision_settings import DecisionSettings
@@ -38,7 +39,7 @@ class ScriptedOverlay:
 
     def new_loop(self) -> ControlLoop:
         """Start the controller, for the first time or again."""
-        self.loop = ControlLoop(self.settings, self.inventory, self.ports.ports, self.planner)
+        self.loop = compose_loop(self.settings, self.inventory, self.ports.ports, self.planner)
         return self.loop
 
     def run_windows(self, count: int) -> None:

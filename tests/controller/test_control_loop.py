@@ -1,6 +1,5 @@
 """The whole loop in memory: windows in, plans and commands out, restarts and outages between."""
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.control_loop import ControlLoop
+from controller.compose_loop import compose_loop
 from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.report.loop_metrics import LoopMetrics
@@ -57,22 +56,22 @@ def test_bad_tree_becomes_a_good_one() -> None:
 
 
 def test_status_shows_what_happened() -> None:
-    """The document has windows, plans, the cost of both trees on each window, latencies and refusals."""
+    """The view has windows, plans, the cost of both trees on each window, latencies and refusals."""
     overlay = overlay_of()
     overlay.run_windows(12)
-    shown = overlay.ports.view.document
-    assert (shown["windows_closed"], shown["windows_incomplete"]) == (12, 0)
-    assert (shown["plans_completed"], shown["plans_aborted"], shown["plans_undone"]) == (1, 0, 0)
-    assert shown["configuration"]["epoch"] == 1
-    first, last = shown["cost"][0], shown["cost"][-1]
-    assert first["cost_per_s"] == first["cost_bootstrap_per_s"] == last["cost_bootstrap_per_s"]
-    assert last["cost_per_s"] < first["cost_per_s"]
-    assert (first["epoch"], last["epoch"]) == (0, 1)
-    assert first["cost_counted_per_s"] == 5 * 5.0
-    assert shown["window_close_to_command_ms"] == {"plan-1": 0}
-    assert shown["refusals"][Verdict.PLAN_RUNNING] >= 1
-    assert shown["events"][0]["kind"] == EventKind.CONTROLLER_STARTED
-    assert json.loads(json.dumps(shown))["plans"][0]["plan"] == "plan-1"
+    shown = overlay.ports.view.shown
+    assert (shown.windows_closed, shown.windows_incomplete) == (12, 0)
+    assert (shown.plans_completed, shown.plans_aborted, shown.plans_undone) == (1, 0, 0)
+    assert shown.configuration.epoch == 1
+    first, last = shown.cost[0], shown.cost[-1]
+    assert first.cost_per_s == first.cost_bootstrap_per_s == last.cost_bootstrap_per_s
+    assert last.cost_per_s < first.cost_per_s
+    assert (first.epoch, last.epoch) == (0, 1)
+    assert first.cost_counted_per_s == 5 * 5.0
+    assert shown.window_close_to_command_ms == {"plan-1": 0}
+    assert shown.refusals[Verdict.PLAN_RUNNING] >= 1
+    assert shown.events[0].kind == EventKind.CONTROLLER_STARTED
+    assert shown.plans[0].plan == "plan-1"
 
 
 def test_overlay_adapts_again_when_interests_shift() -> None:
@@ -94,8 +93,8 @@ def test_dry_run_stops_before_the_transition() -> None:
     assert overlay.phases == [PlanPhase.PROPOSED]
     assert overlay.events_of(EventKind.PLAN_STARTED) == []
     assert not overlay.loop.is_transition_running
-    assert overlay.ports.view.document["plan_in_review"] == "plan-1"
-    assert overlay.ports.view.document["plans"][0]["links_added"] == (("b00", "b04"),)
+    assert overlay.ports.view.shown.plan_in_review == "plan-1"
+    assert overlay.ports.view.shown.plans[0].links_added == (("b00", "b04"),)
 
 
 def test_nothing_is_done_on_incomplete_windows() -> None:
@@ -104,8 +103,8 @@ def test_nothing_is_done_on_incomplete_windows() -> None:
     overlay.lost_batches = {"b03": 2}
     overlay.run_windows(8)
     assert overlay.plans == []
-    assert overlay.ports.view.document["windows_incomplete"] == 8
-    assert overlay.ports.view.document["refusals"] == {Verdict.INCOMPLETE_STATE: 8}
+    assert overlay.ports.view.shown.windows_incomplete == 8
+    assert overlay.ports.view.shown.refusals == {Verdict.INCOMPLETE_STATE: 8}
     (text,) = overlay.events_of(EventKind.WINDOW_INCOMPLETE)
     assert "b03 (2 of 4)" in text
     overlay.lost_batches = {}
@@ -142,7 +141,7 @@ def test_cool_down_separates_plans() -> None:
     assert len(overlay.plans) == 2
     ended_ms = overlay.plans[0].history[4].time_ms
     assert overlay.plans[1].history[0].time_ms - ended_ms >= 4 * WINDOW_MS
-    assert overlay.ports.view.document["refusals"][Verdict.COOL_DOWN] >= 1
+    assert overlay.ports.view.shown.refusals[Verdict.COOL_DOWN] >= 1
 
 
 def worsening(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
@@ -175,9 +174,9 @@ def test_plan_that_made_things_worse_is_undone_once_and_its_planner_muted() -> N
     assert first.cost_observed_per_s is not None
     assert first.cost_observed_per_s > first.cost_predicted_per_s
     assert "taken back by plan-2" in first.history[-1].reason
-    assert overlay.ports.view.document["refusals"][Verdict.MUTED] >= 1
+    assert overlay.ports.view.shown.refusals[Verdict.MUTED] >= 1
     assert len(overlay.events_of(EventKind.GAIN_MISSED)) == 1
-    assert overlay.ports.view.document["plans_undone"] == 1
+    assert overlay.ports.view.shown.plans_undone == 1
 
 
 def test_muting_survives_a_restart_and_ends() -> None:
@@ -254,7 +253,7 @@ def test_metrics_say_what_the_status_says() -> None:
     """Windows, plans, epoch, cost and refusals can be scraped."""
     metrics = LoopMetrics()
     overlay = overlay_of()
-    overlay.loop = ControlLoop(overlay.settings, INVENTORY, overlay.ports.ports, metrics=metrics)
+    overlay.loop = compose_loop(overlay.settings, INVENTORY, overlay.ports.ports, metrics=metrics)
     overlay.run_windows(12)
     value = metrics.registry.get_sample_value
     assert value("regraft_controller_windows_total", {"complete": "true"}) == 12
@@ -264,9 +263,9 @@ def test_metrics_say_what_the_status_says() -> None:
     assert value("regraft_controller_epoch") == 1
     assert value("regraft_controller_commands_total", {"phase": "prepare"}) == 5
     assert value("regraft_controller_window_close_to_command_ms_count") == 1
-    shown = overlay.ports.view.document
-    assert value("regraft_controller_cost_per_s", {"tree": "present"}) == shown["cost"][-1]["cost_per_s"]
-    refused = shown["refusals"][Verdict.PLAN_RUNNING]
+    shown = overlay.ports.view.shown
+    assert value("regraft_controller_cost_per_s", {"tree": "present"}) == shown.cost[-1].cost_per_s
+    refused = shown.refusals[Verdict.PLAN_RUNNING]
     assert value("regraft_controller_refusals_total", {"verdict": "plan_running"}) == refused
 
 
@@ -316,7 +315,7 @@ def test_loop_waits_for_the_plan_store_at_its_start() -> None:
     overlay = overlay_of()
     overlay.ports.plans.is_away = True
     overlay.run_windows(3)
-    assert overlay.ports.view.document == {}
+    assert overlay.ports.view.published_count == 0
     assert len(overlay.ports.state.records) > 0
     overlay.ports.plans.is_away = False
     overlay.run_windows(10)
@@ -327,16 +326,16 @@ def test_restarted_controller_rebuilds_its_horizon_and_view_from_the_topics() ->
     """Given the same state records again, counts, cost series and present configuration are those of before."""
     overlay = overlay_of()
     overlay.run_windows(12)
-    before = overlay.ports.view.document
+    before = overlay.ports.view.shown
     overlay.new_loop()
     for start_ms in range(0, overlay.now_ms, WINDOW_MS):
-        overlay.epoch, epoch = before["cost"][start_ms // WINDOW_MS]["epoch"], overlay.epoch
+        overlay.epoch, epoch = before.cost[start_ms // WINDOW_MS].epoch, overlay.epoch
         overlay.write_window(start_ms)
         overlay.epoch = epoch
     overlay.loop.step(overlay.now_ms + 1)
-    after = overlay.ports.view.document
+    after = overlay.ports.view.shown
     for part in ("windows_closed", "cost", "configuration", "plans", "plans_completed", "window_close_to_command_ms"):
-        assert after[part] == before[part]
+        assert getattr(after, part) == getattr(before, part)
 
 
 def test_same_windows_give_the_same_plans() -> None:
@@ -431,11 +430,11 @@ def test_costs_of_windows_are_those_of_the_tree_in_force() -> None:
     overlay = overlay_of()
     overlay.run_windows(10)
     trees = {0: TREE, 1: TREE.replaced(1, *_swap(overlay))}
-    for point in overlay.ports.view.document["cost"]:
-        window = overlay.loop.status.newest
+    for point in overlay.ports.view.shown.cost:
+        window = overlay.loop.state.newest
         assert window is not None
-        expected = overlay_cost(trees[point["epoch"]], INVENTORY, window.sets).total_per_s
-        assert point["cost_per_s"] == pytest.approx(expected)
+        expected = overlay_cost(trees[point.epoch], INVENTORY, window.sets).total_per_s
+        assert point.cost_per_s == pytest.approx(expected)
 
 
 def test_refusals_are_told_when_they_change() -> None:
@@ -449,4 +448,4 @@ def test_refusals_are_told_when_they_change() -> None:
     assert overlay.plans == []
     told = overlay.events_of(EventKind.PROPOSAL_REFUSED)
     assert [Verdict.GAIN_WITHIN_NOISE in told[0], Verdict.GAIN_BELOW_PRICE in told[1], len(told)] == [True, True, 2]
-    assert overlay.ports.view.document["refusals"][Verdict.GAIN_BELOW_PRICE] >= 11
+    assert overlay.ports.view.shown.refusals[Verdict.GAIN_BELOW_PRICE] >= 11

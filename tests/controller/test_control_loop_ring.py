@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import replace
 
 import pytest
 
-from controller.control_loop import ControlLoop
+from controller.compose_loop import compose_loop
 from controller.decision_settings import DecisionSettings
 from controller.kinds.ring.ring_state import RingContext, RingState
 from controller.planners.steps.shared_settings import ReassignmentSettings
@@ -113,7 +112,7 @@ def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
     overlay.run_windows(12)
     assert set(overlay.phases) == {PlanPhase.COMPLETED}
     assert all(plan.cost_observed_per_s == pytest.approx(plan.cost_predicted_per_s) for plan in overlay.plans)
-    assert overlay.ports.view.document["cost"][-1]["cost_per_s"] <= 60.0
+    assert overlay.ports.view.shown.cost[-1].cost_per_s <= 60.0
 
 
 def test_each_broker_is_told_the_ids_and_its_own_users() -> None:
@@ -130,18 +129,18 @@ def test_the_status_shows_the_ring_and_what_it_costs() -> None:
     """Costs of the ring in force and of the bootstrap with users where they were; IDs beside links; all as JSON."""
     overlay = overlay_of()
     overlay.run_windows(8)
-    shown = json.loads(json.dumps(overlay.ports.view.document))
-    costs = [(point["cost_per_s"], point["cost_bootstrap_per_s"]) for point in shown["cost"]]
+    shown = overlay.ports.view.shown
+    costs = [(point.cost_per_s, point.cost_bootstrap_per_s) for point in shown.cost]
     assert costs[0] == (150.0, 150.0)
     assert costs[-1] == (40.0, 150.0)
-    assert {point["cost_counted_per_s"] for point in shown["cost"]} == {None}
-    ring = dict(shown["configuration"]["ring"])
-    assert (ring["b00"], shown["configuration"]["epoch"], shown["configuration"]["ring_bits"]) == (1, 1, 3)
-    assert len(shown["configuration"]["links"]) == len(RING.links)
-    (plan,) = shown["plans"]
-    assert "ring_target" not in plan
-    assert (plan["id_move_count"], plan["move_count"], len(plan["id_moves"])) == (6, 1, 6)
-    assert shown["window"]["users"] == 4
+    assert {point.cost_counted_per_s for point in shown.cost} == {None}
+    ring = dict(shown.configuration.ring)
+    assert (ring["b00"], shown.configuration.epoch, shown.configuration.ring_bits) == (1, 1, 3)
+    assert len(shown.configuration.links) == len(RING.links)
+    (plan,) = shown.plans
+    assert not hasattr(plan, "ring_target")
+    assert (plan.id_move_count, plan.move_count, len(plan.id_moves)) == (6, 1, 6)
+    assert shown.window.users == 4
 
 
 def test_interests_are_those_of_the_window() -> None:
@@ -152,7 +151,7 @@ def test_interests_are_those_of_the_window() -> None:
     overlay.run_windows(1)
     overlay.ports.clients.remove("u0")
     overlay.run_windows(1)
-    costs = [point["cost_per_s"] for point in overlay.ports.view.document["cost"]]
+    costs = [point.cost_per_s for point in overlay.ports.view.shown.cost]
     way = len(RING.route(RING.rendezvous(OTHER), "b00")) - 1
     assert costs[:3] == [150.0, 150.0, 150.0 + 2 * 2 * way]  # A message and a hop for each link of the way.
     assert costs[3] < costs[2]
@@ -184,10 +183,10 @@ def test_a_plan_that_made_things_worse_is_taken_back_with_its_ids() -> None:
     assert (undo.undoes, undo.epoch_to, undo.moves) == ("plan-1", 2, ())
     assert {one.broker: one.ring_id for one in undo.ring_target} == RING.id_of
     assert "taken back by plan-2" in first.history[-1].reason
-    shown = overlay.ports.view.document
-    assert dict(shown["configuration"]["ring"]) == RING.id_of
-    assert (shown["plans_undone"], shown["configuration"]["epoch"]) == (1, 2)
-    assert shown["refusals"][Verdict.MUTED] >= 1
+    shown = overlay.ports.view.shown
+    assert dict(shown.configuration.ring) == RING.id_of
+    assert (shown.plans_undone, shown.configuration.epoch) == (1, 2)
+    assert shown.refusals[Verdict.MUTED] >= 1
 
 
 def test_users_go_back_with_a_plan_that_is_taken_back() -> None:
@@ -215,7 +214,7 @@ def test_the_controller_may_be_killed_after_any_step(steps: int) -> None:
     assert overlay.phases == [PlanPhase.COMPLETED]
     assert (overlay.epoch, overlay.homes()["u4"]) == (1, "b00")
     assert overlay.plans[0].cost_observed_per_s == 40.0
-    assert dict(overlay.ports.view.document["configuration"]["ring"])["b04"] == 3
+    assert dict(overlay.ports.view.shown.configuration.ring)["b04"] == 3
 
 
 def test_a_restart_between_undoing_and_closing_takes_back_once() -> None:
@@ -245,7 +244,7 @@ def test_an_undoing_plan_that_is_aborted_is_not_said_to_have_taken_back() -> Non
     overlay.run_windows(4)
     assert overlay.phases == [PlanPhase.COMPLETED, PlanPhase.ABORTED]
     assert overlay.plans[0].history[-1].reason == "made things worse, but was not taken back by plan-2"
-    assert dict(overlay.ports.view.document["configuration"]["ring"])["b00"] == 1
+    assert dict(overlay.ports.view.shown.configuration.ring)["b00"] == 1
 
 
 def test_nothing_is_decided_as_long_as_nobody_knows_the_users() -> None:
@@ -253,10 +252,10 @@ def test_nothing_is_decided_as_long_as_nobody_knows_the_users() -> None:
     overlay = overlay_of()
     overlay.ports.clients.is_known = False
     overlay.run_windows(3)
-    shown = overlay.ports.view.document
-    assert (overlay.plans, shown["cost"], shown["windows_closed"]) == ([], [], 3)
-    assert shown["refusals"] == {Verdict.INCOMPLETE_STATE: 3}
-    assert "what users want is not known" in shown["last_decision"]["state_reason"]
+    shown = overlay.ports.view.shown
+    assert (overlay.plans, shown.cost, shown.windows_closed) == ([], (), 3)
+    assert shown.refusals == {Verdict.INCOMPLETE_STATE: 3}
+    assert "what users want is not known" in shown.last_decision.state_reason
     (told,) = overlay.events_of(EventKind.WINDOW_INCOMPLETE)
     assert "nobody has filled the register of clients" in told
     overlay.ports.clients.is_known = True
@@ -274,7 +273,7 @@ def test_publishers_without_a_topic_are_counted_and_told() -> None:
         "20% of the notifications are of publishers without a topic (nobody)"
         in overlay.events_of(EventKind.WINDOW_INCOMPLETE)[0]
     )
-    assert overlay.ports.view.document["faults"]["state: publisher without a topic in a window"] == 3
+    assert overlay.ports.view.shown.faults["state: publisher without a topic in a window"] == 3
 
 
 def test_users_that_move_by_themselves_stay_there() -> None:
@@ -283,12 +282,12 @@ def test_users_that_move_by_themselves_stay_there() -> None:
     overlay.run_windows(8)
     overlay.connect(user("u4", "b05", TOPIC))
     overlay.run_windows(1)
-    point = overlay.ports.view.document["cost"][-1]
+    point = overlay.ports.view.shown.cost[-1]
     homes = {f"u{number}": (f"b0{number}", [TOPIC]) for number in (0, 2, 6)} | {"u4": ("b05", [TOPIC])}
     window = ring_window(homes, {TOPIC: 10})
-    assert point["cost_bootstrap_per_s"] == ring_kind(INVENTORY).cost_per_s(RING, window)
-    assert point["cost_per_s"] == ring_kind(INVENTORY).cost_per_s(RING.replaced(1, overlay.plans[0].id_moves), window)
-    assert overlay.ports.view.document["window"]["users_strayed"] == 1
+    assert point.cost_bootstrap_per_s == ring_kind(INVENTORY).cost_per_s(RING, window)
+    assert point.cost_per_s == ring_kind(INVENTORY).cost_per_s(RING.replaced(1, overlay.plans[0].id_moves), window)
+    assert overlay.ports.view.shown.window.users_strayed == 1
 
 
 def test_a_shadow_beside_an_idle_planner_ends_with_the_ring_that_its_planner_makes(
@@ -298,14 +297,14 @@ def test_a_shadow_beside_an_idle_planner_ends_with_the_ring_that_its_planner_mak
     name_planner(monkeypatch, "both", both, "ring")
     overlay = overlay_of(planner=lambda *_: [], shadow_planners=("both",))
     overlay.run_windows(8)
-    shown = overlay.ports.view.document
+    shown = overlay.ports.view.shown
     assert overlay.plans == []
-    shadow = shown["shadows"]["both"]
-    assert (shadow["plans"], shadow["users_moved"], shadow["id_moves"], shadow["publishers_moved"]) == (1, 1, 6, 0)
-    assert (dict(shadow["ring"])["b00"], shadow["homes"]) == (1, {"u4": "b00"})
-    assert shadow["last_plans"][0]["cost_observed_per_s"] == 40.0
-    assert shown["cost"][-1]["cost_shadows_per_s"] == {"both": 40.0}
-    assert shown["cost"][-1]["cost_per_s"] == 150.0
+    shadow = shown.shadows["both"]
+    assert (shadow.plans, shadow.users_moved, shadow.id_moves, shadow.publishers_moved) == (1, 1, 6, 0)
+    assert (dict(shadow.ring)["b00"], shadow.homes) == (1, {"u4": "b00"})
+    assert shadow.last_plans[0].cost_observed_per_s == 40.0
+    assert shown.cost[-1].cost_shadows_per_s == {"both": 40.0}
+    assert shown.cost[-1].cost_per_s == 150.0
 
 
 def test_a_shadow_does_not_see_the_acting_planners_moves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,15 +313,15 @@ def test_a_shadow_does_not_see_the_acting_planners_moves(monkeypatch: pytest.Mon
     overlay = overlay_of(shadow_planners=("idle",))
     overlay.run_windows(12)
     assert overlay.phases == [PlanPhase.COMPLETED]
-    point = overlay.ports.view.document["cost"][-1]
-    assert (point["cost_per_s"], point["cost_shadows_per_s"]) == (40.0, {"idle": 150.0})
+    point = overlay.ports.view.shown.cost[-1]
+    assert (point.cost_per_s, point.cost_shadows_per_s) == (40.0, {"idle": 150.0})
 
 
 def test_metrics_count_ids_and_users() -> None:
     """By what they are; publishers are no users."""
     metrics = LoopMetrics()
     overlay = overlay_of()
-    overlay.loop = ControlLoop(overlay.settings, INVENTORY, overlay.ports.ports, both, metrics)
+    overlay.loop = compose_loop(overlay.settings, INVENTORY, overlay.ports.ports, both, metrics)
     overlay.run_windows(8)
     value = metrics.registry.get_sample_value
     assert value("regraft_controller_changes", {"what": "ring_ids"}) == 6
@@ -340,7 +339,7 @@ def test_windows_read_again_after_a_restart_cost_what_present_users_want() -> No
     for start_ms in range(0, overlay.now_ms, WINDOW_MS):
         overlay.write_window(start_ms)
     overlay.loop.step(overlay.now_ms + 1)
-    costs = [point["cost_per_s"] for point in overlay.ports.view.document["cost"]]
+    costs = [point.cost_per_s for point in overlay.ports.view.shown.cost]
     assert len(set(costs)) == 1
     assert costs[0] < 150.0
 
@@ -358,15 +357,15 @@ def test_windows_wait_for_the_register_to_be_read_once() -> None:
     overlay = overlay_of(ports=MemoryPorts(clients=SlowClients()))
     overlay.ports.clients.is_known = False
     overlay.run_windows(3)
-    assert overlay.ports.view.document["windows_closed"] == 0
+    assert overlay.ports.view.shown.windows_closed == 0
     overlay.ports.clients.is_known = True
     overlay.run_windows(6)
-    shown = overlay.ports.view.document
-    assert (overlay.phases, shown["windows_incomplete"]) == ([PlanPhase.COMPLETED], 0)
+    shown = overlay.ports.view.shown
+    assert (overlay.phases, shown.windows_incomplete) == ([PlanPhase.COMPLETED], 0)
     never = overlay_of(ports=MemoryPorts(clients=SlowClients()))
     never.ports.clients.is_known = False
     never.run_windows(REGISTER_WAIT_MS // WINDOW_MS + 1)
-    assert never.ports.view.document["refusals"][Verdict.INCOMPLETE_STATE] >= 1
+    assert never.ports.view.shown.refusals[Verdict.INCOMPLETE_STATE] >= 1
 
 
 def test_only_windows_to_verify_on_keep_what_users_wanted() -> None:
@@ -390,5 +389,5 @@ def test_a_user_at_a_broker_that_is_not_there_is_counted() -> None:
     overlay = overlay_of(planner=lambda *_: [])
     overlay.connect(user("lost", "elsewhere", TOPIC))
     overlay.run_windows(2)
-    shown = overlay.ports.view.document
-    assert (shown["window"]["users"], shown["faults"]["state: user at an unknown broker"]) == (4, 1)
+    shown = overlay.ports.view.shown
+    assert (shown.window.users, shown.faults["state: user at an unknown broker"]) == (4, 1)

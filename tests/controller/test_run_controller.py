@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import controller.run_controller
-from controller.control_ports import ControlPorts, DocumentSink
+from controller.control_ports import ControlPorts, ViewSink
 from controller.controller_settings import ControllerSettings
 from controller.ports.memory_ports import MemoryPlans, MemoryPorts
 from controller.report.loop_metrics import LoopMetrics
@@ -40,7 +40,7 @@ class MemoryLinks:
     def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
         self._ports = MemoryPorts(plans=HangingPlans()).ports
 
-    def ports(self, views: tuple[DocumentSink, ...]) -> ControlPorts:
+    def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
         return replace(self._ports, views=views)
 
     def show(self, metrics: LoopMetrics) -> None:

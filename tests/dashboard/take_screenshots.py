@@ -7,7 +7,7 @@ documents are the controller's own, with their times moved so that the last one 
 from __future__ import annotations
 
 import argparse
-import copy
+import json
 import random
 import sys
 import tempfile
@@ -82,15 +82,15 @@ class Recorder:
         begun_ms = self.loop.virtual.now_ms
         while True:
             self.loop.step()
-            document = self.loop.ports.view.document
+            document: Document = json.loads(self.loop.ports.view.text or "{}")
             if not document or document["window"] is None:
                 continue
             last = self._documents[-1] if self._documents else None
             if last is None or document["window"]["end_ms"] != last["window"]["end_ms"]:
-                self._documents.append(copy.deepcopy(document))
+                self._documents.append(document)
             ran_ms = self.loop.virtual.now_ms - begun_ms
             if ran_ms >= least_ms and is_reached(document):
-                return Course(self.loop.inventory, [*self._documents, copy.deepcopy(document)])
+                return Course(self.loop.inventory, [*self._documents, document])
             assert ran_ms < most_ms, "the loop did not come to what the picture shows"
 
 

@@ -2,7 +2,8 @@
 
 import json
 
-from dashboard.read_view import VIEW_PARTS, ViewReader
+from dashboard.read_view import KEYS, ViewReader
+from schemas.live_view import VIEW_VERSION
 from tests.dashboard.view_documents import view_texts, written_document
 
 
@@ -11,7 +12,7 @@ def test_what_the_controller_writes_is_read_without_a_fault() -> None:
     reader = ViewReader(100)
     document = written_document()
     texts = view_texts(document)
-    assert set(texts) <= set(VIEW_PARTS)
+    assert set(texts) <= set(KEYS)
     shown = reader.read(texts)
     assert reader.faults == {}
     assert set(texts) <= set(shown)
@@ -27,22 +28,22 @@ def test_windows_have_rate_completeness_and_latency() -> None:
     document = written_document()
     windows = ViewReader(100).read(view_texts(document))["windows"]
     newest, window = windows[-1], document["window"]
-    assert newest["window_end_ms"] == window["end_ms"]
-    assert newest["notifications_per_s"] == window["notifications"] * 1000 / (window["end_ms"] - window["start_ms"])
-    assert [point["state_latency_ms"] for point in windows] == document["window_end_to_state_ms"][-len(windows) :]
+    assert newest.window_end_ms == window["end_ms"]
+    assert newest.notifications_per_s == window["notifications"] * 1000 / (window["end_ms"] - window["start_ms"])
+    assert [point.state_latency_ms for point in windows] == document["window_end_to_state_ms"][-len(windows) :]
     assert len(windows) == len(document["cost"])
-    assert [point["notifications_per_s"] for point in windows] == [
+    assert [point.notifications_per_s for point in windows] == [
         point["notifications_per_s"] for point in document["cost"]
     ]
     for point in document["cost"]:
         del point["notifications_per_s"]  # As a controller of before wrote them.
-    assert ViewReader(100).read(view_texts(document))["windows"][0]["notifications_per_s"] is None
+    assert ViewReader(100).read(view_texts(document))["windows"][0].notifications_per_s is None
 
 
 def test_windows_are_bounded() -> None:
     """Only so many windows are kept, the newest."""
     windows = ViewReader(3).read(view_texts(written_document()))["windows"]
-    assert [point["window_end_ms"] for point in windows] == [
+    assert [point.window_end_ms for point in windows] == [
         point["window_end_ms"] for point in written_document()["cost"][-3:]
     ]
 
@@ -67,11 +68,24 @@ def test_a_broken_window_does_not_hide_the_rest() -> None:
     reader = ViewReader(100)
     shown = reader.read({**view_texts(written_document()), "window": b'{"start_ms": 1}'})
     assert shown["plans"]
-    assert "windows" in reader.faults
+    assert "window of the live view cannot be read (Object missing required field" in reader.faults["window"]
+
+
+def test_a_view_of_a_newer_version_is_left_alone_and_told_in_one_sentence() -> None:
+    """Nothing of it is read, whatever its parts look like; when the controller is as before, all goes on."""
+    reader = ViewReader(100)
+    texts = view_texts(written_document())
+    reader.read(texts)
+    newer = json.dumps({**json.loads(texts["counts"]), "version": VIEW_VERSION + 1}).encode()
+    assert reader.read({**texts, "counts": newer, "plans": b"{}"}) == {}
+    (sentence,) = reader.faults.values()
+    assert f"the live view cannot be read: it has version {VIEW_VERSION + 1}" in sentence
+    assert reader.read({**texts, "refusals": b"{}"}) == {"refusals": {}}
+    assert reader.faults == {}
 
 
 def test_missing_keys_are_no_news() -> None:
     """A server that lost everything leaves what is shown as it was."""
     reader = ViewReader(100)
     reader.read(view_texts(written_document()))
-    assert reader.read(dict.fromkeys(VIEW_PARTS)) == {}
+    assert reader.read(dict.fromkeys(KEYS)) == {}

@@ -10,12 +10,14 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
+import msgspec
 import redis
 
-from controller.ports.live_view import LiveView
+from controller.ports.write_live_view import ValkeyView
 from overlay.inventory import Inventory
 from producers.emulator.place_overlay import place_overlay
 from producers.workloads.stock_settings import WorkloadSettings
+from schemas.live_view import LiveView
 from tests.scenarios.closed_loop import ClosedLoop
 
 BROKERS = 12
@@ -34,10 +36,9 @@ def small_inventory() -> Inventory:
 def _written_document() -> dict[str, Any]:
     loop = ClosedLoop(small_inventory(), WORKLOAD, SEED)
     loop.run_for(RUN_MS)
-    document: dict[str, Any] = loop.ports.view.document
+    document: dict[str, Any] = json.loads(loop.ports.view.text)
     assert document["plans"]
-    read: dict[str, Any] = json.loads(json.dumps(document))
-    return read
+    return document
 
 
 def written_document() -> dict[str, Any]:
@@ -69,16 +70,17 @@ def view_texts(document: Mapping[str, Any], namespace: str = "regraft") -> dict[
     kept: dict[str, bytes] = {}
 
     class Keeper:
-        def mset(self, mapping: dict[str, str]) -> None:
-            kept.update({key.rpartition(":")[2]: text.encode() for key, text in mapping.items()})
+        def mset(self, mapping: dict[str, bytes]) -> None:
+            kept.update({key.rpartition(":")[2]: text for key, text in mapping.items()})
 
-    LiveView(Keeper(), namespace).publish(dict(document), 0)
+    ValkeyView(Keeper(), namespace).publish(msgspec.convert(document, LiveView), 0)
     return kept
 
 
 def publish(url: str, document: Mapping[str, Any], alerts: Mapping[str, Any] | None = None) -> None:
     """Write a document as the controller does, as of now."""
     with redis.Redis.from_url(url) as client:
-        LiveView(client, "regraft").publish({**document, "time_ms": time.time_ns() // 1_000_000}, 0)
+        view = msgspec.convert({**document, "time_ms": time.time_ns() // 1_000_000}, LiveView)
+        ValkeyView(client, "regraft").publish(view, 0)
         if alerts is not None:
             client.set("regraft:live:alerts", json.dumps(alerts))

@@ -18,5 +18,5 @@ def test_floors_are_counted_from_the_ground() -> None:
 
 
 def test_a_module_at_the_door_is_a_room() -> None:
-    """The control loop rests on the rooms."""
-    assert {"decide", "execute", "windows"} <= room_graph("controller")["control_loop"]
+    """The control loop is put together from the rooms."""
+    assert {"decide", "execute", "windows"} <= room_graph("controller")["compose_loop"]

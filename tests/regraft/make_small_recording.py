@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from controller.control_loop import ControlLoop
+from controller.compose_loop import compose_loop
 from controller.ports.memory_ports import MemoryPorts
 from overlay.inventory import Inventory
 from producers.emulator.place_overlay import place_overlay
@@ -69,7 +69,7 @@ class RecordedLoop:
         self._aggregator = ReferenceAggregator(streaming.window_ms, streaming.grace_ms)
         self._ports = MemoryPorts()
         self._ports.clients.is_known = True
-        self._loop = ControlLoop(settings.controller, inventory, self._ports.ports)
+        self._loop = compose_loop(settings.controller, inventory, self._ports.ports)
         self._topics = topics
         told = {name: settings.to_record()[name] for name in ("run", "streaming", "controller")}
         run = RecordedRun("regraft", tuple(one.suffix for one in topics), told, inventory.to_json(), "0.1.0", "none")

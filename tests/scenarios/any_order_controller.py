@@ -57,9 +57,7 @@ class AnyOrderController:
         if self.runner is not None or plans is None:
             return False
         self.log = PlanLog(self.inventory, plans)
-        self.runner = PlanRunner(
-            self._ports, self.log, self.inventory.brokers, self.limits, lambda *_: None, lambda *_: None
-        )
+        self.runner = PlanRunner(self._ports, self.log, self.limits)
         return True
 
     def kill(self) -> bool:

@@ -34,8 +34,8 @@ def assert_account_is_clean(loop: ClosedLoop) -> None:
 
 def cost_share(loop: ClosedLoop) -> float:
     """Return the present overlay's cost over the bootstrap's, both on the last windows."""
-    points = loop.ports.view.document["cost"][-3:]
-    return sum(point["cost_per_s"] for point in points) / sum(point["cost_bootstrap_per_s"] for point in points)
+    points = loop.ports.view.shown.cost[-3:]
+    return sum(point.cost_per_s for point in points) / sum(point.cost_bootstrap_per_s for point in points)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -93,11 +93,11 @@ def test_what_the_state_says_is_what_the_brokers_did() -> None:
     """The cost from delivery sets agrees with the notifications that links really carried, to a few per cent."""
     loop = small_overlay(6)
     loop.run_for(32_000)
-    points = [point for point in loop.ports.view.document["cost"] if point["is_complete"] and point["is_one_epoch"]]
+    points = [point for point in loop.ports.view.shown.cost if point.is_complete and point.is_one_epoch]
     assert len(points) >= 3
     for point in points[1:]:
         # Counters see what is under way at the window's edges, and copies towards subscriptions that just ended.
-        assert point["cost_counted_per_s"] == pytest.approx(point["cost_per_s"], rel=0.1)
+        assert point.cost_counted_per_s == pytest.approx(point.cost_per_s, rel=0.1)
 
 
 def assert_each_epoch_follows_from_its_plan(loop: ClosedLoop) -> None:

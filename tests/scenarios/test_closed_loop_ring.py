@@ -39,8 +39,8 @@ def small_ring(seed: int, planner: str = PLANNERS, **options: object) -> ClosedL
 
 def cost_share(loop: ClosedLoop) -> float:
     """Return the present ring's cost over that of the start, with users at their first homes, on the last windows."""
-    points = loop.ports.view.document["cost"][-3:]
-    return sum(point["cost_per_s"] for point in points) / sum(point["cost_bootstrap_per_s"] for point in points)
+    points = loop.ports.view.shown.cost[-3:]
+    return sum(point.cost_per_s for point in points) / sum(point.cost_bootstrap_per_s for point in points)
 
 
 def assert_account_is_clean(loop: ClosedLoop) -> None:

@@ -94,12 +94,12 @@ def test_a_settled_overlay_is_left_alone(planner: str, seed: int, plans_max: int
         settled(place, windows, planner), WORKLOAD, seed, settings_of(planner), window_ms=WINDOW_MS, flush_ms=FLUSH_MS
     )
     loop.run_for(QUIET_MS)
-    shown = loop.ports.view.document
+    shown = loop.ports.view.shown
     gains = gains_per_s(loop, windows)
     assert len(loop.plans) <= plans_max, (gains, [plan.proposals for plan in loop.plans])
     assert sum(gains) >= 0, (gains, [plan.proposals for plan in loop.plans])
-    assert shown["windows_closed"] - shown["windows_incomplete"] >= QUIET_MS // WINDOW_MS - 2
-    assert shown["refusals"][Verdict.GAIN_WITHIN_NOISE] >= 10
+    assert shown.windows_closed - shown.windows_incomplete >= QUIET_MS // WINDOW_MS - 2
+    assert shown.refusals[Verdict.GAIN_WITHIN_NOISE] >= 10
 
 
 def test_publishers_move_where_it_saves_in_truth_and_then_stay() -> None:

@@ -1,7 +1,7 @@
 """What people have ordered: the newest word about each subject stands, until it ends by itself."""
 
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from schemas.order_book import OrderBook, order_text
+from schemas.order_book import OrderBook, StandingOrder, order_text
 
 
 def order(kind: OrderKind, subject: str = WHOLE_OVERLAY, until_ms: int = 0, *, evacuate: bool = False) -> Order:
@@ -39,9 +39,9 @@ def test_orders_of_different_scopes_do_not_replace_each_other() -> None:
 
 
 def test_what_stands_is_shown_with_who_and_why() -> None:
-    """The document says who paused adaptation, which brokers are set aside, and since when."""
+    """It says who paused adaptation, which brokers are set aside, and since when."""
     book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1", evacuate=True)])
-    shown = book.document(2_000)
-    assert shown["paused"] == {"by": "ada", "reason": "because", "since_ms": 1_000, "until_ms": 0}
-    assert [(one["broker"], one["evacuate"]) for one in shown["maintenance"]] == [("b1", True)]
+    shown = book.standing(2_000)
+    assert shown.paused == StandingOrder(by="ada", reason="because", since_ms=1_000, until_ms=0)
+    assert [(one.broker, one.evacuate) for one in shown.maintenance] == [("b1", True)]
     assert order_text(order(OrderKind.PAUSE)) == "pause adaptation, by ada: because"

@@ -1,17 +1,17 @@
 """Planners that look on: their own tree, the acting planner's rules, and nothing done to the overlay."""
 
-import json
 import random
 
 import pytest
 
-from controller.control_loop import ControlLoop
+from controller.compose_loop import compose_loop
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.report.loop_metrics import LoopMetrics
 from overlay.cost import overlay_cost
 from schemas.event import EventKind, Severity
+from schemas.live_view import DecisionTimes
 from schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.named_planners import name_planner
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
@@ -58,7 +58,7 @@ def overlay_of(planner: str, *shadows: str, **changes: object) -> ScriptedOverla
 
 
 def shadow_of(overlay: ScriptedOverlay) -> ShadowPlanner:
-    (shadow,) = overlay.loop.status.shadows
+    (shadow,) = overlay.loop.state.shadows
     return shadow
 
 
@@ -87,12 +87,12 @@ def test_the_cost_of_a_shadow_is_that_of_its_tree_on_the_real_windows() -> None:
     """Exact on each window, from the configuration at the start on, whatever the real tree has become."""
     overlay = overlay_of(ACTING, "swapping")
     overlay.run_windows(12)
-    points = overlay.ports.view.document["cost"]
+    points = overlay.ports.view.shown.cost
     sets = sets_of(INVENTORY.brokers, far_ends(0))
     costs = [overlay_cost(tree, INVENTORY, sets).total_per_s for tree in (TREE, shadow_of(overlay).overlay)]
     assert costs[1] < costs[0]
-    assert points[0]["cost_shadows_per_s"] == {"swapping": pytest.approx(costs[0])}
-    assert points[-1]["cost_shadows_per_s"] == {"swapping": pytest.approx(costs[1])}
+    assert points[0].cost_shadows_per_s == {"swapping": pytest.approx(costs[0])}
+    assert points[-1].cost_shadows_per_s == {"swapping": pytest.approx(costs[1])}
 
 
 def test_a_fault_of_a_shadow_is_counted_and_told_once_and_stops_nothing() -> None:
@@ -103,9 +103,9 @@ def test_a_fault_of_a_shadow_is_counted_and_told_once_and_stops_nothing() -> Non
     (event,) = [event for event in overlay.ports.events.emitted if event.kind is EventKind.PLANNER_FAILED]
     assert (event.subject, event.severity) == ("planner-failing", Severity.WARNING)
     assert "no such broker" in event.text
-    shown = overlay.ports.view.document
-    assert shown["shadows"]["failing"]["faults"] == shown["faults"]["shadow planner: failing"] == 12
-    assert shown["shadows"]["swapping"]["plans"] == 1
+    shown = overlay.ports.view.shown
+    assert shown.shadows["failing"].faults == shown.faults["shadow planner: failing"] == 12
+    assert shown.shadows["swapping"].plans == 1
 
 
 def test_a_shadow_keeps_the_pace_of_work() -> None:
@@ -164,7 +164,7 @@ def test_a_restarted_controller_begins_its_shadows_at_the_present_configuration(
     overlay.write_window(overlay.now_ms - 2 * WINDOW_MS)
     overlay.run_windows(2)
     assert shadow_of(overlay).overlay.links == present
-    costs = [point["cost_shadows_per_s"] for point in overlay.ports.view.document["cost"]]
+    costs = [point.cost_shadows_per_s for point in overlay.ports.view.shown.cost]
     assert costs[0] == {}
     assert all(set(cost) == {"idle"} for cost in costs[1:])
 
@@ -175,22 +175,22 @@ def test_status_and_metrics_show_each_planner() -> None:
     metrics = LoopMetrics()
     overlay = overlay_of(ACTING, "swapping")
     ports = overlay.ports.ports
-    overlay.loop = ControlLoop(
+    overlay.loop = compose_loop(
         overlay.settings, INVENTORY, ports, metrics=metrics, stopwatch_s=lambda: float(next(seconds))
     )
     overlay.run_windows(12)
-    shown = json.loads(json.dumps(overlay.ports.view.document))
-    shadow = shown["shadows"]["swapping"]
-    assert (shadow["plans"], shadow["links_exchanged"], shadow["faults"]) == (1, 1, 0)
-    (plan,) = shadow["last_plans"]
-    assert (plan["links_removed"], plan["links_added"]) == ([["b02", "b03"]], [["b00", "b04"]])
-    assert plan["cost_observed_per_s"] == pytest.approx(plan["cost_predicted_per_s"])
-    assert set(shown["decision_ms"]) == {f"acting:{ACTING}", "shadow:swapping"}
-    assert shown["decision_ms"]["shadow:swapping"] == {"count": 12, "last_ms": 1000, "mean_ms": 1000, "max_ms": 1000}
+    shown = overlay.ports.view.shown
+    shadow = shown.shadows["swapping"]
+    assert (shadow.plans, shadow.links_exchanged, shadow.faults) == (1, 1, 0)
+    (plan,) = shadow.last_plans
+    assert (plan.links_removed, plan.links_added) == ((("b02", "b03"),), (("b00", "b04"),))
+    assert plan.cost_observed_per_s == pytest.approx(plan.cost_predicted_per_s)
+    assert set(shown.decision_ms) == {f"acting:{ACTING}", "shadow:swapping"}
+    assert shown.decision_ms["shadow:swapping"] == DecisionTimes(12, 1000, 1000, 1000)
     value = metrics.registry.get_sample_value
     labels = {"planner": "swapping", "role": "shadow"}
     assert value("regraft_controller_decision_ms_count", labels) == 12
-    shadow_cost = shown["cost"][-1]["cost_shadows_per_s"]["swapping"]
+    shadow_cost = shown.cost[-1].cost_shadows_per_s["swapping"]
     assert value("regraft_controller_cost_per_s", {"tree": "shadow:swapping"}) == shadow_cost
 
 

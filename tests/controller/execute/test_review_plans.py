@@ -70,7 +70,7 @@ def test_one_plan_waits_at_a_time() -> None:
     overlay = overlay_of()
     overlay.run_windows(10)
     assert overlay.phases == [PlanPhase.PROPOSED]
-    assert overlay.ports.view.document["refusals"][Verdict.IN_REVIEW] >= 5
+    assert overlay.ports.view.shown.refusals[Verdict.IN_REVIEW] >= 5
     assert len(overlay.events_of(EventKind.PLAN_PROPOSED)) == 1
 
 
@@ -83,7 +83,7 @@ def test_a_refused_plan_leaves_no_trace_and_is_not_proposed_again_at_once() -> N
     assert overlay.phases == [PlanPhase.REFUSED]
     assert overlay.plans[0].history[-1].reason == "refuse by ada: because"
     assert commands_of(overlay.ports) == 0
-    assert overlay.ports.view.document["refusals"][Verdict.MUTED] >= 1
+    assert overlay.ports.view.shown.refusals[Verdict.MUTED] >= 1
 
 
 def test_a_plan_that_is_not_worth_it_any_more_is_not_carried_out() -> None:
@@ -192,13 +192,13 @@ def test_a_paused_controller_decides_nothing_until_it_is_resumed_through_restart
     overlay.ports.orders.is_known = False
     overlay.run_windows(3)
     assert overlay.plans == []
-    assert overlay.ports.view.document["refusals"] == {Verdict.PAUSED: 3}
+    assert overlay.ports.view.shown.refusals == {Verdict.PAUSED: 3}
     overlay.ports.orders.is_known = True
     pause = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ada", "patching", overlay.now_ms)
     restart_with(overlay, pause)
     overlay.run_windows(4)
     assert overlay.plans == []
-    assert overlay.ports.view.document["orders"]["paused"]["reason"] == "patching"
+    assert overlay.ports.view.shown.orders.paused.reason == "patching"
     give(overlay, OrderKind.RESUME, WHOLE_OVERLAY)
     overlay.run_windows(8)
     assert overlay.phases == [PlanPhase.COMPLETED]
@@ -221,7 +221,7 @@ def test_nothing_comes_to_a_broker_in_maintenance() -> None:
     give(overlay, OrderKind.MAINTAIN, "b04")
     overlay.run_windows(6)
     assert all("b04" not in pair for plan in overlay.plans for pair in plan.links_added)
-    assert overlay.ports.view.document["refusals"][Verdict.MAINTENANCE] >= 1
+    assert overlay.ports.view.shown.refusals[Verdict.MAINTENANCE] >= 1
     give(overlay, OrderKind.RETURN, "b04")
     overlay.run_windows(12)
     assert ("b00", "b04") in {pair for plan in overlay.plans for pair in plan.links_added}

@@ -6,7 +6,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from controller.control_loop import ControlLoop
+from controller.compose_loop import compose_loop
 from controller.ports.measure_ports import measured
 from controller.report.bind_plan import PlanBinder
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
@@ -34,7 +34,7 @@ class MeasuredOverlay:
         self.metrics, self.health = LoopMetrics(), LoopHealth(30.0)
         self.overlay = overlay
         ports = measured(overlay.ports.ports, self.metrics, self.health)
-        overlay.loop = ControlLoop(overlay.settings, INVENTORY, ports, metrics=self.metrics)
+        overlay.loop = compose_loop(overlay.settings, INVENTORY, ports, metrics=self.metrics)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(f"regraft_controller_{name}", labels)

@@ -115,7 +115,7 @@ def test_the_overlay_as_recorded_costs_what_the_controller_saw(
     recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest
 ) -> None:
     """The yardsticks are the controller's own series of costs, window by window."""
-    seen = {point.window_end_ms: point for point in recorded[1].loop.status.cost_points if point.is_complete}
+    seen = {point.window_end_ms: point for point in recorded[1].loop.state.cost_points if point.is_complete}
     points = outcome(tested, RECORDED).points
     assert len(points) >= RECORDED_S * 1000 // WINDOW_MS - 3
     for point in points:
@@ -297,7 +297,7 @@ def test_on_a_ring_the_register_of_clients_is_replayed(tmp_path: Path) -> None:
     file = tmp_path / "ring.avro"
     loop = record_virtual(settings, ensure_inventory(settings), 45, file)
     found = run_backtest(BacktestOptions(file, (planners, "reassign_ids_ssbr"), closed_loop_s=20), QUIET)
-    seen = {point.window_end_ms: point.cost_per_s for point in loop.loop.status.cost_points if point.is_complete}
+    seen = {point.window_end_ms: point.cost_per_s for point in loop.loop.state.cost_points if point.is_complete}
     points = outcome(found, RECORDED).points
     assert len(points) >= 6
     for point in points:

@@ -7,58 +7,49 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from controller.ports.live_view import LiveView
+from controller.ports.write_live_view import ValkeyView
 from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
 from regraft.cli import app
 from regraft.settings.run_settings import load_settings
 from regraft.stages.judge_status import DEGRADED, NOT_RUNNING, SILENCE_S_MAX, WELL, ServiceState, judge_status
+from schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWindow, encode_view
+from schemas.order_book import Maintenance, StandingOrder, StandingOrders
+from schemas.plan import PlanPhase
+from tests.schemas.shown_views import cost_point, shown_plan, shown_window, view_of
 
 NOW_MS = 1_800_000_000_000
 SETTINGS = load_settings()
 
 
-def window(age_ms: int = 3_000, **changes: Any) -> dict[str, Any]:
-    told = {"end_ms": NOW_MS - age_ms, "notifications": 900, "is_complete": True, "fault": "", "queue_length_max": 2}
-    return told | changes
+def window(age_ms: int = 3_000, **changes: Any) -> ShownWindow:
+    return shown_window(NOW_MS - age_ms, **changes)
 
 
-def plan(phase: str, since_ms: int = 1_000, name: str = "plan-4") -> dict[str, Any]:
-    return {
-        "plan": name,
-        "phase": phase,
-        "epoch_to": 4,
-        "cost_before_per_s": 900.0,
-        "cost_predicted_per_s": 600.0,
-        "cost_observed_per_s": None,
-        "undoes": "",
-        "history": [{"phase": phase, "time_ms": NOW_MS - since_ms, "reason": ""}],
-    }
+def plan(phase: PlanPhase, since_ms: int = 1_000, name: str = "plan-4") -> ShownPlan:
+    return shown_plan(name, phase, NOW_MS - since_ms, epoch_to=4)
 
 
-def controller(**changes: Any) -> dict[str, Any]:
-    """The controller's document of a loop that is well."""
-    document = {
-        "time_ms": NOW_MS,
-        "dry_run": False,
-        "configuration": {"epoch": 3},
-        "window": window(),
-        "windows_closed": 12,
-        "windows_incomplete": 1,
-        "plan_running": "",
-        "plans": [],
-        "cost": [{"cost_per_s": 600.0, "cost_bootstrap_per_s": 1000.0}],
-        "orders": {"paused": None, "maintenance": []},
-        "faults": {"not sent: regraft.events": 2},
-    }
-    return document | changes
+def controller(**changes: Any) -> LiveView:
+    """The view of a loop that is well."""
+    view = view_of(
+        time_ms=NOW_MS,
+        configuration=replace(view_of().configuration, epoch=3),
+        window=window(),
+        windows_closed=12,
+        windows_incomplete=1,
+        cost=(cost_point(NOW_MS - 3_000, 600.0, 1000.0),),
+        faults={"not sent: regraft.events": 2},
+    )
+    return replace(view, **changes)
 
 
 def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    services = {"controller": ServiceState(0.5, controller(**changes)), "streaming": ServiceState(0.3, {})}
-    return judge_status(services, alerts or {}, SETTINGS, NOW_MS)
+    services = {"controller": ServiceState(0.5), "streaming": ServiceState(0.3)}
+    return judge_status(services, controller(**changes), alerts or {}, SETTINGS, NOW_MS)
 
 
 def test_a_loop_that_decides_is_well() -> None:
@@ -76,8 +67,8 @@ def test_a_loop_that_decides_is_well() -> None:
         ({"window": None}, "no window has closed yet"),
         ({"window": window(90_000)}, "the newest window ended 90 s ago, over 60 s nothing is decided"),
         ({"window": window(is_complete=False, fault="b3 silent")}, "the newest window is incomplete: b3 silent"),
-        ({"plans": [plan("draining", 130_000)]}, "plan plan-4 has been draining for 130 s"),
-        ({"plans": [plan("preparing", 41_000)]}, "plan plan-4 has been preparing for 41 s"),
+        ({"plans": (plan(PlanPhase.DRAINING, 130_000),)}, "plan plan-4 has been draining for 130 s"),
+        ({"plans": (plan(PlanPhase.PREPARING, 41_000),)}, "plan plan-4 has been preparing for 41 s"),
     ],
 )
 def test_a_loop_that_cannot_decide_is_degraded(changes: dict[str, Any], reason: str) -> None:
@@ -88,11 +79,15 @@ def test_a_loop_that_cannot_decide_is_degraded(changes: dict[str, Any], reason: 
 
 def test_what_a_person_ordered_is_no_fault() -> None:
     """A plan under way or waiting, a pause and maintenance are told beside the verdict."""
-    orders = {"paused": {"by": "ann", "reason": "release"}, "maintenance": [{"broker": "b07"}, {"broker": "b09"}]}
-    plans = [plan("draining"), plan("proposed", 600_000, "plan-5")]
+    why = {"by": "ann", "reason": "release", "since_ms": NOW_MS, "until_ms": 0}
+    away = tuple(Maintenance(**why, broker=broker, evacuate=False) for broker in ("b07", "b09"))
+    orders = StandingOrders(StandingOrder(**why), away)
+    plans = (plan(PlanPhase.DRAINING), plan(PlanPhase.PROPOSED, 600_000, "plan-5"))
     found = judged(orders=orders, plans=plans, plan_running="plan-4", dry_run=True)
     assert found["verdict"] == WELL
     assert found["plans_waiting"] == ["plan-5"]
+    assert found["paused"] == why
+    assert [one["broker"] for one in found["maintenance"]] == ["b07", "b09"]
     assert found["notes"] == [
         "dry run: plans wait for approval",
         "plan plan-4 is under way",
@@ -113,16 +108,16 @@ def test_critical_alerts_degrade_and_others_do_not() -> None:
 
 def test_silence_is_told_by_service() -> None:
     """Without a controller nothing runs; without another stage the loop is degraded; a stage that ended is at rest."""
-    assert judge_status({}, {}, SETTINGS, NOW_MS)["verdict"] == NOT_RUNNING
-    silent = ServiceState(SILENCE_S_MAX + 5, controller())
-    found = judge_status({"controller": silent}, {}, SETTINGS, NOW_MS)
+    assert judge_status({}, None, {}, SETTINGS, NOW_MS)["verdict"] == NOT_RUNNING
+    silent = ServiceState(SILENCE_S_MAX + 5)
+    found = judge_status({"controller": silent}, controller(), {}, SETTINGS, NOW_MS)
     assert (found["verdict"], found["reasons"][0]) == (NOT_RUNNING, "the controller has been silent for 20 s")
     services = {
-        "controller": ServiceState(1, controller()),
-        "streaming": ServiceState(40, {}),
+        "controller": ServiceState(1),
+        "streaming": ServiceState(40),
         "emulator": ServiceState(400, {"ledger": {}}, is_over=True),
     }
-    found = judge_status(services, {}, SETTINGS, NOW_MS)
+    found = judge_status(services, controller(), {}, SETTINGS, NOW_MS)
     assert (found["verdict"], found["reasons"]) == (DEGRADED, ["streaming has been silent for 40 s"])
     assert found["services"]["emulator"] == {"age_s": 400, "is_silent": False, "is_over": True}
 
@@ -130,14 +125,13 @@ def test_silence_is_told_by_service() -> None:
 def test_a_ledger_that_is_not_clean_degrades() -> None:
     """Lost, repeated and reordered notifications are told by their number."""
     ledger = {"lost": 2, "repeated": 0, "out_of_order": 1}
-    services = {"controller": ServiceState(1, controller()), "emulator": ServiceState(1, {"ledger": ledger})}
-    found = judge_status(services, {}, SETTINGS, NOW_MS)
+    services = {"controller": ServiceState(1), "emulator": ServiceState(1, {"ledger": ledger})}
+    found = judge_status(services, controller(), {}, SETTINGS, NOW_MS)
     assert found["reasons"] == ["2 notifications lost", "1 notifications out of order"]
 
 
-def _write(directory: Path, name: str, document: dict[str, Any]) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{name}.json").write_text(json.dumps(document))
+def _write(directory: Path, view: LiveView) -> None:
+    (directory / "controller.json").write_bytes(encode_view(view))
 
 
 def _run(directory: Path, *more: str) -> tuple[int, str]:
@@ -145,15 +139,15 @@ def _run(directory: Path, *more: str) -> tuple[int, str]:
     return answer.exit_code, answer.stdout
 
 
-def _now() -> dict[str, Any]:
+def _now() -> LiveView:
     now_ms = int(time.time() * 1000)
-    return controller(time_ms=now_ms, window=window() | {"end_ms": now_ms - 2_000})
+    return controller(time_ms=now_ms, window=shown_window(now_ms - 2_000))
 
 
 def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path) -> None:
     """0 when all is well, 1 when not; the first line is the verdict; plain text without a terminal."""
     assert _run(tmp_path)[0] == 1
-    _write(tmp_path, "controller", _now())
+    _write(tmp_path, _now())
     code, text = _run(tmp_path)
     assert code == 0
     assert text.splitlines()[0] == "well"
@@ -168,10 +162,19 @@ def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path
 
 def test_a_live_view_that_is_away_is_told_and_files_are_read(tmp_path: Path) -> None:
     """One short try, then the files; the source line says why."""
-    _write(tmp_path, "controller", _now())
+    _write(tmp_path, _now())
     code, text = _run(tmp_path, "--set", "redis.url=redis://127.0.0.1:1/0")
     assert code == 0
     assert "(the live view does not answer: " in text
+
+
+def test_a_view_of_a_newer_version_is_told_in_one_sentence(tmp_path: Path) -> None:
+    """Nobody is told how a loop is by a Regraft that does not know what its controller means."""
+    _write(tmp_path, replace(_now(), version=VIEW_VERSION + 1))
+    code, text = _run(tmp_path)
+    assert code == 1
+    said = f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}"
+    assert f"source: the status files in {tmp_path} (controller.json cannot be read: {said}" in text
 
 
 @pytest.mark.stack
@@ -185,7 +188,7 @@ def test_the_command_reads_the_live_view(tmp_path: Path) -> None:
         assert code == 1
         assert "(the live view of regraft is empty)" in text
         client = redis.Redis.from_url(url)
-        LiveView(client, "regraft").publish(_now(), 0)
+        ValkeyView(client, "regraft").publish(_now(), 0)
         client.set("regraft:live:alerts", json.dumps({"active": [{"severity": "warning", "text": "queue grows"}]}))
         code, text = _run(tmp_path / "none", "--set", f"redis.url={url}")
         client.close()

@@ -1,34 +1,33 @@
 import json
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from regraft.run_records.run_record import HorizonUse
 from regraft.stages.observe_run import RunObserver
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.live_view import DecisionTimes, Horizon, LiveView, encode_view
 from schemas.plan import PlanPhase
 from tests.regraft.canned_run import START_MS, small_plan
+from tests.schemas.shown_views import cost_point, shown_plan, shown_proposal, shown_shadow, view_of
 
 
-def _controller(refusals: dict[str, int], window_count: int) -> dict[str, object]:
-    plan = small_plan(PlanPhase.COMPLETED)
-    return {
-        "configuration": {"epoch": 1},
-        "plans_completed": 1,
-        "plans": [{"plan": plan.plan, "epoch_to": 1, "phase": "completed", "proposals": [{"reason": "near"}]}],
-        "window_close_to_command_ms": {plan.plan: 2_300},
-        "refusals": refusals,
-        "cost": [
-            {
-                "window_end_ms": START_MS + 5_000 * turn,
-                "epoch": 1,
-                "cost_per_s": 40.0,
-                "cost_bootstrap_per_s": 90.0,
-                "is_complete": True,
-            }
-            for turn in range(window_count)
-        ],
-        "events": [
-            {"subject": "plan-1", "kind": "plan_started", "severity": "info", "time_ms": START_MS, "text": "go"}
-        ],
-    }
+def _view(refusals: dict[str, int], window_count: int, **changes: Any) -> LiveView:
+    name = small_plan(PlanPhase.COMPLETED).plan
+    view = view_of(
+        plans_completed=1,
+        plans=(shown_plan(name, PlanPhase.COMPLETED, START_MS, proposals=(shown_proposal("near"),)),),
+        window_close_to_command_ms={name: 2_300},
+        refusals=refusals,
+        cost=tuple(cost_point(START_MS + 5_000 * turn, 40.0, 90.0) for turn in range(window_count)),
+        events=(AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, START_MS, "go"),),
+    )
+    return replace(view, **changes)
+
+
+def _show(directory: Path, view: LiveView) -> None:
+    (directory / "controller.json").write_bytes(encode_view(view))
 
 
 def _write(directory: Path, name: str, document: object) -> None:
@@ -46,9 +45,9 @@ def test_before_any_status_file_nothing_is_claimed(tmp_path: Path) -> None:
 def test_a_restarted_controller_does_not_set_counts_back(tmp_path: Path) -> None:
     """Refusals of before and after a kill add up; windows, latencies and events are kept once."""
     observer = RunObserver(tmp_path)
-    _write(tmp_path, "controller", _controller({"degree": 5}, window_count=3))
+    _show(tmp_path, _view({"degree": 5}, window_count=3))
     assert len(observer.refresh()) == 1
-    _write(tmp_path, "controller", _controller({"degree": 2, "cool_down": 1}, window_count=2))
+    _show(tmp_path, _view({"degree": 2, "cool_down": 1}, window_count=2))
     assert observer.refresh() == []
     assert observer.refusals == {"degree": 7, "cool_down": 1}
     assert len(observer.windows) == 3
@@ -58,35 +57,32 @@ def test_a_restarted_controller_does_not_set_counts_back(tmp_path: Path) -> None
 def test_a_broken_status_file_is_passed_over(tmp_path: Path) -> None:
     """A full disk may leave a status file empty; the last good picture stays."""
     observer = RunObserver(tmp_path)
-    _write(tmp_path, "controller", _controller({}, window_count=1))
+    _show(tmp_path, _view({}, window_count=1))
     observer.refresh()
     (tmp_path / "controller.json").write_text("")
     observer.refresh()
     assert observer.frame("running", 1.0, None, ()).plans == (("plan-1", 1, "completed", "near"),)
 
 
-def _with_shadow(document: dict[str, object], started_ms: int, plans: int, seen_from: int) -> dict[str, object]:
-    shadow = {
-        "plans": plans,
-        "plans_taken_back": 0,
-        "links_exchanged": 2 * plans,
-        "publishers_moved": plans,
-        "homes": {"p": "b01"},
-        "links": [["b00", "b01"]],
-        "refusals": {"cool_down": plans},
-        "faults": 0,
-        "fault_text": "",
-    }
-    for turn, point in enumerate(document["cost"]):  # type: ignore[arg-type,var-annotated]
-        point["cost_shadows_per_s"] = {"swap_links_ci": 50.0} if turn >= seen_from else {}
-    times = {"shadow:swap_links_ci": {"count": 3, "last_ms": 1.0, "mean_ms": 2.0, "max_ms": 3.0}}
-    horizon = {"windows": 4, "windows_wanted": 6, "lifetime_s": None, "is_measured": True}
-    return document | {
-        "started_ms": started_ms,
-        "shadows": {"swap_links_ci": shadow},
-        "decision_ms": times,
-        "horizon": horizon,
-    }
+def _with_shadow(started_ms: int, plans: int, seen_from: int) -> LiveView:
+    shadow = shown_shadow(
+        plans=plans,
+        links_exchanged=2 * plans,
+        publishers_moved=plans,
+        homes={"p": "b01"},
+        links=(("b00", "b01"),),
+        refusals={"cool_down": plans},
+    )
+    view = _view({}, 3)
+    seen = [{"swap_links_ci": 50.0} if turn >= seen_from else {} for turn in range(3)]
+    return replace(
+        view,
+        started_ms=started_ms,
+        shadows={"swap_links_ci": shadow},
+        cost=tuple(replace(point, cost_shadows_per_s=costs) for point, costs in zip(view.cost, seen, strict=True)),
+        decision_ms={"shadow:swap_links_ci": DecisionTimes(3, 1.0, 2.0, 3.0)},
+        horizon=Horizon(4, 6, None, True),
+    )
 
 
 def test_a_restarted_controller_does_not_lose_what_shadows_did_before(tmp_path: Path) -> None:
@@ -94,7 +90,7 @@ def test_a_restarted_controller_does_not_lose_what_shadows_did_before(tmp_path: 
     observer = RunObserver(tmp_path)
     assert observer.shadows == ()
     for started_ms, plans, seen_from in ((1, 3, 0), (1, 4, 0), (2, 1, 2)):
-        _write(tmp_path, "controller", _with_shadow(_controller({}, 3), started_ms, plans, seen_from))
+        _show(tmp_path, _with_shadow(started_ms, plans, seen_from))
         observer.refresh()
     (shadow,) = observer.shadows
     assert (shadow.plans, shadow.links_exchanged, shadow.refusals, shadow.starts) == (5, 10, {"cool_down": 5}, 2)

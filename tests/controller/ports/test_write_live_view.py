@@ -8,24 +8,26 @@ from typing import Any
 import pytest
 import redis
 
-from controller.ports.live_view import VIEW_PARTS, LiveView
+from controller.ports.write_live_view import ValkeyView
 from controller.ports.write_status import StatusView
 from infra.live_keys import PAUSE_MS_MAX
 from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
+from schemas.live_view import VIEW_KEYS, decode_keys, decode_view
+from tests.schemas.shown_views import view_of
 
-DOCUMENT = {part: {"of": part} for part in VIEW_PARTS} | {"windows_closed": 3, "planner": "swap_links_ci"}
+VIEW = view_of(windows_closed=3, refusals={"degree": 2})
 
 
 class MemoryClient:
     """Keys in memory; ``is_away`` makes every call fail."""
 
     def __init__(self) -> None:
-        self.keys: dict[str, str] = {}
+        self.keys: dict[str, bytes] = {}
         self.calls = 0
         self.is_away = False
 
-    def mset(self, mapping: dict[str, str]) -> None:
+    def mset(self, mapping: dict[str, bytes]) -> None:
         self.calls += 1
         if self.is_away:
             raise redis.ConnectionError("nobody there")
@@ -35,19 +37,19 @@ class MemoryClient:
 def test_view_has_a_key_for_each_part_and_one_for_the_numbers() -> None:
     """Parts are written as JSON under the namespace, single numbers together under counts."""
     client = MemoryClient()
-    LiveView(client, "regraft").publish(DOCUMENT, 0)
-    assert set(client.keys) == {f"regraft:live:{part}" for part in (*VIEW_PARTS, "counts")}
-    assert json.loads(client.keys["regraft:live:plans"]) == {"of": "plans"}
-    assert json.loads(client.keys["regraft:live:counts"]) == {"windows_closed": 3, "planner": "swap_links_ci"}
+    ValkeyView(client, "regraft").publish(VIEW, 0)
+    assert set(client.keys) == {f"regraft:live:{key}" for key in VIEW_KEYS}
+    assert json.loads(client.keys["regraft:live:refusals"]) == {"degree": 2}
+    assert json.loads(client.keys["regraft:live:counts"])["windows_closed"] == 3
 
 
 def test_lost_view_costs_one_attempt_for_each_growing_pause() -> None:
     """While the server is away the view is tried less and less often; nothing is raised."""
     client = MemoryClient()
     client.is_away = True
-    view = LiveView(client, "regraft")
+    view = ValkeyView(client, "regraft")
     for now_ms in range(0, 120_000, 100):
-        view.publish(DOCUMENT, now_ms)
+        view.publish(VIEW, now_ms)
     assert view.failures == client.calls
     assert 8 <= client.calls <= 120_000 // PAUSE_MS_MAX + 6
 
@@ -55,25 +57,25 @@ def test_lost_view_costs_one_attempt_for_each_growing_pause() -> None:
 def test_view_is_whole_again_after_the_server_lost_everything() -> None:
     """A server that returns empty has every key again with the next writing."""
     client = MemoryClient()
-    view = LiveView(client, "regraft")
-    view.publish(DOCUMENT, 0)
+    view = ValkeyView(client, "regraft")
+    view.publish(VIEW, 0)
     client.is_away = True
-    view.publish(DOCUMENT, 100)
+    view.publish(VIEW, 100)
     client.is_away, client.keys = False, {}
-    view.publish(DOCUMENT, 200)
+    view.publish(VIEW, 200)
     assert client.keys == {}
-    view.publish(DOCUMENT, 700)
-    assert len(client.keys) == len(VIEW_PARTS) + 1
-    view.publish(DOCUMENT, 701)
+    view.publish(VIEW, 700)
+    assert len(client.keys) == len(VIEW_KEYS)
+    view.publish(VIEW, 701)
     assert client.calls == 4
 
 
 def test_the_status_file_is_one_of_the_views(tmp_path: Path) -> None:
-    """The file holds the loop's newest document."""
+    """The file holds the loop's newest view."""
     status = StatusView(tmp_path / "controller.json")
-    status.publish({"windows_closed": 1}, 0)
-    status.publish({"windows_closed": 2}, 1)
-    assert json.loads((tmp_path / "controller.json").read_text()) == {"windows_closed": 2}
+    status.publish(view_of(windows_closed=1), 0)
+    status.publish(view_of(windows_closed=2), 1)
+    assert decode_view((tmp_path / "controller.json").read_bytes()) == view_of(windows_closed=2)
 
 
 @pytest.fixture
@@ -85,8 +87,8 @@ def valkey(tmp_path: Path) -> Iterator[Any]:
 @pytest.mark.stack
 def test_view_on_a_real_server(valkey: Any) -> None:
     """The same keys on Valkey, and again after everything in it was lost."""
-    view = LiveView(valkey, "regraft")
-    view.publish(DOCUMENT, 0)
+    view = ValkeyView(valkey, "regraft")
+    view.publish(VIEW, 0)
     valkey.flushall()
-    view.publish(DOCUMENT, 1000)
-    assert json.loads(valkey.get("regraft:live:configuration")) == {"of": "configuration"}
+    view.publish(VIEW, 1000)
+    assert decode_keys({key: valkey.get(f"regraft:live:{key}") for key in VIEW_KEYS}) == VIEW

@@ -1,0 +1,80 @@
+"""Put a control loop together: its state, its steps in their order, and what the steps work with.
+
+The only place that knows all parts of the loop. What each does belongs to its own module.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from controller.control_loop import ControlLoop, LoopSteps
+from controller.control_ports import ControlPorts
+from controller.controller_settings import ControllerSettings
+from controller.decide.find_planners import planners_of
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.review_plans import PlanReviewer
+from controller.execute.verify_plans import PlanVerifier
+from controller.kinds.find_kind import kind_of
+from controller.loop_state import LoopState
+from controller.loop_steps.carry_on import CarryOn
+from controller.loop_steps.decide_once import DecideOnce
+from controller.loop_steps.decision_timer import DecisionTimer
+from controller.loop_steps.find_situation import SituationFinder
+from controller.loop_steps.follow_review import FollowReview
+from controller.loop_steps.run_shadows import RunShadows
+from controller.loop_steps.show_state import ForgetPlans, ShowState
+from controller.loop_steps.start_loop import StartLoop
+from controller.loop_steps.take_windows import TakeWindows
+from controller.report.loop_metrics import LoopMetrics
+from controller.report.note_effects import CommandNotes, NotedEvents
+from controller.report.tell_refusals import RefusalTeller
+from controller.state.plan_log import PlanLog
+from controller.state.planner_interface import Planner
+from controller.windows.read_windows import WindowReader
+from overlay.inventory import Inventory
+
+
+def compose_loop(
+    settings: ControllerSettings,
+    inventory: Inventory,
+    ports: ControlPorts,
+    planner: Planner | None = None,
+    metrics: LoopMetrics | None = None,
+    border_faults: Callable[[], dict[str, int]] = dict,
+    stopwatch_s: Callable[[], float] = time.perf_counter,
+) -> ControlLoop:
+    """Return a loop that has not begun.
+
+    ``planner`` is the settings' one unless given. ``border_faults`` tells what went wrong in the ports, by name.
+    ``stopwatch_s`` measures how long decisions take; nothing is decided by it.
+    """
+    metrics = metrics or LoopMetrics()
+    kind, state, teller = kind_of(inventory, settings), LoopState(PlanLog(inventory)), RefusalTeller()
+    events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
+    notes = CommandNotes(state, metrics)
+    runner = PlanRunner(replace(ports, events=events), state.plan_log, settings.transition, notes.note)
+    reviewer = PlanReviewer(settings, ports.orders, runner, events)
+    begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
+    windows = WindowReader(settings, kind, ports)
+    situations = SituationFinder(settings, kind, windows, reviewer, runner)
+    planners = (planner,) if planner else planners_of(settings.planner, settings)
+    steps = LoopSteps(
+        start=StartLoop(settings, kind, ports.plans, events),
+        carry_on=(
+            CarryOn(reviewer, runner),
+            TakeWindows(settings, kind, windows, teller, events, metrics),
+        ),
+        decide=(
+            PlanVerifier(settings, kind, windows, runner, events, begin).verify,
+            FollowReview(reviewer, situations),
+            DecideOnce(settings, planners, situations, reviewer, begin, timer, teller, events, metrics),
+            RunShadows(situations, timer, events),  # Last: no shadow may delay the commands of a plan that begins.
+        ),
+        show=(
+            ForgetPlans(ports),
+            ShowState(settings, ports, windows, reviewer, runner, metrics, border_faults),
+        ),
+    )
+    return ControlLoop(state, steps, runner)

@@ -1,0 +1,93 @@
+"""LoopState: what the control loop knows between two steps: plans, the newest window, counts and series.
+
+Steps change it in place; nothing here decides, sends or renders. All series are bounded. Everything in it but the
+refusals can be rebuilt from Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from controller.decide.decide_plan import Decision
+from controller.decide.judge_proposals import Situation
+from controller.decide.shadow_planners import ShadowPlanner
+from controller.state.closed_window import ClosedWindow
+from controller.state.plan_log import PlanLog
+from schemas.event import AdaptationEvent
+from schemas.live_view import CostPoint, DecisionTimes, Horizon
+from schemas.plan import Plan
+
+COST_POINTS_MAX = 2000
+EVENTS_MAX = 200
+PLANS_MAX = 200
+
+
+@dataclass
+class LoopState:
+    """The state of one control loop; counts and series are since its start, windows of the look-back included.
+
+    ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``has_begun``
+    says that a plan has begun in this step of the loop. ``shadows`` are the planners that look on; ``for_shadows`` is
+    the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which the
+    acting planner has decided. ``is_changed`` says that there is something new since the state was shown at
+    ``shown_ms``. ``decision_times`` are by role and planner.
+    """
+
+    plan_log: PlanLog
+    has_plans: bool = False
+    started_ms: int = 0
+    is_winding_down: bool = False
+    has_begun: bool = False
+    shadows: tuple[ShadowPlanner, ...] = ()
+    for_shadows: Situation | None = None
+    newest: ClosedWindow | None = None
+    horizon: Horizon | None = None
+    decided_until_ms: int = -1
+    last_decision: Decision | None = None
+    is_changed: bool = False
+    shown_ms: int = -1
+    windows_closed: int = 0
+    windows_incomplete: int = 0
+    late_rows: int = 0
+    client_changes: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    command_latencies_ms: dict[str, int] = field(default_factory=dict)
+    decision_times: dict[str, DecisionTimes] = field(default_factory=dict)
+    cost_points: deque[CostPoint] = field(default_factory=lambda: deque(maxlen=COST_POINTS_MAX))
+    state_latencies_ms: deque[int] = field(default_factory=lambda: deque(maxlen=COST_POINTS_MAX))
+    events: deque[AdaptationEvent] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))
+
+    def add_window(self, window: ClosedWindow, point: CostPoint | None, now_ms: int) -> None:
+        """Count a window that is put together now; ``point`` is what it cost, None where that is not known."""
+        self.newest = window
+        self.state_latencies_ms.append(now_ms - window.end_ms)
+        self.windows_closed += 1
+        self.windows_incomplete += not window.is_complete
+        self.late_rows += window.late_rows
+        self.client_changes += window.client_changes
+        if point is not None:
+            self.cost_points.append(point)
+        self.is_changed = True
+
+    def add_decision(self, decision: Decision) -> None:
+        """Count what a decision refused."""
+        self.last_decision = decision
+        if decision.state_verdict is not None:
+            self.refusals[decision.state_verdict] += 1
+        self.refusals.update(str(proposal.verdict) for proposal in decision.refused)
+
+    def add_decision_time(self, who: str, duration_ms: float) -> None:
+        """Note how long a decision took; ``who`` is role and planner, ``shadow:swap_links_ci``."""
+        self.decision_times[who] = self.decision_times.get(who, DecisionTimes()).and_one(duration_ms)
+
+    def add_first_command(self, plan: Plan, now_ms: int) -> None:
+        """Note when the first command of a plan went out; later calls for the same plan change nothing."""
+        self.command_latencies_ms.setdefault(plan.plan, now_ms - plan.window_end_ms)
+        while len(self.command_latencies_ms) > PLANS_MAX:
+            del self.command_latencies_ms[next(iter(self.command_latencies_ms))]
+
+    def add_event(self, event: AdaptationEvent) -> None:
+        """Keep an event that was emitted."""
+        self.events.append(event)
+        self.is_changed = True

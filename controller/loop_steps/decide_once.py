@@ -1,0 +1,73 @@
+"""Decide on the newest window, once.
+
+In: the situation at the newest window. Out: at most one plan that begins, counts of what was refused, an event. What is
+decided belongs to :mod:`controller.decide.decide_plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from controller.control_ports import EventSink
+from controller.controller_settings import ControllerSettings
+from controller.decide.decide_plan import Decision, decide_plan
+from controller.execute.review_plans import PlanReviewer
+from controller.loop_state import LoopState
+from controller.loop_steps.decision_timer import ACTING, DecisionTimer
+from controller.loop_steps.find_situation import SituationFinder
+from controller.report.loop_metrics import LoopMetrics
+from controller.report.tell_refusals import RefusalTeller
+from controller.state.planner_interface import Planner
+from schemas.plan import Plan
+
+
+class DecideOnce:
+    """Lets the acting planners decide; ``begin`` takes up their plan, or has it reviewed first."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        planners: Sequence[Planner],
+        situations: SituationFinder,
+        reviewer: PlanReviewer,
+        begin: Callable[[Plan, int], None],
+        timer: DecisionTimer,
+        teller: RefusalTeller,
+        events: EventSink,
+        metrics: LoopMetrics,
+    ) -> None:
+        self._settings = settings
+        self._planners = planners
+        self._situations = situations
+        self._reviewer = reviewer
+        self._begin = begin
+        self._timer = timer
+        self._teller = teller
+        self._events = events
+        self._metrics = metrics
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Decide unless that has been done on the newest window."""
+        newest = state.newest
+        if newest is None or newest.end_ms <= state.decided_until_ms:
+            return
+        state.decided_until_ms = newest.end_ms
+        situation = self._situations.find(newest, state, now_ms)
+        state.for_shadows = situation
+        self._reviewer.revalidate(state, situation, now_ms)
+        with self._timer.timed(state, ACTING, self._settings.planner):
+            decision = decide_plan(situation, self._planners, state.plan_log.epoch_next, self._settings)
+        state.add_decision(decision)
+        self._tell(decision, now_ms)
+        if decision.plan is not None:
+            self._begin(decision.plan, now_ms)
+            state.has_begun = True
+
+    def _tell(self, decision: Decision, now_ms: int) -> None:
+        if decision.state_verdict is not None:
+            self._metrics.refusals.labels(decision.state_verdict).inc()
+        for proposal in decision.refused:
+            self._metrics.refusals.labels(proposal.verdict).inc()
+        event = self._teller.about_decision(decision, now_ms)
+        if event is not None:
+            self._events.emit(event)

@@ -1,0 +1,67 @@
+"""Find the situation on which is decided: the newest windows, the plan under way, what people have ordered.
+
+In: the loop's state. Out: a Situation, and in the state how far it looks back. Judging it does not belong here.
+"""
+
+from __future__ import annotations
+
+from controller.controller_settings import ControllerSettings
+from controller.decide.judge_proposals import Situation, transition_price_per_s
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.review_plans import PlanReviewer
+from controller.kinds.overlay_kind import AnyKind
+from controller.loop_state import LoopState
+from controller.state.closed_window import ClosedWindow
+from controller.state.plan_log import PlanLog
+from controller.windows.read_windows import WindowReader
+from overlay.overlay_configuration import OverlayConfiguration
+
+
+class SituationFinder:
+    """Puts together what windows, plans and orders tell."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        kind: AnyKind,
+        windows: WindowReader,
+        reviewer: PlanReviewer,
+        runner: PlanRunner,
+    ) -> None:
+        self._settings = settings
+        self._kind = kind
+        self._windows = windows
+        self._reviewer = reviewer
+        self._runner = runner
+
+    def find(self, newest: ClosedWindow, state: LoopState, now_ms: int) -> Situation:
+        """Return the situation at the newest window."""
+        plan_log, reviewer = state.plan_log, self._reviewer
+        present, ended_ms = plan_log.present, plan_log.transition_ended_ms
+        running = plan_log.moving or plan_log.verifying
+        windows, horizon = self._windows.horizon(newest)
+        state.horizon = horizon or state.horizon
+        return Situation(
+            state=self._kind.state_of(self._kind.with_homes(present, windows), windows),
+            now_ms=now_ms,
+            kind=self._kind,
+            price_per_s=self.price_per_s(present, plan_log),
+            plan_running=running.plan if running else ("being stored" if self._runner.is_busy else ""),
+            windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms else None,
+            muted_until_ms=self._muted_until_ms(plan_log),
+            subscription_lifetime_s=self._windows.lifetime_s,
+            paused=reviewer.paused(now_ms),
+            plan_in_review=plan_log.proposed.plan if plan_log.proposed else "",
+            maintained=reviewer.maintained(now_ms),
+            evacuated=reviewer.evacuated(now_ms),
+        )
+
+    def price_per_s(self, overlay: OverlayConfiguration, plan_log: PlanLog) -> float:
+        """Return what a transition from an overlay costs, spread over the pay-back time."""
+        messages_mean, pay_back_s = plan_log.control_messages_mean, self._settings.decision.pay_back_s
+        return transition_price_per_s(self._kind, overlay, messages_mean, pay_back_s)
+
+    def _muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
+        refused = self._reviewer.muted_until_ms(plan_log)
+        undone = plan_log.muted_until_ms(self._settings.decision.mute_ms)
+        return {planner: max(refused.get(planner, 0), undone.get(planner, 0)) for planner in refused | undone}

@@ -1,0 +1,35 @@
+"""Run the shadow planners on what the acting one decided on last, once.
+
+In: the situation that the acting planner had. Out: their overlays and plans, an event where one fails for the first
+time. What they do belongs to :mod:`controller.decide.shadow_planners`.
+"""
+
+from __future__ import annotations
+
+from controller.control_ports import EventSink
+from controller.loop_state import LoopState
+from controller.loop_steps.decision_timer import SHADOW, DecisionTimer
+from controller.loop_steps.find_situation import SituationFinder
+from schemas.event import AdaptationEvent, EventKind, Severity
+
+
+class RunShadows:
+    """Lets one after the other decide."""
+
+    def __init__(self, situations: SituationFinder, timer: DecisionTimer, events: EventSink) -> None:
+        self._situations = situations
+        self._timer = timer
+        self._events = events
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Let them decide unless they have."""
+        situation, state.for_shadows = state.for_shadows, None
+        if situation is None:
+            return
+        for shadow in state.shadows:
+            with self._timer.timed(state, SHADOW, shadow.name):
+                is_well = shadow.decide(situation, lambda one: self._situations.price_per_s(one, state.plan_log))
+                if not is_well and shadow.faults == 1:
+                    text = f"shadow planner {shadow.name} failed, which changes nothing else: {shadow.fault_text}"
+                    kind, severity = EventKind.PLANNER_FAILED, Severity.WARNING
+                    self._events.emit(AdaptationEvent(f"planner-{shadow.name}", kind, severity, now_ms, text))

@@ -1,0 +1,64 @@
+"""Show the loop's state: in its views at every change, else at its own pace; and forget plans that are long over.
+
+In: the state. Out: the live view and metrics. What they hold belongs to :mod:`controller.report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.control_ports import ControlPorts
+from controller.controller_settings import ControllerSettings
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.review_plans import PlanReviewer
+from controller.loop_state import LoopState
+from controller.report.loop_metrics import LoopMetrics
+from controller.report.render_view import render_view
+from controller.report.set_metrics import set_metrics
+from controller.windows.read_windows import WindowReader
+
+
+class ForgetPlans:
+    """Lets the plan store forget what the log of plans has forgotten."""
+
+    def __init__(self, ports: ControlPorts) -> None:
+        self._plans = ports.plans
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Forget what is new."""
+        for forgotten in state.plan_log.take_forgotten():
+            self._plans.forget(forgotten)
+
+
+class ShowState:
+    """Publishes the state; ``border_faults`` tells what went wrong in the ports, by name."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        ports: ControlPorts,
+        windows: WindowReader,
+        reviewer: PlanReviewer,
+        runner: PlanRunner,
+        metrics: LoopMetrics,
+        border_faults: Callable[[], dict[str, int]],
+    ) -> None:
+        self._settings = settings
+        self._views = ports.views
+        self._windows = windows
+        self._reviewer = reviewer
+        self._runner = runner
+        self._metrics = metrics
+        self._border_faults = border_faults
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Show the state unless it is as it was a short while ago."""
+        if not state.is_changed and now_ms - state.shown_ms < self._settings.status_ms:
+            return
+        state.shown_ms, state.is_changed = now_ms, False
+        faults = self._border_faults() | self._windows.faults
+        faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in state.shadows if shadow.faults}
+        set_metrics(self._metrics, state, self._runner.queue_lengths, faults, now_ms)
+        view = render_view(state, self._settings, self._reviewer.book.standing(now_ms), faults, now_ms)
+        for sink in self._views:
+            sink.publish(view, now_ms)

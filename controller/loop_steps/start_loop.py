@@ -1,0 +1,49 @@
+"""Start the loop, once: read the plans so far, and set up the planners that look on.
+
+In: the plan store. Out: the log of plans, shadows, an event.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from controller.control_ports import EventSink, PlanStore
+from controller.controller_settings import ControllerSettings
+from controller.decide.find_planners import planners_of
+from controller.decide.shadow_planners import ShadowPlanner
+from controller.kinds.overlay_kind import AnyKind
+from controller.loop_state import LoopState
+from schemas.event import AdaptationEvent, EventKind, Severity
+
+log = structlog.get_logger(__name__)
+
+
+class StartLoop:
+    """Tries to read the plans; as long as the store is away the state stays without them."""
+
+    def __init__(self, settings: ControllerSettings, kind: AnyKind, plans: PlanStore, events: EventSink) -> None:
+        self._settings = settings
+        self._kind = kind
+        self._plans = plans
+        self._events = events
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Start unless that has been done. Raises as :meth:`PlanLog.record` does."""
+        plans = None if state.has_plans else self._plans.load()
+        if plans is None:
+            return
+        plan_log = state.plan_log
+        for plan in plans:
+            plan_log.record(plan)
+        for plan in plan_log.plans:
+            if plan.history:  # The first command follows the first storing within milliseconds.
+                state.add_first_command(plan, plan.history[0].time_ms)
+        state.has_plans, state.started_ms = True, now_ms
+        state.shadows = tuple(
+            ShadowPlanner(name, planners_of(name, self._settings), plan_log.present, self._kind, self._settings)
+            for name in self._settings.shadow_planners
+        )
+        moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
+        text = f"controller started: epoch {plan_log.present.epoch}, {len(plan_log.plans)} plans so far{moving}"
+        log.info("controller_started", epoch=plan_log.present.epoch, plans=len(plan_log.plans), moving=moving)
+        self._events.emit(AdaptationEvent("controller", EventKind.CONTROLLER_STARTED, Severity.INFO, now_ms, text))

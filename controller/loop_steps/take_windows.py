@@ -1,0 +1,84 @@
+"""Take in the windows that have closed: what each cost, on the overlay of its time and on others.
+
+In: windows, as :mod:`controller.windows.read_windows` puts them together. Out: the newest window, the series of costs,
+metrics, an event where a window is incomplete.
+"""
+
+from __future__ import annotations
+
+from controller.control_ports import EventSink
+from controller.controller_settings import ControllerSettings
+from controller.kinds.overlay_kind import AnyKind
+from controller.loop_state import LoopState
+from controller.report.loop_metrics import LoopMetrics
+from controller.report.set_metrics import set_costs
+from controller.report.tell_refusals import RefusalTeller
+from controller.state.closed_window import ClosedWindow
+from controller.windows.read_windows import WindowReader
+from schemas.live_view import CostPoint
+
+
+class TakeWindows:
+    """Takes each window once, oldest first."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        kind: AnyKind,
+        windows: WindowReader,
+        teller: RefusalTeller,
+        events: EventSink,
+        metrics: LoopMetrics,
+    ) -> None:
+        self._settings = settings
+        self._kind = kind
+        self._windows = windows
+        self._teller = teller
+        self._events = events
+        self._metrics = metrics
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Take the windows that are put together now."""
+        for window in self._windows.read(state.plan_log, now_ms):
+            point = self._cost_point(window, _shadow_costs_per_s(window, state, now_ms), state)
+            state.add_window(window, point, now_ms)
+            self._metrics.windows.labels(str(window.is_complete).lower()).inc()
+            if point is not None:
+                set_costs(self._metrics, point)
+            # A restarted controller reads old windows again; what was wrong with them has been told.
+            if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
+                event = self._teller.about_window(window, now_ms)
+                if event is not None:
+                    self._events.emit(event)
+
+    def _cost_point(
+        self, window: ClosedWindow, shadow_costs_per_s: dict[str, float], state: LoopState
+    ) -> CostPoint | None:
+        """Return the window's point of the cost series; None where the window of a ring knows no interests."""
+        kind, plan_log = self._kind, state.plan_log
+        if not kind.can_be_costed(window):
+            return None
+        overlay = plan_log.configuration_of(window.epoch_max) or plan_log.present
+        # With clients where they would be, had no plan ever moved them.
+        bootstrap = kind.inventory.bootstrap.with_homes(plan_log.homes_origin)
+        counted_per_s = kind.counted_cost_per_s(window)
+        return CostPoint(
+            window_end_ms=window.end_ms,
+            cost_per_s=float(kind.cost_per_s(overlay.with_homes({}), window)),
+            cost_bootstrap_per_s=float(kind.cost_per_s(bootstrap, window)),
+            cost_counted_per_s=None if counted_per_s is None else float(counted_per_s),
+            epoch=window.epoch_max,
+            is_one_epoch=window.epoch is not None,
+            is_complete=window.is_complete,
+            notifications_per_s=window.sets.notification_count * 1000 / (window.end_ms - window.start_ms),
+            cost_shadows_per_s=shadow_costs_per_s,
+        )
+
+
+def _shadow_costs_per_s(window: ClosedWindow, state: LoopState, now_ms: int) -> dict[str, float]:
+    """Show the window to the shadow planners, and return what their overlays would have cost on it."""
+    # What a shadow would have made of windows from before this controller nobody knows.
+    looking_on = state.shadows if window.end_ms >= state.started_ms else ()
+    homes_before = state.plan_log.homes_before_plans_since
+    found = {shadow.name: shadow.add_window(window, now_ms, homes_before) for shadow in looking_on}
+    return {name: float(cost_per_s) for name, cost_per_s in found.items() if cost_per_s is not None}

@@ -1,0 +1,62 @@
+"""Render the state of the control loop as the live view. Pure: the same state gives the same view.
+
+In: the loop's state, the orders that stand, and what went wrong on the borders. Out: a LiveView. One part at a time is
+rendered by :mod:`controller.report.show_parts`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller.controller_settings import ControllerSettings
+from controller.loop_state import PLANS_MAX, LoopState
+from controller.report.show_parts import (
+    shown_configuration,
+    shown_decision,
+    shown_network,
+    shown_plan,
+    shown_shadow,
+    shown_window,
+)
+from schemas.live_view import LiveView
+from schemas.order_book import StandingOrders
+from schemas.plan import PlanPhase
+
+
+def render_view(
+    state: LoopState, settings: ControllerSettings, orders: StandingOrders, faults: dict[str, int], now_ms: int
+) -> LiveView:
+    """Return everything as it is now. ``faults`` are counters of what went wrong on the borders, by name."""
+    log, newest, decision = state.plan_log, state.newest, state.last_decision
+    plans = log.plans
+    phases = Counter(plan.phase for plan in plans)
+    return LiveView(
+        time_ms=now_ms,
+        started_ms=state.started_ms,
+        planner=settings.planner,
+        dry_run=settings.dry_run,
+        plan_in_review=log.proposed.plan if log.proposed else "",
+        plan_running=next((plan.plan for plan in (log.moving, log.verifying) if plan), ""),
+        horizon=state.horizon,
+        windows_closed=state.windows_closed,
+        windows_incomplete=state.windows_incomplete,
+        late_rows=state.late_rows,
+        client_changes=state.client_changes,
+        plans_completed=phases[PlanPhase.COMPLETED],
+        plans_aborted=phases[PlanPhase.ABORTED],
+        plans_undone=sum(bool(plan.undoes) for plan in plans),
+        window_close_to_command_ms=dict(state.command_latencies_ms),
+        window_end_to_state_ms=tuple(state.state_latencies_ms),
+        decision_ms=dict(state.decision_times),
+        configuration=shown_configuration(log.present),
+        window=None if newest is None else shown_window(newest),
+        network=None if newest is None else shown_network(newest),
+        cost=tuple(state.cost_points),
+        plans=tuple(shown_plan(plan) for plan in plans[-PLANS_MAX:]),
+        orders=orders,
+        refusals=dict(state.refusals),
+        events=tuple(state.events),
+        last_decision=None if decision is None else shown_decision(decision),
+        faults=faults,
+        shadows={shadow.name: shown_shadow(shadow) for shadow in state.shadows},
+    )

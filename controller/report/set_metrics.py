@@ -1,0 +1,41 @@
+"""Set the gauges of the control loop to its state.
+
+In: the loop's state, a point of the cost series. Out: metrics. Counters belong to who counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.loop_state import LoopState
+from controller.report.loop_metrics import LoopMetrics
+from schemas.live_view import CostPoint
+from schemas.plan import PlanPhase
+
+
+def set_costs(metrics: LoopMetrics, point: CostPoint) -> None:
+    """Show what a window cost, on the overlay of its time and on others."""
+    costs_per_s = {"present": point.cost_per_s, "bootstrap": point.cost_bootstrap_per_s}
+    costs_per_s |= {f"shadow:{name}": cost_per_s for name, cost_per_s in point.cost_shadows_per_s.items()}
+    for overlay, cost_per_s in costs_per_s.items():
+        metrics.cost_per_s.labels(overlay).set(cost_per_s)
+
+
+def set_metrics(
+    metrics: LoopMetrics, state: LoopState, queue_lengths: Mapping[str, int], faults: Mapping[str, int], now_ms: int
+) -> None:
+    """Show plans, changes, the queues of the plan under way, what went wrong on the borders, and the window's age."""
+    plan_log = state.plan_log
+    metrics.epoch.set(plan_log.present.epoch)
+    for phase in PlanPhase:
+        metrics.plans.labels(phase).set(sum(plan.phase is phase for plan in plan_log.plans))
+    carried_out = plan_log.in_force
+    metrics.changes.labels("links").set(sum(len(plan.links_added) for plan in carried_out))
+    metrics.changes.labels(plan_log.present.CLIENTS).set(sum(len(plan.moves) for plan in carried_out))
+    metrics.changes.labels("ring_ids").set(sum(len(plan.id_moves) for plan in carried_out))
+    for queue, length in queue_lengths.items():
+        metrics.queue_length.labels(queue).set(length)
+    for what, count in faults.items():
+        metrics.faults.labels(what).set(count)
+    if state.newest is not None:
+        metrics.window_age_ms.set(now_ms - state.newest.end_ms)

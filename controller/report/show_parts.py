@@ -1,0 +1,189 @@
+"""The parts of the live view: one configuration, window, plan, decision or shadow planner each.
+
+In: values of the loop. Out: what is shown of them. Which of them are shown, and since when, belongs to
+:mod:`controller.report.render_view`. What may be long is cut, with its whole length beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from controller.decide.decide_plan import Decision
+from controller.decide.shadow_planners import ShadowPlanner
+from controller.state.closed_window import ClosedWindow
+from overlay.overlay_configuration import OverlayConfiguration
+from schemas.live_view import (
+    ShadowPlan,
+    ShownBroker,
+    ShownConfiguration,
+    ShownDecision,
+    ShownLink,
+    ShownNetwork,
+    ShownPhase,
+    ShownPlan,
+    ShownProposal,
+    ShownShadow,
+    ShownWindow,
+)
+from schemas.plan import Plan, Proposal
+from schemas.state import QueueState
+
+REFUSALS_SHOWN_MAX = 20
+MOVES_SHOWN_MAX = 24  # Clients, and brokers with another ID, of one proposal; on a ring hundreds may move at once.
+
+
+def shown_configuration(configuration: OverlayConfiguration) -> ShownConfiguration:
+    """Return epoch, brokers and links, and what its kind of overlay shows beside: on a ring the ID of each broker."""
+    return ShownConfiguration(
+        epoch=configuration.epoch,
+        brokers=configuration.brokers,
+        links=configuration.links,
+        degree_max=configuration.degree_max,
+        **configuration.shown_fields(),
+    )
+
+
+def shown_window(window: ClosedWindow) -> ShownWindow:
+    """Return what a window holds and what it lacks."""
+    interests = window.interests
+    return ShownWindow(
+        start_ms=window.start_ms,
+        end_ms=window.end_ms,
+        notifications=window.sets.notification_count,
+        epoch_min=window.epoch_min,
+        epoch_max=window.epoch_max,
+        is_complete=window.is_complete,
+        fault=window.fault,
+        short_brokers=window.short_brokers,
+        client_changes=window.client_changes,
+        late_rows=window.late_rows,
+        queue_length_max=max((queue.queue_length_max for queue in window.queues), default=0),
+        rtt_ms_max=max((rtt.rtt_ms_min for rtt in window.rtts), default=None),
+        users=None if interests is None else interests.user_count,
+        users_strayed=len(window.strayed),
+    )
+
+
+def shown_network(window: ClosedWindow) -> ShownNetwork:
+    """Return what each link and each broker carried in a window, and where it was congested.
+
+    What the brokers at both ends of a link say of their directions is added up; queue and congestion are the larger.
+    """
+    rtts_ms = {tuple(sorted((rtt.broker, rtt.peer))): rtt.rtt_ms_last for rtt in window.rtts}
+    ends: dict[tuple[str, str], list[QueueState]] = {}
+    brokers: dict[str, ShownBroker] = {}
+    published = Counter(window.homes.values())
+    for queue in window.queues:
+        if queue.peer:
+            a, b = sorted((queue.broker, queue.peer))
+            ends.setdefault((a, b), []).append(queue)
+            continue
+        brokers[queue.broker] = ShownBroker(
+            queue.broker,
+            queue.notifications_out_per_s,
+            queue.busy_share,
+            queue.queue_length_last,
+            queue.queue_length_max,
+            queue.congestion,
+            published[queue.broker],
+        )
+    links = tuple(_shown_link(pair, ends[pair], rtts_ms.get(pair)) for pair in sorted(ends))
+    return ShownNetwork(window.end_ms, links, tuple(brokers[name] for name in sorted(brokers)))
+
+
+def _shown_link(pair: tuple[str, str], ends: list[QueueState], rtt_ms: float | None) -> ShownLink:
+    return ShownLink(
+        *pair,
+        sum(end.notifications_out_per_s for end in ends),
+        sum(end.bytes_out_per_s for end in ends),
+        rtt_ms,
+        max(end.queue_length_max for end in ends),
+        max(end.congestion for end in ends),
+    )
+
+
+def shown_plan(plan: Plan) -> ShownPlan:
+    """Return a plan without its target, which follows from the bootstrap and the changes."""
+    return ShownPlan(
+        **_changes(plan),
+        plan=plan.plan,
+        epoch_from=plan.epoch_from,
+        epoch_to=plan.epoch_to,
+        window_end_ms=plan.window_end_ms,
+        proposals=tuple(shown_proposal(one) for one in plan.proposals),
+        cost_before_per_s=plan.cost_before_per_s,
+        cost_predicted_per_s=plan.cost_predicted_per_s,
+        phase=plan.phase,
+        history=tuple(ShownPhase(one.phase, one.time_ms, one.reason) for one in plan.history),
+        undoes=plan.undoes,
+        cost_observed_per_s=plan.cost_observed_per_s,
+        control_messages=plan.control_messages,
+        refused=tuple(shown_proposal(one) for one in plan.refused[:REFUSALS_SHOWN_MAX]),
+    )
+
+
+def shown_proposal(proposal: Proposal) -> ShownProposal:
+    """Return a proposal with at most MOVES_SHOWN_MAX of its moves."""
+    return ShownProposal(
+        **_changes(proposal),
+        planner=proposal.planner,
+        cost_before_per_s=proposal.cost_before_per_s,
+        cost_after_per_s=proposal.cost_after_per_s,
+        price_per_s=proposal.price_per_s,
+        reason=proposal.reason,
+        verdict=proposal.verdict,
+        verdict_reason=proposal.verdict_reason,
+        gain_observed_per_s=proposal.gain_observed_per_s,
+    )
+
+
+def shown_shadow(shadow: ShadowPlanner) -> ShownShadow:
+    """Return what a shadow planner has made so far: its overlay, plans and refusals."""
+    overlay = shown_configuration(shadow.overlay)
+    return ShownShadow(
+        plans=shadow.plans_made,
+        plans_taken_back=shadow.plans_taken_back,
+        links_exchanged=shadow.links_exchanged,
+        publishers_moved=shadow.moved["publishers"],
+        users_moved=shadow.moved["users"],
+        id_moves=shadow.id_moves,
+        homes=shadow.homes_moved,
+        links=overlay.links,
+        ring=overlay.ring,
+        refusals=dict(shadow.refusals),
+        faults=shadow.faults,
+        fault_text=shadow.fault_text,
+        last_plans=tuple(
+            ShadowPlan(
+                **_changes(plan),
+                window_end_ms=plan.window_end_ms,
+                cost_before_per_s=plan.cost_before_per_s,
+                cost_predicted_per_s=plan.cost_predicted_per_s,
+                cost_observed_per_s=plan.cost_observed_per_s,
+            )
+            for plan in shadow.plans
+        ),
+    )
+
+
+def shown_decision(decision: Decision) -> ShownDecision:
+    """Return what a decision chose and refused."""
+    return ShownDecision(
+        window_end_ms=decision.window_end_ms,
+        plan=None if decision.plan is None else shown_plan(decision.plan),
+        state_verdict=decision.state_verdict,
+        state_reason=decision.state_reason,
+        refused=tuple(shown_proposal(one) for one in decision.refused[:REFUSALS_SHOWN_MAX]),
+    )
+
+
+def _changes(changes: Plan | Proposal) -> dict[str, Any]:
+    return {
+        "links_removed": changes.links_removed,
+        "links_added": changes.links_added,
+        "moves": changes.moves[:MOVES_SHOWN_MAX],
+        "move_count": len(changes.moves),
+        "id_moves": changes.id_moves[:MOVES_SHOWN_MAX],
+        "id_move_count": len(changes.id_moves),
+    }

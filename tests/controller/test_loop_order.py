@@ -1,0 +1,79 @@
+"""In which order the loop takes its steps, and what ends them early."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.control_loop import ControlLoop, LoopSteps
+from controller.controller_settings import TransitionLimits
+from controller.execute.carry_out_plan import PlanRunner
+from controller.loop_state import LoopState
+from controller.ports.memory_ports import MemoryPorts
+from controller.state.plan_log import PlanLog
+from tests.controller.test_control_loop import INVENTORY
+
+ALL = ["start", "carry on", "verify", "decide", "shadows", "show"]
+
+
+class Steps:
+    """Steps that only say that they were taken; ``deeds`` are what some of them do."""
+
+    def __init__(self, **deeds: Callable[[LoopState], None]) -> None:
+        self.deeds = {"start": lambda state: setattr(state, "has_plans", True)} | deeds
+        self.taken: list[str] = []
+        state = LoopState(PlanLog(INVENTORY))
+        runner = PlanRunner(MemoryPorts().ports, state.plan_log, TransitionLimits())
+        steps = LoopSteps(
+            self._step("start"),
+            (self._step("carry on"),),
+            (self._step("verify"), self._step("decide"), self._step("shadows")),
+            (self._step("show"),),
+        )
+        self.loop = ControlLoop(state, steps, runner)
+
+    def _step(self, name: str) -> Any:
+        def take(state: LoopState, now_ms: int) -> None:
+            self.taken.append(name)
+            if name in self.deeds:
+                self.deeds[name](state)
+
+        return take
+
+
+def begin(state: LoopState) -> None:
+    state.has_begun = True
+
+
+def test_steps_are_taken_in_their_order() -> None:
+    """One after the other, and the next step of the loop may wait."""
+    steps = Steps()
+    assert steps.loop.step(1) is False
+    assert steps.taken == ALL
+
+
+@pytest.mark.parametrize("name", ["verify", "decide"])
+def test_nothing_more_is_decided_when_a_plan_has_begun(name: str) -> None:
+    """It is shown, and the loop is to step again at once; the step after decides again."""
+    steps = Steps(**{name: begin})
+    assert steps.loop.step(1) is True
+    assert steps.taken == [*ALL[: ALL.index(name) + 1], "show"]
+    steps.deeds.clear()
+    steps.taken.clear()
+    assert steps.loop.step(2) is False
+    assert steps.taken == ALL
+
+
+def test_a_loop_that_winds_down_decides_nothing() -> None:
+    """What is under way goes on and is shown."""
+    steps = Steps(decide=begin)
+    steps.loop.wind_down()
+    assert steps.loop.step(1) is False
+    assert steps.taken == ["start", "carry on", "show"]
+
+
+def test_without_the_stored_plans_nothing_is_done() -> None:
+    """The start is tried again with each step."""
+    steps = Steps(start=lambda state: None)
+    assert [steps.loop.step(now_ms) for now_ms in (1, 2)] == [False, False]
+    assert steps.taken == ["start", "start"]

@@ -1,0 +1,128 @@
+"""The live view as a record: whole or in parts the same, readable with other fields, one sentence for what is not."""
+
+import json
+
+import pytest
+
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.live_view import (
+    COUNTS,
+    PARTS,
+    VIEW_KEYS,
+    VIEW_VERSION,
+    DecisionTimes,
+    Horizon,
+    LiveView,
+    LiveViewError,
+    ShownBroker,
+    ShownConfiguration,
+    ShownDecision,
+    ShownLink,
+    ShownNetwork,
+    decode_keys,
+    decode_view,
+    encode_keys,
+    encode_view,
+)
+from schemas.order_book import Maintenance, StandingOrder, StandingOrders
+from schemas.plan import PlanPhase, Verdict
+from tests.schemas.shown_views import cost_point, shown_plan, shown_proposal, shown_shadow, shown_window, view_of
+
+
+def full_view() -> LiveView:
+    """Return a view in which every part holds something."""
+    pause = StandingOrder(by="ann", reason="release", since_ms=1, until_ms=0)
+    proposal = shown_proposal("near")
+    return view_of(
+        horizon=Horizon(4, 6, None, True),
+        window_close_to_command_ms={"plan-1": 2300},
+        window_end_to_state_ms=(2100, 2150),
+        decision_ms={"acting:swap_links_ci": DecisionTimes().and_one(3.0)},
+        configuration=ShownConfiguration(
+            epoch=1, brokers=("b0", "b1"), links=(("b0", "b1"),), degree_max=1, ring=(("b0", 3), ("b1", 5)), ring_bits=3
+        ),
+        window=shown_window(10_000, short_brokers=("b1",), rtt_ms_max=12.5),
+        network=ShownNetwork(
+            10_000, (ShownLink("b0", "b1", 3.0, 90.0, None, 2, 0.5),), (ShownBroker("b0", 3.0, 0.1, 0, 2, 0.5, 1),)
+        ),
+        cost=(cost_point(10_000, 40.0, 90.0, notifications_per_s=8.0, cost_shadows_per_s={"other": 41.0}),),
+        plans=(shown_plan("plan-1", PlanPhase.DRAINING, 9_000, proposals=(proposal,)),),
+        orders=StandingOrders(
+            pause, (Maintenance(by="ann", reason="disk", since_ms=1, until_ms=9, broker="b1", evacuate=True),)
+        ),
+        refusals={Verdict.DEGREE: 2},
+        events=(AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, 9_000, "go", "plan-1"),),
+        last_decision=ShownDecision(
+            window_end_ms=10_000, plan=None, state_verdict=Verdict.PLAN_RUNNING, state_reason="one", refused=(proposal,)
+        ),
+        faults={"not sent: regraft.events": 2},
+        shadows={"other": shown_shadow(plans=1)},
+    )
+
+
+def test_whole_or_in_parts_the_view_comes_back_as_it_was() -> None:
+    """The status file and the keys of the live view hold the same record."""
+    view = full_view()
+    assert decode_view(encode_view(view)) == view
+    texts = encode_keys(view)
+    assert set(texts) == set(VIEW_KEYS)
+    assert decode_keys(texts) == view
+    whole = json.loads(encode_view(view))
+    assert {**{part: json.loads(texts[part]) for part in PARTS}, **json.loads(texts[COUNTS])} == whole
+
+
+def test_parts_and_counts_are_the_fields_of_the_view() -> None:
+    """A key for each part, one for all numbers: no field is in two keys or in none."""
+    counted = json.loads(encode_keys(view_of())[COUNTS])
+    assert sorted((*PARTS, *counted)) == sorted(LiveView.__struct_fields__)
+    assert counted["version"] == VIEW_VERSION
+
+
+def test_a_tree_has_no_ring() -> None:
+    """Pages ask whether there is one."""
+    assert set(json.loads(encode_keys(view_of())["configuration"])) == {"epoch", "brokers", "links", "degree_max"}
+
+
+def test_views_of_before_and_with_more_fields_are_read() -> None:
+    """Views had no version once; a field that this Regraft does not know is passed over."""
+    document = json.loads(encode_view(full_view()))
+    del document["version"], document["cost"][0]["notifications_per_s"]
+    document["window"]["moon"] = "full"
+    read = decode_view(json.dumps(document | {"tide": 3}).encode())
+    assert read.version == VIEW_VERSION
+    assert read.cost[0].notifications_per_s is None
+
+
+def test_a_newer_version_is_refused_in_one_sentence() -> None:
+    """Whatever else a newer view holds, the sentence names both versions and the way out."""
+    newer = json.dumps({"version": VIEW_VERSION + 1, "cost": "free"}).encode()
+    said = (
+        f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}: "
+        "use the Regraft that the controller has"
+    )
+    with pytest.raises(LiveViewError) as whole:
+        decode_view(newer)
+    with pytest.raises(LiveViewError) as parts:
+        decode_keys(dict.fromkeys(PARTS, b"[]") | {COUNTS: newer})
+    assert (str(whole.value), str(parts.value)) == (said, said)
+
+
+@pytest.mark.parametrize("text", [b"", b"{half", b"[1]", b'"text"', b"\xff\xfe", b"{}", b'{"version": "one"}'])
+def test_what_is_no_view_is_refused(text: bytes) -> None:
+    """No other error comes out of bytes that anybody may have written."""
+    with pytest.raises(LiveViewError):
+        decode_view(text)
+
+
+def test_a_missing_key_is_named() -> None:
+    """A view of which a part is gone is none."""
+    texts = encode_keys(full_view())
+    del texts["orders"]
+    with pytest.raises(LiveViewError, match="lacks orders"):
+        decode_keys(texts)
+
+
+def test_times_of_decisions_add_up() -> None:
+    """The mean is over all, the last and the longest stand beside it."""
+    times = DecisionTimes().and_one(1.0).and_one(5.0).and_one(3.0)
+    assert times == DecisionTimes(3, 3.0, 3.0, 5.0)
