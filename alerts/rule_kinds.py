@@ -93,7 +93,7 @@ class LevelRule(Rule):
     ``above``: the bound; ``for_windows``: for how many windows in a row it must be passed. ``clear_below``,
     ``clear_for_windows``: the same for the end. ``of``: for queues, those of brokers, of links or both.
 
-    ``queue.congestion`` is messages in / messages out * length (paper 004, Eq. 10: congested above tau),
+    ``queue.congestion`` is messages in / messages out * length (Shafique, Eq. 10: congested above tau),
     ``queue.length`` the length at the window's end, ``queue.busy`` the busy share; ``window.incomplete`` the share of
     the batches that are missing from the broker that lacks most, ``window.late`` the seconds from the end of a window
     until it is written, ``window.late_rows`` the rows that came too late to count.

@@ -1,4 +1,4 @@
-"""How long reassigning ring IDs takes, what it saves (paper 002), and that faster means the same; asserts the limits.
+"""How long reassigning ring IDs takes, what it saves (Zhao13), and that faster means the same; asserts the limits.
 
 ``python -m benchmarks.bench_reassignment [--seed N] [--json FILE]``. Times: DYNATOPS-Greedy and ours at the sizes of
 the paper's Table 1, from problem to answer, beside its times and beside a step of the same path priced from scratch,

@@ -1,7 +1,7 @@
 """How long publishers' homes take to select, and that faster means the same choice; asserts the limits.
 
 ``python -m benchmarks.bench_relocation [--seed N] [--json FILE]``. GRAPE: one publisher, subscribers everywhere in a
-balanced binary tree, both metrics for all candidates, against Algorithms 1 to 3 of paper 001 as written, which are
+balanced binary tree, both metrics for all candidates, against Algorithms 1 to 3 of Cheung09 as written, which are
 quadratic in the brokers; the paper took up to 70 ms for 63. Joint: the decision for 49 publishers over 30 windows, from
 the windows on, without caps of load and with caps that leave a broker two thirds of the room that it would need more.
 """

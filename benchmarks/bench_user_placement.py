@@ -1,4 +1,4 @@
-"""How long users take to place (paper 002, Algorithm 1), and that faster means the same homes; asserts the limits.
+"""How long users take to place (Zhao13, Algorithm 1), and that faster means the same homes; asserts the limits.
 
 ``python -m benchmarks.bench_user_placement [--seed N] [--json FILE]``. One pass: 50,000 users with 5 of 1,000 topics
 join 100 brokers, or ask again at random homes, one after the other; against a plain loop over users with a dictionary

@@ -83,7 +83,7 @@ class ControllerSettings:
     judged. Default 2. ``verify_ms_max``: after so long without them the plan is closed unverified. Default 2 minutes.
     ``degree_max``: caps the links of a broker of a tree; None takes the inventory's cap. ``proposals_max``: proposals
     of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a message, in
-    planners and in every cost that is shown; paper 002's 1. ``user_load_max``: what a broker of a ring may serve as a
+    planners and in every cost that is shown; Zhao13's 1. ``user_load_max``: what a broker of a ring may serve as a
     multiple of the mean, judged, too. Default 2. ``planners``: the settings of each planner by its name; one that is
     not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads again.
     Default 5 minutes. ``stop_ms_max``: how long a controller that is told to stop goes on with the transition under

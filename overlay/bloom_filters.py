@@ -2,7 +2,7 @@
 
 In: identifiers as uint64 arrays. Out: which of them a filter claims to hold, and how many two filters share. What is
 kept in a filter and who sends it do not belong here. rbloom, the usual package, takes an error rate but not the bits
-and hash functions that paper 000 states, so this is our own.
+and hash functions that Jaeger07 states, so this is our own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Ids = NDArray[np.uint64]
 
-PAPER_BITS = 100_000  # Paper 000, section 5.
+PAPER_BITS = 100_000  # Jaeger07, section 5.
 PAPER_HASHES = 5
 HASHES_MAX = 64  # More would never help: 64 functions are for one false positive in 2^64.
 # Increment and multipliers of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every input bit changes half of the output.
@@ -40,7 +40,7 @@ class FilterShape(NamedTuple):
 class BloomFilter:
     """A set of identifiers that may claim to hold some that were never added, and never misses one that was.
 
-    Raises ValueError for a shape without bits or hash functions. Source: paper 000, section 4, after Bloom 1970.
+    Raises ValueError for a shape without bits or hash functions. Source: Jaeger07, section 4, after Bloom 1970.
     """
 
     def __init__(self, bits: int = PAPER_BITS, hashes: int = PAPER_HASHES) -> None:

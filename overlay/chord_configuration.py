@@ -50,7 +50,7 @@ class ChordConfiguration:
 
     @classmethod
     def hashed(cls, epoch: int, bits: int, brokers: Iterable[str]) -> ChordConfiguration:
-        """Build the configuration that consistent hashing of the brokers' names gives, as paper 002 starts from."""
+        """Build the configuration that consistent hashing of the brokers' names gives, as Zhao13 starts from."""
         ordered = sorted(brokers)
         return cls(epoch, bits, tuple(ordered), hashed_ids(ordered, bits))
 

@@ -3,8 +3,8 @@
 Positions are 0 .. n - 1 in the order of the IDs. Which broker stands at which position is not known here
 (:mod:`overlay.chord_configuration`).
 
-Source: Stoica et al., Chord, SIGCOMM 2001; paper 002, section 3. A finger that is the target counts as a hit (inclusive
-lookup), as paper 002's Fig. 2 needs.
+Source: Stoica et al., Chord, SIGCOMM 2001; Zhao13, section 3. A finger that is the target counts as a hit (inclusive
+lookup), as Zhao13's Fig. 2 needs.
 """
 
 from __future__ import annotations

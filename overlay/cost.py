@@ -1,4 +1,4 @@
-"""The one cost by which all algorithms are compared: paper 000, Eq. 1-2, per second."""
+"""The one cost by which all algorithms are compared: Jaeger07, Eq. 1-2, per second."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def overlay_cost(configuration: Configuration, inventory: Inventory, sets: Deliv
     """Return what distributing the notifications of ``sets`` over the tree costs per second.
 
     A notification costs c of each link and p of each broker of its delivery tree, the smallest subtree that holds
-    V(n); a notification wanted only at its publisher's broker costs p there once. Source: paper 000, Eq. 1-2. Cost
+    V(n); a notification wanted only at its publisher's broker costs p there once. Source: Jaeger07, Eq. 1-2. Cost
     O(brokers * columns).
     """
     if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:

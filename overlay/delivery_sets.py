@@ -152,7 +152,7 @@ class DeliverySets:
     def interest(self) -> NDArray[np.int64]:
         """Return I_ij for all pairs, shape (brokers, brokers): notifications common to i and j; I_ii on the diagonal.
 
-        Source: paper 000, section 4.1. Cost O(brokers^2 * columns / 8) with 64 notifications a column.
+        Source: Jaeger07, section 4.1. Cost O(brokers^2 * columns / 8) with 64 notifications a column.
         """
         count = len(self.brokers)
         common = np.zeros((count, count), dtype=np.int64)

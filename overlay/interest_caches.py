@@ -3,7 +3,7 @@
 In: delivery sets. Out: the newest identifiers of each broker, and the common interest that each broker works out from
 its own cache and what the others broadcast. Which decisions rest on it does not belong here.
 
-A broker's cache holds identifiers of what its own clients published or got (paper 000, section 4), which is its row of
+A broker's cache holds identifiers of what its own clients published or got (Jaeger07, section 4), which is its row of
 the delivery sets. The text says both that the cache's content is exchanged (section 4) and that the filter holds the
 entries added in the last interval (4.3.1); the whole cache is taken, for which 100,000 bits with 5 hash functions fit.
 """
@@ -23,7 +23,7 @@ from overlay.delivery_sets import DeliverySets
 Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 
-PAPER_CACHE_IDS = 8192  # Paper 000, section 5.
+PAPER_CACHE_IDS = 8192  # Jaeger07, section 5.
 WORDS_AT_ONCE = 1 << 17  # 1 MB a step stays in the processor's cache, which is three times as fast as 8 MB.
 
 
@@ -66,7 +66,7 @@ class InterestCaches:
         """I_ij as broker i counts it, shape (brokers, brokers): its own identifiers that j's broadcast claims.
 
         Symmetric with masks; with filters false positives make I_ij and I_ji differ. I_ii is the size of i's cache.
-        Source: paper 000, section 4.1.
+        Source: Jaeger07, section 4.1.
         """
         columns = [np.bitwise_count(self.own & claimed).sum(axis=1, dtype=np.int64) for claimed in self.claimed]
         return np.stack(columns, axis=1)

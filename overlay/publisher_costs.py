@@ -31,7 +31,7 @@ class PublisherCosts:
     """The cost and load of every publisher of some spans of time at every home, on one tree.
 
     ``publishers`` and ``brokers`` are sorted and give the order of all arrays; ``spans_s`` (spans,) are the lengths of
-    the spans. Source: paper 000, Eq. 1-2 for the cost, paper 001, Algorithm 2 for the message rate. Set-up costs
+    the spans. Source: Jaeger07, Eq. 1-2 for the cost, Cheung09, Algorithm 2 for the message rate. Set-up costs
     O(brokers * columns), whatever the number of homes; what is asked afterwards O(brokers * publishers). Raises
     ValueError without a span, with spans over other brokers, or when ``delivered`` of one is not known.
     """
@@ -73,7 +73,7 @@ class PublisherCosts:
     def message_rates_per_s(self) -> Floats:
         """The messages through all brokers together with each publisher at each, shape (publishers, brokers).
 
-        Source: paper 001, Algorithm 2. As there, the home counts only what is wanted anywhere.
+        Source: Cheung09, Algorithm 2. As there, the home counts only what is wanted anywhere.
         """
         return self.tree.rerooted(self.below_per_s.sum(axis=1), self.above_per_s - self.below_per_s)
 

@@ -1,10 +1,10 @@
 """What disseminating notifications over a Chord ring costs: messages to subscribers, through relays, and delay.
 
 In: a ring, the rendezvous of each topic, which positions want it and its rate. Out: a RingCost. Only the way from the
-rendezvous to the subscribers counts: paper 002 leaves out the way from a publisher to it, which depends on no
+rendezvous to the subscribers counts: Zhao13 leaves out the way from a publisher to it, which depends on no
 configuration when anybody may publish.
 
-Source: paper 002, section 5, Eq. 1-5.
+Source: Zhao13, section 5, Eq. 1-5.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RingCost:
         return self.subscriber_per_s + self.notification_cost_per_s(delay_weight)
 
     def notification_cost_per_s(self, delay_weight: float = 1.0) -> float:
-        """Return C of paper 002, Eq. 5: relayed messages plus the weighted delay."""
+        """Return C of Zhao13, Eq. 5: relayed messages plus the weighted delay."""
         return self.relay_per_s + delay_weight * self.delay_per_s
 
 

@@ -3,7 +3,7 @@
 In: a ring, the topics' roots, who wants what and how often topics are published over a period. Out: costs of mappings,
 each from scratch. Prices of many swaps at once are in :mod:`overlay.ring_swaps`, the search is the controller's.
 
-Source: paper 002 (DYNATOPS), section 5: SSBR, Eq. 5-7 and 10-12, and the reconfigurability test of Algorithm 2.
+Source: Zhao13 (DYNATOPS), section 5: SSBR, Eq. 5-7 and 10-12, and the reconfigurability test of Algorithm 2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trace sessions of publishers, and what would become of them with the publisher at each broker (paper 001, GRAPE).
+"""Trace sessions of publishers, and what would become of them with the publisher at each broker (Cheung09, GRAPE).
 
 In: which of a publisher's traced notifications each broker delivered, to how many subscribers, and the delays of the
 overlay. Out: message rate and mean delivery delay by publisher and home. Choosing a home does not belong here.
@@ -50,7 +50,7 @@ class TraceSessions:
 class SessionMetrics:
     """Both metrics of GRAPE for all publishers of the sessions and all homes, on one tree.
 
-    Source: paper 001, section 4.2. Cost O(brokers * columns) for all homes together, by re-rooting: between neighbours
+    Source: Cheung09, section 4.2. Cost O(brokers * columns) for all homes together, by re-rooting: between neighbours
     u and v, with D(u->v) the notifications wanted and M(u->v) the hand-overs behind the link on v's side, moving from u
     to v changes the messages by |D(v->u)| - |D(u->v)| and the sum of the delays by M(v->u) * hop(v->u) - M(u->v) *
     hop(u->v). The paper computes each home anew, O(brokers^2).

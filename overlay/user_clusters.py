@@ -3,7 +3,7 @@
 In: how many brokers there are and how many make a cluster. Out: which broker belongs to which cluster. What they tell
 each other, and what is made of it, does not belong here.
 
-Source: paper 002, section 4 (clusters) and 6.3.1 (by nearness).
+Source: Zhao13, section 4 (clusters) and 6.3.1 (by nearness).
 """
 
 from __future__ import annotations

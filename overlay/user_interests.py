@@ -88,7 +88,7 @@ class UserInterests:
 
     @cached_property
     def loads(self) -> NDArray[np.float64]:
-        """L_b of each broker: its users' share of all subscriptions (paper 002, section 4), shape (brokers,)."""
+        """L_b of each broker: its users' share of all subscriptions (Zhao13, section 4), shape (brokers,)."""
         local = self.user_counts.sum(axis=1)
         return np.asarray(local / max(self.subscription_count, 1))
 

@@ -20,7 +20,7 @@ def minimum_spanning_tree(inventory: Inventory, epoch: int = 0) -> Configuration
     """Return the tree whose links cost least in sum, whatever is published.
 
     Among trees of equal sum, Kruskal's method takes the first link in the brokers' order, so equal inventories give
-    equal trees. Source: paper 000, section 3.1.2. Cost O(brokers^2 log brokers). Guarantee: the least sum of link
+    equal trees. Source: Jaeger07, section 3.1.2. Cost O(brokers^2 log brokers). Guarantee: the least sum of link
     costs; none for the cost of Eq. 1-2.
     """
     return _lightest_tree(inventory.brokers, inventory.link_cost, epoch)
@@ -30,7 +30,7 @@ def maximum_interest_tree(inventory: Inventory, interest: NDArray[np.int64], epo
     """Return the tree whose links join the most common interest in sum, whatever they cost.
 
     ``interest`` (n, n) holds I_ij in the order of the inventory's brokers; ties as in :func:`minimum_spanning_tree`.
-    Raises ValueError when it is over another number of brokers. Source: paper 000, section 3.1.2. Cost
+    Raises ValueError when it is over another number of brokers. Source: Jaeger07, section 3.1.2. Cost
     O(brokers^2 log brokers). Guarantee: the largest sum of I_ij; none for the cost of Eq. 1-2.
     """
     if interest.shape != inventory.link_cost.shape:

@@ -34,7 +34,7 @@ class PublisherDelivery(Struct, frozen=True):
 class QueueState(Struct, frozen=True):
     """Rates and congestion of one queue: a link end when ``peer`` is set, else the broker's service queue.
 
-    ``congestion`` is CE * queue_length_last, with CE = messages in / messages out over the window (paper 004, Eq. 10),
+    ``congestion`` is CE * queue_length_last, with CE = messages in / messages out over the window (Shafique, Eq. 10),
     CE = 1 when nothing moved. ``busy_share`` is busy time over time between the samples.
     ``notifications_out`` is the number over the span of the samples, ``span_ms`` that span. ``wait_ms_mean`` is how
     long a message that went out in the span had waited (:class:`schemas.telemetry.QueueSample`), 0 when none did.

@@ -67,7 +67,7 @@ def delivery_row(window: Window, delivery: PublisherDelivery) -> StateRow:
 def queue_row(window: Window, broker: str, peer: str, span: QueueSpan) -> StateRow:
     """Return the row of one queue: rates per second of the span (0 for a single sample), mean wait and congestion.
 
-    Congestion is CE * queue length, CE = in / out (paper 004, Eq. 10); CE is 1 when nothing moved, and the divisor is
+    Congestion is CE * queue length, CE = in / out (Shafique, Eq. 10); CE is 1 when nothing moved, and the divisor is
     at least 1.
     """
     span_s = span.span_ms / 1_000

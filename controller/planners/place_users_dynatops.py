@@ -1,4 +1,4 @@
-"""Place users where others want the same (paper 002, section 4, Algorithm 1), the best moves first.
+"""Place users where others want the same (Zhao13, section 4, Algorithm 1), the best moves first.
 
 In: the state of a ring. Out: a proposal for each cluster of brokers in which users would be better placed. Utility and
 the answer to one user belong to :mod:`controller.planners.steps.place_users`.
@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 class PlacementSettings(PlannerSettings):
     """Which broker suits a user.
 
-    ``user_load_weight``: w_l of paper 002, what a broker's load weighs against likeness of interests.
+    ``user_load_weight``: w_l of Zhao13, what a broker's load weighs against likeness of interests.
     ``user_cluster_brokers``: c, how many brokers tell each other what their users want; the paper's 10.
     ``user_utility_min``: by how much a move must better a user's utility.
     ``users_moved_max``: users that move at once, at most controller.decision.users_per_plan_max.
@@ -67,7 +67,7 @@ def place_users_dynatops(
     All users are scored at once; those that would gain utility then ask again one after the other, the one that would
     gain most first, each answered as the earlier ones left the brokers, until ``users_moved_max`` have moved, or as
     many as a plan may hold. Clusters are ``user_cluster_brokers`` brokers that follow each other by name, the same at
-    each call. At most ``proposals_max`` proposals, by the utility that their users gain. Source: paper 002, section 4.
+    each call. At most ``proposals_max`` proposals, by the utility that their users gain. Source: Zhao13, section 4.
     Cost O(subscriptions * brokers of a cluster), and the ring's cost for each proposal. Guarantee: with
     ``user_load_weight`` 0 and clusters of fewer than 20 brokers, each move lowers the number of topics that brokers
     subscribe to; none for the one cost, which utility does not know (the judge does). Departures: users are asked after
@@ -165,5 +165,5 @@ SPEC = PlannerSpec(
     place_users_dynatops,
     PlacementSettings,
     summary="users' homes on a ring, by likeness of interests and load",
-    source="paper 002, section 4",
+    source="Zhao13, section 4",
 )

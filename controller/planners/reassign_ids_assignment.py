@@ -25,7 +25,7 @@ def reassign_ids_assignment(
 ) -> list[Proposal]:
     """Return IDs from a linear assignment of brokers to positions, bettered by swaps, with the move price in both.
 
-    Source: the problem, Bft, Cst and the tests around the search are paper 002's (section 5, Algorithm 2), with
+    Source: the problem, Bft, Cst and the tests around the search are Zhao13's (section 5, Algorithm 2), with
     ``delay_weight`` (w_d), ``ring_free_s`` (T_free) and ``ring_demand_share_min`` (beta); hops count as delay. The
     paper notes that with delay alone the problem can be solved; the rest is ours. Cost O(brokers^3) for the assignment
     and O(topics * brokers^2) for a look at all swaps. Guarantee: Bft - Cst is never below that of DYNATOPS-Greedy on
@@ -40,5 +40,5 @@ SPEC = PlannerSpec(
     reassign_ids_assignment,
     ReassignmentSettings,
     summary="ring IDs, by relayed messages, delay and the price of each move",
-    source="ours, for the problem of paper 002",
+    source="ours, for the problem of Zhao13",
 )

@@ -1,4 +1,4 @@
-"""Reassign ring IDs as DYNATOPS does: DYNATOPS-Greedy of paper 002.
+"""Reassign ring IDs as DYNATOPS does: DYNATOPS-Greedy of Zhao13.
 
 In: the state of a ring. Out: one proposal with all IDs that change, or none. The steps belong to
 :mod:`controller.planners.steps.search_ring_ids`, what is proposed of them to
@@ -25,7 +25,7 @@ def reassign_ids_ssbr(
 ) -> list[Proposal]:
     """Return the IDs of the mapping with the highest Bft - Cst on the improvement path of SSBR-Greedy.
 
-    Source: paper 002, section 5.1, Algorithms 2 to 4, with ``delay_weight`` (w_d), ``ring_free_s`` (T_free) and
+    Source: Zhao13, section 5.1, Algorithms 2 to 4, with ``delay_weight`` (w_d), ``ring_free_s`` (T_free) and
     ``ring_demand_share_min`` (beta); hops count as delay. Cost: for each swap O(topics + subscriptions), and O(depth)
     for each number that it changes; the paper's bound is O(topics^2 * brokers^2 * log brokers). Guarantee: none,
     heuristic. Departures: none known; where the text is damaged or open, :func:`improve_greedily` and
@@ -42,5 +42,5 @@ SPEC = PlannerSpec(
     reassign_ids_ssbr,
     ReassignmentSettings,
     summary="ring IDs, by relayed messages and delay",
-    source="paper 002, section 5",
+    source="Zhao13, section 5",
 )

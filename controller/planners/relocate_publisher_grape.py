@@ -1,4 +1,4 @@
-"""Move publishers by GRAPE (paper 001, section 4): least message rate, least delivery delay, or some of both.
+"""Move publishers by GRAPE (Cheung09, section 4): least message rate, least delivery delay, or some of both.
 
 In: the state over a horizon. Out: a proposal for each publisher whose best broker is not its home. Gathering what was
 traced belongs to :mod:`controller.planners.steps.trace_publishers`, the selection to
@@ -45,7 +45,7 @@ def relocate_publisher_grape(
 
     ``grape_priority`` and ``grape_weight`` are its metric and weight; a trace session is the newest
     ``grape_notifications_min`` notifications, and a publisher with fewer in the horizon is left alone.
-    Source: paper 001, sections 4.1 and 4.2, Algorithms 1-3. Cost O(brokers) for each publisher, where the paper's is
+    Source: Cheung09, sections 4.1 and 4.2, Algorithms 1-3. Cost O(brokers) for each publisher, where the paper's is
     O(brokers^2). Guarantee: none of the one cost, which GRAPE does not know; with priority load and weight 100 the
     message rate of each publisher alone is least. Departures: the session is cut out of the windows instead of being
     asked for; the present broker is a candidate, too; delays of links count when ``link_delays`` is set; the ping from
@@ -70,5 +70,5 @@ SPEC = PlannerSpec(
     relocate_publisher_grape,
     PrioritySettings,
     summary="a publisher's home, by message rate and delivery delay",
-    source="paper 001, section 4",
+    source="Cheung09, section 4",
 )

@@ -1,4 +1,4 @@
-"""Move publishers by POP (paper 001, section 3): to the broker closest to most of their matching subscribers.
+"""Move publishers by POP (Cheung09, section 3): to the broker closest to most of their matching subscribers.
 
 In: the state over a horizon. Out: a proposal for each publisher whose closest broker is not its home.
 """
@@ -59,7 +59,7 @@ def relocate_publisher_pop(
 ) -> list[Proposal]:
     """Return a move to the closest broker for each publisher of which enough notifications were traced.
 
-    Source: paper 001, sections 3.1 (tracing, running average) and 3.2 (the walk of the relocation request). Cost
+    Source: Cheung09, sections 3.1 (tracing, running average) and 3.2 (the walk of the relocation request). Cost
     O(brokers) for each traced notification and publisher. Guarantee: the broker it ends at is a median of the traced
     subscribers, so the mean number of hops to them is least; none of the one cost, which POP does not know.
     Departures: a notification of the windows is traced with the paper's probability drawn from ``rng`` instead of being
@@ -143,7 +143,7 @@ def trace(parts: Sequence[Part], publisher: str, settings: TraceSettings, rng: r
 def probe_walk(configuration: Configuration, tree: HungTree, subscribers: Floats, home: int) -> ProbeWalk:
     """Follow the link with more subscribers behind it than all others and the broker itself have, until there is none.
 
-    Source: paper 001, section 3.2. What the request carries of the side it comes from is what is not in front of it.
+    Source: Cheung09, section 3.2. What the request carries of the side it comes from is what is not in front of it.
     """
     below = tree.summed_below(subscribers)
     total = float(below[0])
@@ -188,5 +188,5 @@ SPEC = PlannerSpec(
     relocate_publisher_pop,
     TraceSettings,
     summary="a publisher's home, by the number of its subscribers",
-    source="paper 001, section 3",
+    source="Cheung09, section 3",
 )

@@ -1,4 +1,4 @@
-"""Move all publishers at once by true cost, under caps of load: ours, in the place of POP and GRAPE of paper 001.
+"""Move all publishers at once by true cost, under caps of load: ours, in the place of POP and GRAPE of Cheung09.
 
 In: the state over a horizon. Out: a sequence of proposals, any prefix of which is worth doing and keeps the caps. The
 search itself belongs to :mod:`controller.planners.steps.search_homes`, the order of its moves to
@@ -63,7 +63,7 @@ def relocate_publishers_joint(
     not influence each other's cost. With caps, single moves and chains of moves descend from the present homes and from
     those that GRAPE with any priority and weight would give, one publisher at a time as far as the caps allow.
     ``delay_weight`` lets the mean delivery delay count beside the cost, both as shares of the present ones.
-    Source: the cost is Eq. 1-2 of paper 000, the problem that of paper 001. Cost O(brokers * publishers) for a look at
+    Source: the cost is Eq. 1-2 of Jaeger07, the problem that of Cheung09. Cost O(brokers * publishers) for a look at
     all moves, one look for each few moves or step of a chain. Guarantee: without caps the optimum; with caps none of
     the optimum, but with ``delay_weight`` 0 all proposals together lead to no more cost than GRAPE's of these settings
     or with any of ``GRAPE_WEIGHTS``, one at a time under the caps. The caps are kept after every proposal, where a
@@ -176,5 +176,5 @@ SPEC = PlannerSpec(
     relocate_publishers_joint,
     JointSettings,
     summary="all publishers' homes, by true cost under caps of load",
-    source="ours, for the problem of paper 001",
+    source="ours, for the problem of Cheung09",
 )

@@ -1,4 +1,4 @@
-"""Swap links of the tree by Cost and Interest: paper 000, section 4, Eq. 3-10.
+"""Swap links of the tree by Cost and Interest: Jaeger07, section 4, Eq. 3-10.
 
 In: the state over a horizon, read as the caches of all brokers. Out: proposals. What a swap truly costs and whether it
 is worth its price do not belong here.
@@ -93,7 +93,7 @@ def swap_links_ci(
 ) -> list[Proposal]:
     """Return the swaps on which the brokers of each reconfiguration cycle would agree.
 
-    Source: paper 000, section 4.1 (evaluation) and 4.2 (consensus). Readings where the text is open: B_i belongs to its
+    Source: Jaeger07, section 4.1 (evaluation) and 4.2 (consensus). Readings where the text is open: B_i belongs to its
     own neighbourhood in Eq. 6, Eq. 7 runs along the path from B_i with B_i's own estimates, a pair without common
     interest adds 0 to Eq. 8, a tie keeps the present topology. Cost O(pairs within eta * eta^3) in array operations.
     Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree dearer, so
@@ -244,5 +244,5 @@ SPEC = PlannerSpec(
     swap_links_ci,
     InterestSettings,
     summary="links of a tree, by cost and common interest",
-    source="paper 000, section 4",
+    source="Jaeger07, section 4",
 )

@@ -1,4 +1,4 @@
-"""Swap links of the tree by true cost: ours, in the place of the local estimate of paper 000.
+"""Swap links of the tree by true cost: ours, in the place of the local estimate of Jaeger07.
 
 In: the state over a horizon. Out: a sequence of proposals, each costed on the tree after the earlier ones, so that any
 prefix is worth doing. Whether a gain is worth its price does not belong here.
@@ -73,7 +73,7 @@ def swap_links_cost(
     could go; they are then made best first, each priced anew before, until what is left is worth a new look. Where no
     single swap helps, random kicks with a descent after each look for a better tree; the whole way to it is then one
     proposal of several links, since no part of it need pay.
-    Source: the cost is Eq. 1-2 of paper 000; the neighbourhood is all link swaps, not those within a horizon.
+    Source: the cost is Eq. 1-2 of Jaeger07; the neighbourhood is all link swaps, not those within a horizon.
     Cost O(brokers^2 * words) for a look, about one look for each few swaps. Guarantee: each proposal lowers the true
     cost over the horizon; without one left and the budget not used up, the tree is optimal among all trees one swap
     away, under a cap of load among those that are the best for a link. Deterministic: the budgets are counted in words
@@ -215,5 +215,5 @@ SPEC = PlannerSpec(
     swap_links_cost,
     SearchSettings,
     summary="links of a tree, by true cost",
-    source="ours, on the cost of paper 000, Eq. 1-2",
+    source="ours, on the cost of Jaeger07, Eq. 1-2",
 )

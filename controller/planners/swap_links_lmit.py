@@ -1,4 +1,4 @@
-"""Swap links of the tree towards a maximum interest tree by local knowledge: the lMIT benchmark of paper 000."""
+"""Swap links of the tree towards a maximum interest tree by local knowledge: the lMIT benchmark of Jaeger07."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def swap_links_lmit(
 ) -> list[Proposal]:
     """Return swaps of the link with the least common interest of a path for a direct one with more, within eta hops.
 
-    Source: paper 000, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
+    Source: Jaeger07, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
     Guarantee: each swap raises the sum of common interest over the links; none for the overlay's cost, which
     the proposals carry. Departures: those of :mod:`controller.planners.steps.rank_swaps`. ``rng`` gives the order of
     arrival, if that is asked for.
@@ -39,5 +39,5 @@ SPEC = PlannerSpec(
     swap_links_lmit,
     HorizonSettings,
     summary="links of a tree, by common interest alone",
-    source="paper 000, sections 3.1.2 and 5",
+    source="Jaeger07, sections 3.1.2 and 5",
 )

@@ -1,4 +1,4 @@
-"""Swap links of the tree towards a minimum spanning tree by local knowledge: the lMST benchmark of paper 000."""
+"""Swap links of the tree towards a minimum spanning tree by local knowledge: the lMST benchmark of Jaeger07."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def swap_links_lmst(
 ) -> list[Proposal]:
     """Return swaps of the dearest link of a path for a cheaper direct one between brokers within eta hops.
 
-    Source: paper 000, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
+    Source: Jaeger07, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
     Guarantee: each swap lowers the sum of link costs; none for the overlay's cost, which
     the proposals carry. Departures: those of :mod:`controller.planners.steps.rank_swaps`. ``rng`` gives the order of
     arrival, if that is asked for.
@@ -38,5 +38,5 @@ SPEC = PlannerSpec(
     swap_links_lmst,
     HorizonSettings,
     summary="links of a tree, by link cost alone",
-    source="paper 000, sections 3.1.2 and 5",
+    source="Jaeger07, sections 3.1.2 and 5",
 )

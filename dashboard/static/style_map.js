@@ -1,6 +1,6 @@
 // How brokers and links look: size by load, colour and form by congestion, so that nothing is told by colour alone.
 
-// Congestion is messages in / messages out * queue length (paper 004, Eq. 10); above 10 a queue counts as congested.
+// Congestion is messages in / messages out * queue length (Shafique, Eq. 10); above 10 a queue counts as congested.
 export const CONGESTION_CLASSES = [
   { least: 0, name: "calm", variable: "--calm" },
   { least: 2, name: "busy", variable: "--busy" },

@@ -3,7 +3,7 @@
 In: how many brokers, a generator for their IDs, round-trip times for proximity neighbour selection. Out: routes as
 :class:`RootedTrees`, and roots of topics. Users' homes do not belong here: Bayeux has no say in them.
 
-Source: Zhuang et al., Bayeux, NOSSDAV 2001, on Zhao et al., Tapestry, 2001; paper 002, section 6.2: "brokers join the
+Source: Zhuang et al., Bayeux, NOSSDAV 2001, on Zhao et al., Tapestry, 2001; Zhao13, section 6.2: "brokers join the
 Tapestry Overlay with random Ids uniformly distributed over the Id space".
 
 What is verified, in public descriptions and in the code of a simulator by one of Tapestry's authors (p2psim):

@@ -2,7 +2,7 @@
 
 In: a Chord configuration. Out: :class:`RootedTrees` and roots. Which IDs brokers should have is decided elsewhere.
 
-Random IDs are the bootstrap of paper 002, section 6.3.3: "consistent hashing of brokers public keys or IP addresses".
+Random IDs are the bootstrap of Zhao13, section 6.3.3: "consistent hashing of brokers public keys or IP addresses".
 """
 
 from __future__ import annotations

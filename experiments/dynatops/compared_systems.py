@@ -1,10 +1,10 @@
-"""The systems that paper 002 compares, each with one face: what notifications cost, what changes cost, when it adapts.
+"""The systems that Zhao13 compares, each with one face: what notifications cost, what changes cost, when it adapts.
 
 In: overlays, step by step what brokers want. Out: measures of a moment and messages counted so far. Where users are at
 home is not decided here, and who is compared with whom neither.
 
 One rule for all that have topics' roots: a broker that joins or leaves the tree of a topic sends a request to the root,
-as many messages as the route has hops (paper 002, section 6.2, subscription management overhead). TCO has no roots; its
+as many messages as the route has hops (Zhao13, section 6.2, subscription management overhead). TCO has no roots; its
 price is that of rebuilding its overlay.
 """
 

@@ -2,7 +2,7 @@
 
 In: brokers, topics, how many brokers move, a seed. Out: figures by ``brokers``, ``topics``, ``moved`` and
 ``protocol_step``: ``step_messages`` of Regraft's transition, as its brokers sent them, ``paper_step_messages`` of the
-four steps of paper 002, section 5.1.2, and ``step_bound``, the paper's bound without hidden constants; over all steps
+four steps of Zhao13, section 5.1.2, and ``step_bound``, the paper's bound without hidden constants; over all steps
 ``protocol_messages``, ``paper_protocol_messages``, ``protocol_bound`` (Eq. 7). And what moving users costs:
 ``moved_user_messages`` between brokers and ``moved_user_requests`` of the user, for each user that moves.
 

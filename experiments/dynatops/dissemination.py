@@ -4,7 +4,7 @@ In: routes between brokers, roots of topics, which brokers want them. Out: :clas
 system routes does not belong here (:mod:`experiments.dynatops.bayeux`, ``geops``, ``chord_baseline``); overlays
 without roots measure themselves (:mod:`experiments.dynatops.connected_dissemination`).
 
-Terms are those of paper 002, section 5: an event goes from the root of its topic to all brokers that subscribe to it;
+Terms are those of Zhao13, section 5: an event goes from the root of its topic to all brokers that subscribe to it;
 a broker that consumes a message is a subscriber or an unrelated relay; the root consumes none. The way from a publisher
 to the root is left out.
 """

@@ -1,4 +1,4 @@
-"""Draw what paper 002's Figs. 6a, 7, 9 and 10 show, with ours beside, and the messages of a reassignment, as SVG.
+"""Draw what Zhao13's Figs. 6a, 7, 9 and 10 show, with ours beside, and the messages of a reassignment, as SVG.
 
 In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
 """

@@ -1,4 +1,4 @@
-"""What is run for the evaluation of paper 002: tasks that do not depend on each other, in two sizes.
+"""What is run for the evaluation of Zhao13: tasks that do not depend on each other, in two sizes.
 
 In: a size, a seed, perhaps a folder of recorded check-ins. Out: tasks. How they are run and what becomes of the results
 does not belong here.

@@ -3,7 +3,7 @@
 In: the cells that brokers stand in and a generator for the long links. Out: routes as :class:`RootedTrees`; a topic is
 a cell, and its root is the broker that has it. Users' homes follow their location, which is not decided here.
 
-Source: Ahnn, Lee, Moon, GeoServ, CCGrid 2011; paper 002, section 6.2: a grid of a power of two on both edges, 32 x 32.
+Source: Ahnn, Lee, Moon, GeoServ, CCGrid 2011; Zhao13, section 6.2: a grid of a power of two on both edges, 32 x 32.
 Verified in the list of figures of GeoServ's thesis: "each node has neighbor links and one long link to a random
 location", and a packet takes both kinds. The rest is our reading, since the text was not to be had:
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from experiments.dynatops.dissemination import Flags, Positions, RootedTrees
 
-SIDE = 32  # Cells on each edge, paper 002.
+SIDE = 32  # Cells on each edge, Zhao13.
 UNREACHED = -1
 
 

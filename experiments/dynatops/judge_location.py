@@ -1,4 +1,4 @@
-"""What the figures say of paper 002's claims on the location model (Fig. 6), and of those "in general".
+"""What the figures say of Zhao13's claims on the location model (Fig. 6), and of those "in general".
 
 In: figures. Out: a verdict with its evidence over the readings of the model: grid, whom users ask, w_l. Verdicts follow
 from the figures alone.

@@ -1,4 +1,4 @@
-"""What the figures say of paper 002's claims on the Poisson model: Figs. 7 and 8, and the abstract.
+"""What the figures say of Zhao13's claims on the Poisson model: Figs. 7 and 8, and the abstract.
 
 In: figures. Out: a verdict with its evidence. Verdicts follow from the figures alone. Where the paper gives no number
 ("dramatically"), the claim says what was taken for it. The claims are in :mod:`experiments.dynatops.dynatops_claims`.

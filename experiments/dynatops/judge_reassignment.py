@@ -1,4 +1,4 @@
-"""What the figures say of paper 002's claims on reassignments themselves: T_free, Fig. 10, Table 1 and the protocol.
+"""What the figures say of Zhao13's claims on reassignments themselves: T_free, Fig. 10, Table 1 and the protocol.
 
 In: figures. Out: a verdict with its evidence. Verdicts follow from the figures alone.
 """

@@ -84,7 +84,7 @@ class LocationGrid:
 def draw_rtt_ms(distances_km: Floats, rng: np.random.Generator) -> Floats:
     """Return a round-trip time for each pair, its mean proportional to the distance, the same both ways.
 
-    Source: paper 002, section 6.1.1. Reading: one draw for each pair, uniform around the mean, kept for the whole run.
+    Source: Zhao13, section 6.1.1. Reading: one draw for each pair, uniform around the mean, kept for the whole run.
     """
     upper = np.triu(rng.uniform(1 - RTT_SPREAD, 1 + RTT_SPREAD, distances_km.shape))
     factors = upper + np.triu(upper, 1).T

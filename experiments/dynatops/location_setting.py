@@ -35,7 +35,7 @@ from overlay.chord_configuration import ChordConfiguration
 from overlay.user_clusters import UserClusters
 from producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of
 
-CHANGES_PER_UPDATE = 20.0  # 450,000 visits, each told to 5, in 92 days at 1,200 brokers (paper 002, section 6.1.1).
+CHANGES_PER_UPDATE = 20.0  # 450,000 visits, each told to 5, in 92 days at 1,200 brokers (Zhao13, section 6.1.1).
 DAY_H = 24.0
 PAPER_DAYS = 92
 SOURCE = "gowalla_nyc"  # It has more users than the other one, and the paper many for each broker.

@@ -1,8 +1,8 @@
-"""The generic Poisson model of paper 002: users who replace a topic at random times.
+"""The generic Poisson model of Zhao13: users who replace a topic at random times.
 
 In: settings and a seeded generator. Out: :class:`UserChanges`. Homes, brokers and rates of topics do not belong here.
 
-Source: paper 002, section 6.1.2. The text gives 50,000 users, 1,000 topics, 5 of them for each user, 100 hours, the
+Source: Zhao13, section 6.1.2. The text gives 50,000 users, 1,000 topics, 5 of them for each user, 100 hours, the
 three patterns, 100 modes of 10 topics, and rates of 0.1 and 0.025 (section 6.3). Readings:
 
 - the rate is that of one user's changes per hour, so that 50,000 users make 500,000 changes at 0.1;

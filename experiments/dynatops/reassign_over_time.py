@@ -1,4 +1,4 @@
-"""Algorithm 2 of paper 002 period by period: filter rates, test the demand, compute a reassignment, weigh its price.
+"""Algorithm 2 of Zhao13 period by period: filter rates, test the demand, compute a reassignment, weigh its price.
 
 In: a ring, the topics' true rates, at the end of each period what brokers want. Out: a reassignment or None. Carrying
 it out does not belong here.
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Way = Literal["ssbr", "assignment"]
 WAYS: tuple[Way, ...] = get_args(Way)
 
-PAPER_TEST_SHARE = 0.1  # beta of paper 002, section 5.1.
+PAPER_TEST_SHARE = 0.1  # beta of Zhao13, section 5.1.
 
 
 @dataclass

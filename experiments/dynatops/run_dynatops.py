@@ -1,4 +1,4 @@
-"""Run one task of paper 002's evaluation, whichever it is.
+"""Run one task of Zhao13's evaluation, whichever it is.
 
 In: a task. Out: its samples; the same task gives the same, on any machine. Processes, files and means over draws do not
 belong here.

@@ -1,4 +1,4 @@
-"""Run all systems of paper 002 under the location model, on recorded check-ins: Figs. 6d to 6f, and 9.
+"""Run all systems of Zhao13 under the location model, on recorded check-ins: Figs. 6d to 6f, and 9.
 
 In: a task. Out: samples of figures; the same task gives the same. Means over draws and verdicts do not belong here.
 

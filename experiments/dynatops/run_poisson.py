@@ -1,4 +1,4 @@
-"""Run all systems of paper 002 under the Poisson model: Figs. 7 and 8, and Fig. 9 with other values of T_free.
+"""Run all systems of Zhao13 under the Poisson model: Figs. 7 and 8, and Fig. 9 with other values of T_free.
 
 In: a task. Out: samples of figures; the same task gives the same. Means over draws and verdicts do not belong here.
 

@@ -1,4 +1,4 @@
-"""How long reassigning ring IDs takes: DYNATOPS-Greedy and ours, beside Table 1 of paper 002 and prices from scratch.
+"""How long reassigning ring IDs takes: DYNATOPS-Greedy and ours, beside Table 1 of Zhao13 and prices from scratch.
 
 In: sizes, a seed. Out: by brokers, topics and pattern ``ssbr_ms`` and ``assignment_ms``, from problem to answer, the
 median over draws of the least of some repetitions; ``ssbr_first_ms``, the median of the first times, in which the

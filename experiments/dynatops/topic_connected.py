@@ -4,7 +4,7 @@ In: which brokers want which topics. Out: the overlay and, after subscriptions c
 differ. How events travel on it does not belong here (:mod:`experiments.dynatops.connected_dissemination`).
 
 Source: Chen, Vitenberg, Jacobsen, ICDCS 2011 (DCB-M), on Chockler et al., PODC 2007 and Onus and Richa, INFOCOM 2009;
-paper 002, section 6.2: "TCO requires its broker overlay to be reconfigured whenever topic-connected property is no
+Zhao13, section 6.2: "TCO requires its broker overlay to be reconfigured whenever topic-connected property is no
 longer hold due to subscription changes on brokers. We reconfigure TCO by running the DCB-M algorithm for partitions of
 nodes having changed subscriptions", and a reconfiguration costs as many messages as links change.
 
@@ -103,7 +103,7 @@ def build_overlay(
 def rebuild_overlay(overlay: ConnectedOverlay, wanted: Flags) -> tuple[ConnectedOverlay, int]:
     """Return the overlay for new subscriptions, and how many links differ; the same one while all topics hang together.
 
-    The number of links is what paper 002 takes for the messages of the reconfiguration.
+    The number of links is what Zhao13 takes for the messages of the reconfiguration.
     """
     if not len(unconnected_topics(overlay.adjacency, wanted)):
         return overlay, 0

@@ -4,7 +4,7 @@ In: changes of users (:class:`UserChanges`), clusters of brokers, the rules of p
 at each change, and step by step brokers' subscription changes, handovers, management messages and loads. Notifications
 are not looked at here.
 
-Source: paper 002, sections 4 and 6.2. Readings:
+Source: Zhao13, sections 4 and 6.2. Readings:
 
 - at the start users join one after the other, and brokers know each other's states; after that they tell each other
   every T_update, and all who ask in between are answered by what was told last;

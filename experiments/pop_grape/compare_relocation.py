@@ -1,4 +1,4 @@
-"""Compare brokers that relocate publishers by themselves, by POP and by GRAPE (paper 001): overheads and what they buy.
+"""Compare brokers that relocate publishers by themselves, by POP and by GRAPE (Cheung09): overheads and what they buy.
 
     python -m experiments.pop_grape.compare_relocation [--x 1 2 8 32] [--seed 1] [--seconds 240] [--json FILE]
 

@@ -2,7 +2,7 @@
 
 In: what a broker's core gets, and trace messages. Out: its effects, and trace
 messages for neighbours. They travel as all messages do: over the emulated links, in order, and through the brokers'
-queues, as "both use purely publish/subscribe messaging for internal communications" (paper 001, section 1).
+queues, as "both use purely publish/subscribe messaging for internal communications" (Cheung09, section 1).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """GRAPE at one broker: trace sessions, bit vectors, and their retrieval down and up the delivery tree.
 
 In: traced notifications with where they went on to, and messages of neighbours, one at a time. Out: messages, and at a
-publisher's home all reports of a session. A pure state machine: paper 001, section 4.1. Selecting the target from the
+publisher's home all reports of a session. A pure state machine: Cheung09, section 4.1. Selecting the target from the
 reports (4.2) belongs to :mod:`experiments.pop_grape.distributed_selection`.
 
 Messages of a link arrive in the order they were sent, so a request comes behind the session's notifications. Where the

@@ -2,7 +2,7 @@
 
 In: paths from homes to targets. Out: transitions with moved publishers, one at a time, by one broker as executor
 (:class:`experiments.psoop.distributed_exchanges.TransitionDriver`), so that no notification is lost, repeated or
-disordered. The migration of paper 001, section 3.3, is only counted: messages and time, by its rule.
+disordered. The migration of Cheung09, section 3.3, is only counted: messages and time, by its rule.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One run of one way to relocate publishers by the brokers themselves, on a testbed and a workload of paper 001.
+"""One run of one way to relocate publishers by the brokers themselves, on a testbed and a workload of Cheung09.
 
 In: scene, variant, span. Out: a RelocationRun. All variants of a scene get the same brokers, clients and publications.
 Tables and figures belong to :mod:`experiments.pop_grape.compare_relocation`.

@@ -1,4 +1,4 @@
-"""GRAPE's selection at a publisher's home, from the reports of a trace session: paper 001, section 4.2.
+"""GRAPE's selection at a publisher's home, from the reports of a trace session: Cheung09, section 4.2.
 
 In: reports of the brokers that answered, the home's own first, and round trips of the publisher. Out: the target. The
 home knows no other broker than these, nor the tree beyond them. Both metrics and the choice by priority and weight are

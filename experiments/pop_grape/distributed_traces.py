@@ -1,6 +1,6 @@
 """What brokers tell each other to trace and relocate publishers, what it weighs, and the count of it all.
 
-Plain frozen values: paper 001, sections 3 and 4. What a broker does with them belongs to
+Plain frozen values: Cheung09, sections 3 and 4. What a broker does with them belongs to
 :mod:`experiments.pop_grape.distributed_pop` and :mod:`experiments.pop_grape.distributed_grape`.
 """
 
@@ -100,7 +100,7 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """What one broker tells of a trace session (paper 001, 4.1, items 1 to 7).
+    """What one broker tells of a trace session (Cheung09, 4.1, items 1 to 7).
 
     Bit d of ``bits`` is set when the session's notification d was delivered here. ``queueing_ms`` and ``matching_ms``
     are means of what a notification spends in the broker; ``output_ms`` what it waits for each neighbour's link and, at

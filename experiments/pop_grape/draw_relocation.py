@@ -1,4 +1,4 @@
-"""Draw message rate and delay against X as SVG, as paper 001's Figs. 5a, 5c and 5g do, with ours beside.
+"""Draw message rate and delay against X as SVG, as Cheung09's Figs. 5a, 5c and 5g do, with ours beside.
 
 In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
 """

@@ -1,4 +1,4 @@
-"""What the figures say of each claim of paper 001's evaluation: reproduced, refuted or not decidable.
+"""What the figures say of each claim of Cheung09's evaluation: reproduced, refuted or not decidable.
 
 In: figures. Out: a verdict with its evidence. Verdicts follow from the figures alone. Where the paper gives no number
 ("virtually", "almost"), the claim says what was taken for it. The claims are in

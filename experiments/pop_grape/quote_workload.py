@@ -1,4 +1,4 @@
-"""The workload of paper 001, section 5.1: publishers of real stock quotes, subscribers that sink shares of them.
+"""The workload of Cheung09, section 5.1: publishers of real stock quotes, subscribers that sink shares of them.
 
 In: the brokers, settings and a generator. Out: publishers with the quotes that they publish and when, and subscriptions
 with their homes; :class:`QuoteTraffic` plays them on an emulated overlay. It depends neither on costs nor on where

@@ -1,4 +1,4 @@
-"""What is run for the evaluation of paper 001: tasks that do not depend on each other, in two sizes.
+"""What is run for the evaluation of Cheung09: tasks that do not depend on each other, in two sizes.
 
 In: a size and a seed. Out: tasks, each one testbed with one workload and all ways to place its publishers. How they are
 run and what becomes of the results does not belong here.

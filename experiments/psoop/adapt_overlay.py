@@ -120,7 +120,7 @@ def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState) -> 
     """Return the paths along which brokers ask for a direct link, each broker by its own evaluation.
 
     By CI either end may ask, or both. lMST and lMIT weigh alike at both ends, so one request a pair is counted.
-    Requests that consensus refuses are sent as well. Source: paper 000, sections 4.1 and 4.3.2.
+    Requests that consensus refuses are sent as well. Source: Jaeger07, sections 4.1 and 4.3.2.
     """
     longer = [found for hops, found in paths.items() if hops > 1]
     if planner == swap_links_ci.PLANNER:

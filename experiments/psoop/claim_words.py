@@ -1,4 +1,4 @@
-"""The words of paper 000's claims: what planners are called, and claims that only a long run decides.
+"""The words of Jaeger07's claims: what planners are called, and claims that only a long run decides.
 
 The claims themselves do not belong here.
 """
@@ -23,7 +23,7 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class PaperClaim(Claim):
-    """A claim of paper 000.
+    """A claim of Jaeger07.
 
     ``full_length_of`` names the experiment that must have run as long as the paper's for a verdict, empty for none.
     """

@@ -1,4 +1,4 @@
-"""Compare brokers that decide by themselves (paper 000, section 4) with a central planner: decisions, cost, messages.
+"""Compare brokers that decide by themselves (Jaeger07, section 4) with a central planner: decisions, cost, messages.
 
     python -m experiments.psoop.compare_distributed [--brokers 30] [--seed 1] [--seconds 45] [--all] [--json FILE]
 

@@ -1,7 +1,7 @@
 """Measure what Cost and Interest's trees lose or gain by how brokers tell each other their interest.
 
 ``python -m experiments.psoop.compare_filters [--instances N] [--json FILE]``. In: the paper's traffic over five
-lifetimes of a subscription. Out: figures and a table. The questions are those that paper 000, section 6, leaves open:
+lifetimes of a subscription. Out: figures and a table. The questions are those that Jaeger07, section 6, leaves open:
 which size and how many hash functions a Bloom filter should have, and whether the conjunction of filters tells the
 common interest of three brokers better than the estimate of section 4.1.
 

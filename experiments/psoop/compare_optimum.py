@@ -1,4 +1,4 @@
-"""Measure how far planners end from the least-cost tree of small overlays, beside what paper 000 compares with.
+"""Measure how far planners end from the least-cost tree of small overlays, beside what Jaeger07 compares with.
 
 ``python -m experiments.psoop.compare_optimum [--instances N] [--json FILE]``. In: the small instances of
 :mod:`experiments.psoop.small_instances`. Out: figures and a table of them. How planners fare on large or changing
@@ -93,8 +93,8 @@ def optimum_figures(
     """Return mean and worst ratio to the optimum, and how often it is found, of all planners in all settings.
 
     Instances are seeded 0 .. ``instance_count`` - 1, so figures repeat. ``on_progress(what, done)`` is called after
-    each instance, of ``len(SMALL_SETTINGS) * len(broker_counts) * instance_count``. Source: the comparison that paper
-    000 leaves out, as it gives no optimum. Raises TooManyTreesError above ``BROKERS_MAX`` brokers.
+    each instance, of ``len(SMALL_SETTINGS) * len(broker_counts) * instance_count``. Source: the comparison that
+    Jaeger07 leaves out, as it gives no optimum. Raises TooManyTreesError above ``BROKERS_MAX`` brokers.
     """
     figures: list[Figure] = []
     done = 0

@@ -1,4 +1,4 @@
-"""One broker that decides by itself: broadcasts, evaluation and consensus of paper 000, section 4.
+"""One broker that decides by itself: broadcasts, evaluation and consensus of Jaeger07, section 4.
 
 In: messages of neighbours, one at a time, what the broker can see of its tree, and the time. Out: messages and agreed
 exchanges. A pure state machine without clock or links; who carries exchanges out is decided elsewhere

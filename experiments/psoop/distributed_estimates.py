@@ -1,4 +1,4 @@
-"""What one broker of the distributed protocol works out: Eq. 6-10 of paper 000, from its own point of view.
+"""What one broker of the distributed protocol works out: Eq. 6-10 of Jaeger07, from its own point of view.
 
 In: costs along a cycle and the broker's own estimates of common interest. Out: costs and decisions. Pure; how a broker
 comes to know all this belongs to :mod:`experiments.psoop.distributed_broker`. The central planner

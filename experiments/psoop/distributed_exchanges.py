@@ -1,6 +1,6 @@
 """Carry agreed exchanges out on a running emulated overlay, by the transition protocol and one at a time.
 
-In: exchanges that brokers hand over, or whole target trees of a central planner. Out: transitions. Paper 000 leaves the
+In: exchanges that brokers hand over, or whole target trees of a central planner. Out: transitions. Jaeger07 leaves the
 reconfiguration to another paper; here one broker, the executor, runs the controller's side of the transition
 (:mod:`controller.execute.transition`), so that no notification is lost, repeated or disordered. It decides nothing: it
 only checks that an exchange still fits the tree.
@@ -64,7 +64,7 @@ class TransitionDriver:
     def present(self) -> Configuration:
         """The tree of the last transition that was carried out."""
         present = self._log.present
-        assert isinstance(present, Configuration)  # Paper 000 knows trees only.
+        assert isinstance(present, Configuration)  # Jaeger07 knows trees only.
         return present
 
     @property

@@ -1,6 +1,6 @@
 """What brokers of the distributed protocol tell each other, what that weighs, and the count of it all.
 
-Plain frozen values: paper 000, section 4.3. What a broker does with them belongs to
+Plain frozen values: Jaeger07, section 4.3. What a broker does with them belongs to
 :mod:`experiments.psoop.distributed_broker`.
 """
 

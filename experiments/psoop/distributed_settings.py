@@ -1,4 +1,4 @@
-"""Settings of paper 000's distributed protocol: one frozen value, checked as a whole before a run.
+"""Settings of Jaeger07's distributed protocol: one frozen value, checked as a whole before a run.
 
 Neither reads files nor the environment. What each setting is in the paper stands beside it; where the paper says
 nothing, the value is ours.
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class CommonInterest(StrEnum):
-    """How a broker estimates I_ikj, the notifications that it shares with two others (paper 000, section 4.1 and 6)."""
+    """How a broker estimates I_ikj, the notifications that it shares with two others (Jaeger07, section 4.1 and 6)."""
 
     MEAN = "mean"  # min(phi, I_ij, I_ik), with phi of Eq. 6.
     CONJUNCTION = "conjunction"  # Its own cached ids that are in both filters: the paper's open question.

@@ -1,4 +1,4 @@
-"""One run of one way to decide, on the network and the traffic of paper 000 put on the emulator.
+"""One run of one way to decide, on the network and the traffic of Jaeger07 put on the emulator.
 
 In: brokers, seed, span, variant. Out: a DistributedRun. All variants of a seed get the same network, first tree and
 requests of clients. Tables and figures belong to :mod:`experiments.psoop.compare_distributed`.

@@ -1,4 +1,4 @@
-"""Draw the figures of the evaluation as SVG: paper 000's Figs. 4 to 6 with ours beside, and one of memory.
+"""Draw the figures of the evaluation as SVG: Jaeger07's Figs. 4 to 6 with ours beside, and one of memory.
 
 In: results of all tasks, or the figures counted from them. Out: SVG text by file name, the same bytes for the same
 results. Verdicts and tables do not belong here.

@@ -1,4 +1,4 @@
-"""What is run for the evaluation of paper 000: tasks that do not depend on each other, in two sizes.
+"""What is run for the evaluation of Jaeger07: tasks that do not depend on each other, in two sizes.
 
 In: a size and a seed. Out: tasks, each one network with one workload and all the overlays that share them. How they are
 run and what becomes of the results does not belong here.

@@ -1,4 +1,4 @@
-"""The least-cost tree of a small overlay, found by pricing every tree there is: the yardstick of paper 000.
+"""The least-cost tree of a small overlay, found by pricing every tree there is: the yardstick of Jaeger07.
 
 In: an inventory and delivery sets over at most ``BROKERS_MAX`` brokers. Out: the tree of least cost, or the cost of
 all trees. Overlays too large to try every tree do not belong here.
@@ -78,7 +78,7 @@ def all_trees(broker_count: int) -> AllTrees:
 def tree_costs_per_s(inventory: Inventory, sets: DeliverySets) -> NDArray[np.float64]:
     """Return the cost per second of every tree over the inventory's brokers, in the order of :func:`all_trees`.
 
-    The costs are those of ``overlay.cost`` (paper 000, Eq. 1-2), counted by cuts: a notification misses a link when
+    The costs are those of ``overlay.cost`` (Jaeger07, Eq. 1-2), counted by cuts: a notification misses a link when
     all of V(n) lies on one side of it, and it misses a broker when all of V(n) lies behind one of the broker's links.
     What a link adds to the cost, these savings taken off, depends on its ends and its side alone, so it is counted
     once for all trees. Cost O(n^2 * 2^n) for that and one look-up a link and tree. Raises TooManyTreesError above
@@ -101,7 +101,7 @@ def exact_optimum(inventory: Inventory, sets: DeliverySets, degree_max: int | No
     """Return the tree of least cost over the inventory's brokers, as epoch 0.
 
     With ``degree_max``, the least among trees without a broker of more links; without, the inventory's own cap is not
-    regarded either. Source: paper 000, section 3.1, Definition 1, which knows no cap. Cost: that of
+    regarded either. Source: Jaeger07, section 3.1, Definition 1, which knows no cap. Cost: that of
     :func:`tree_costs_per_s`. Guarantee: optimal. Raises TooManyTreesError above ``BROKERS_MAX`` brokers, DegreeError
     when no tree meets the cap.
     """

@@ -1,4 +1,4 @@
-"""What the figures say of each claim of paper 000's evaluation: reproduced, refuted or not decidable.
+"""What the figures say of each claim of Jaeger07's evaluation: reproduced, refuted or not decidable.
 
 In: figures. Out: a verdict with its evidence for each claim. The verdicts follow from the figures alone. Where the
 paper gives no number ("fast", "reasonably well"), the claim says what was taken for it. Claims of ours do not belong

@@ -26,7 +26,7 @@ COMMANDS_PER_BROKER = 4  # Ours: prepare and its result, activate and its result
 def broadcast_cost(paths: Mapping[int, Paths], inventory: Inventory) -> float:
     """Return what it costs that every broker sends its cache to all within the horizon, once.
 
-    Source: paper 000, section 4.3.1: a broadcast floods the tree up to eta hops. ``paths`` as from
+    Source: Jaeger07, section 4.3.1: a broadcast floods the tree up to eta hops. ``paths`` as from
     ``overlay.horizon_paths`` for eta: each adds its last link and its last broker to the delivery tree of its first.
     """
     cost = float(inventory.processing_cost.sum())

@@ -1,4 +1,4 @@
-"""The traffic of paper 000's evaluation: who publishes what when, and which brokers want it.
+"""The traffic of Jaeger07's evaluation: who publishes what when, and which brokers want it.
 
 In: rates and a seeded generator. Out: all notifications of a run in order of time, each with its V(n), and the brokers'
 caches at any moment. It depends neither on costs nor on the tree, so one workload serves every planner. Links and
@@ -20,7 +20,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WorkloadSettings:
-    """The numbers of paper 000, sections 5 and 5.1.
+    """The numbers of Jaeger07, sections 5 and 5.1.
 
     ``load_change_ticks`` are the times from which new subscribers choose brokers by freshly drawn load values.
     """
@@ -89,7 +89,7 @@ class Workload:
 def draw_workload(settings: WorkloadSettings, rng: np.random.Generator) -> Workload:
     """Return the notifications of one run.
 
-    Source: paper 000, sections 5 and 5.1. Readings: the 9 subscribers of a type sit at 9 different brokers, none of
+    Source: Jaeger07, sections 5 and 5.1. Readings: the 9 subscribers of a type sit at 9 different brokers, none of
     them the publisher's, so V(n) has 10 brokers; a replacement keeps this; publishers stay. Cost O(notifications log).
     """
     subscribers = draw_subscribers(settings, rng)

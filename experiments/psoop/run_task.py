@@ -146,7 +146,7 @@ def _costs_by_regime(task: Task, regimes: Sequence[Inventory]) -> CostsAt:
 
 
 def _weighted(inventory: Inventory, alpha: float) -> Inventory:
-    """Return the costs with c_max = (1 - alpha) * 20 and p_max = alpha * 20 (paper 000, section 5.3)."""
+    """Return the costs with c_max = (1 - alpha) * 20 and p_max = alpha * 20 (Jaeger07, section 5.3)."""
     return replace(
         inventory,
         link_cost=inventory.link_cost * (2 * (1 - alpha)),

@@ -17,7 +17,7 @@ from experiments.psoop.exact_optimum import all_trees, tree_at
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
 
-COST_MAX = 10.0  # c and p are uniform in [0, 10] (paper 000, section 5).
+COST_MAX = 10.0  # c and p are uniform in [0, 10] (Jaeger07, section 5).
 NOTIFICATIONS_PER_FLOW = 50  # Mean of a window: 250 ticks between two broadcasts at 0.2 notifications a tick.
 WINDOW_MS = 1000  # A tick is 4 ms. Ratios of costs do not depend on it.
 
@@ -47,7 +47,7 @@ def small_instance(setting: SmallSetting, broker_count: int, seed: int) -> TreeS
 
     Each flow has one publisher and ``subscriber_count`` different brokers with subscribers, the publisher's own
     possibly among them. Brokers are chosen with probability by a random load value, and a flow's notifications are
-    Poisson with the same mean for all (paper 000, section 5). The bootstrap tree is uniform among all trees. Raises
+    Poisson with the same mean for all (Jaeger07, section 5). The bootstrap tree is uniform among all trees. Raises
     ValueError when there are fewer brokers than subscribers.
     """
     if setting.subscriber_count > broker_count:
@@ -60,7 +60,7 @@ def small_instance(setting: SmallSetting, broker_count: int, seed: int) -> TreeS
     link_cost = _distances(broker_count, rng) if setting.costs == "euclidean" else _uniform_costs(broker_count, rng)
     bootstrap = tree_at(brokers, int(rng.integers(len(all_trees(broker_count).side))))
     processing_cost = rng.uniform(0, COST_MAX, broker_count)
-    # The cap is out of reach: paper 000 has none.
+    # The cap is out of reach: Jaeger07 has none.
     inventory = Inventory(brokers, processing_cost, link_cost, broker_count - 1, bootstrap)
     return TreeState(bootstrap, inventory, (ClosedWindow(0, WINDOW_MS, _flows(setting, brokers, rng)),))
 

@@ -1,7 +1,7 @@
 """How long a decision of the controller takes: newest window in, plan or refusals out, by size of overlay.
 
 In: sizes and a seed. Out: ``decision_ms_p50`` and ``decision_ms_max`` by planner, brokers and start. Traffic is that of
-paper 000, 4 subscription lifetimes in 40 windows; types grow with the brokers, so each wants as much. A decision is
+Jaeger07, 4 subscription lifetimes in 40 windows; types grow with the brokers, so each wants as much. A decision is
 everything the controller does with a window: merge its delivery sets, plan, judge and choose. ``random`` decides on
 random trees; ``settled`` follows the traffic window by window, carrying out each plan, from a tree that no swap makes
 cheaper, where the overlay is small enough to settle.

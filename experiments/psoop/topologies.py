@@ -1,4 +1,4 @@
-"""Link costs between brokers for paper 000's evaluation: made-up, recorded and measured networks.
+"""Link costs between brokers for Jaeger07's evaluation: made-up, recorded and measured networks.
 
 In: how many brokers and a generator; for recorded networks the folder of the data. Out: (n, n) float64, symmetric,
 diagonal 0, at most 10. Processing costs, trees and workloads do not belong here.

@@ -3,7 +3,7 @@
 In: commands of the controller, users that come and go, markers of draining. Out: effects. What is the same on any
 overlay stands in :mod:`producers.brokers.two_epochs`, the trees in :mod:`producers.brokers.chord_trees`.
 
-Paper 002, section 5.1.2, has four steps; here they are:
+Zhao13, section 5.1.2, has four steps; here they are:
 
 - RCFG_INIT and RCFG_OVERLAY: *prepare* carries the whole new ring, so each broker has both control planes at once and
   nobody leaves and joins the ring by lookups.

@@ -4,8 +4,8 @@ In: requests of local users and control messages of neighbours. Out: effects. Ev
 are live, both are kept. Notifications and the change from one epoch to the next belong to
 :mod:`producers.brokers.chord_routing` and :mod:`producers.brokers.chord_change`.
 
-A topic's tree is the union of the greedy routes from its rendezvous to the brokers with a local subscription (paper
-002, section 3). A broker joins at its parent, which joins at its own until one is reached that is part of the tree.
+A topic's tree is the union of the greedy routes from its rendezvous to the brokers with a local subscription (
+Zhao13, section 3). A broker joins at its parent, which joins at its own until one is reached that is part of the tree.
 
 A subscription that ends is still owed what was published before. So a broker leaves a tree only after a flush: the
 rendezvous sends a probe to each publisher of the topic, which comes back behind what the publisher had published, and

@@ -36,7 +36,7 @@ def topic_filter(topic: str) -> Filter:
 class BrokerTopics:
     """Which broker subscribes to which topic because of its users, and how often that has changed.
 
-    A broker subscribes to a topic as long as one of its users does (paper 002, section 3). ``changes`` is what the
+    A broker subscribes to a topic as long as one of its users does (Zhao13, section 3). ``changes`` is what the
     paper calls brokers' subscription changes.
     """
 

@@ -17,7 +17,7 @@ class CheckinSettings:
     """Who moves how fast over which grid, and how much is published there.
 
     ``user_count``: mobile users, drawn from those with shipped check-ins. ``friend_count``: other users whose cells
-    each user follows, four as in paper 002. ``days_per_s``: days of check-ins in one second of the run; by default a
+    each user follows, four as in Zhao13. ``days_per_s``: days of check-ins in one second of the run; by default a
     user stays in a cell for about 25 s, and the shipped days last six minutes, after which they come again.
     ``grid_rows``, ``grid_columns``: cells of the city; each one with check-ins is a topic.
     ``notifications_per_s``: what all feeds together publish on average, each in proportion to its cell's check-ins.

@@ -1,7 +1,7 @@
 """The check-in workload: mobile users who always want the cell they are in and those their friends are in.
 
 In: the shipped check-ins (data/SOURCES.md), settings and a seed. Out: requests of feeds and users to an emulated
-overlay, on its clock. The location model is that of paper 002, section 5: cells of a grid are topics, a user is in the
+overlay, on its clock. The location model is that of Zhao13, section 5: cells of a grid are topics, a user is in the
 cell of its last check-in until its next one, and follows four friends drawn at random. The check-ins are a loop:
 before its first one a user is where the last one left it. A feed for each cell publishes the check-ins there.
 

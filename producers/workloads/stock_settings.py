@@ -16,7 +16,7 @@ class WorkloadSettings:
     on average, at random times. ``interested_broker_count``: subscriptions to a symbol at a time on average, each at
     another broker while there are enough. ``lifetime_s_mean``: mean life of a subscription, which is then replaced by
     another one elsewhere. ``broker_load_exponent``: how uneven brokers are in drawing subscriptions, 0 for all alike,
-    1 as in paper 000; the default lets interests weigh beside PlanetLab's delays, so that their shift asks for another
+    1 as in Jaeger07; the default lets interests weigh beside PlanetLab's delays, so that their shift asks for another
     overlay. ``popularity_sigma``: how uneven symbols are in being wanted, 0 for all alike.
     ``regime_change_s``: when, after the start of traffic, brokers and symbols change their shares; none for never.
     ``regime_change_spread_s``: in how long all subscriptions are then replaced. ``regime_change_every_s``: how long

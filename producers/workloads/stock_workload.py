@@ -1,7 +1,7 @@
 """The stock workload: real quotes published in date order, real subscriptions that come, go and shift.
 
 In: the shipped cuts (data/SOURCES.md), settings and a seed. Out: requests of clients to an emulated overlay, on its
-clock. Brokers differ in how many subscriptions they draw (paper 000, section 5); at the regime change they exchange
+clock. Brokers differ in how many subscriptions they draw (Jaeger07, section 5); at the regime change they exchange
 these shares, symbols change theirs, and all subscriptions are replaced.
 """
 

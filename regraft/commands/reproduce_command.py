@@ -41,7 +41,7 @@ def psoop(
         typer.Option("--data", metavar="DIR", help="Folder of recorded networks; adds the Topology Zoo."),
     ] = None,
 ) -> None:
-    """Run the evaluation of paper 000 (self-organising broker topologies) with our planner beside the paper's.
+    """Run the evaluation of Jaeger07 (self-organising broker topologies) with our planner beside the paper's.
 
     Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
 
@@ -62,7 +62,7 @@ def pop_grape(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/pop-grape"),
     seed: Seed = 1,
 ) -> None:
-    """Run the evaluation of paper 001 (moving publishers by POP and GRAPE) with our planner beside the paper's.
+    """Run the evaluation of Cheung09 (moving publishers by POP and GRAPE) with our planner beside the paper's.
 
     Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
 
@@ -88,7 +88,7 @@ def dynatops(
         typer.Option("--data", metavar="DIR", help="Folder of recorded check-ins; without it the shipped cut is used."),
     ] = None,
 ) -> None:
-    """Run the evaluation of paper 002 (user placement and broker reassignment) with our planner beside the paper's.
+    """Run the evaluation of Zhao13 (user placement and broker reassignment) with our planner beside the paper's.
 
     Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
 

@@ -131,7 +131,7 @@ KIND_PAGES = {
     ),
     ChordConfiguration.KIND: KindPage(
         cost_text="messages from each topic's rendezvous to the brokers that subscribe to it, those through relays "
-        "included, and the hops to each of these brokers, per second (paper 002, Eq. 5, with all messages).",
+        "included, and the hops to each of these brokers, per second (Zhao13, Eq. 5, with all messages).",
         exact_text="What users want does not depend on where they are, so its cost on the real rates of "
         "topics is exact.",
         changes=(

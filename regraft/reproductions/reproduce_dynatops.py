@@ -1,4 +1,4 @@
-"""Run the evaluation of paper 002 again, with ours beside it, and write what came out.
+"""Run the evaluation of Zhao13 again, with ours beside it, and write what came out.
 
 In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
 belongs to ``experiments``.
@@ -38,7 +38,7 @@ class DynatopsOptions(ReproduceOptions):
 
 
 def reproduce_dynatops(options: DynatopsOptions, console: Console) -> list[tuple[str, Judgement]]:
-    """Run the evaluation of paper 002 and return the verdict on each claim.
+    """Run the evaluation of Zhao13 and return the verdict on each claim.
 
     Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
     figures, on any number of cores, but for the times that placements and reassignments take. Raises ReproduceError

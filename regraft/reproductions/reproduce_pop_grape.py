@@ -1,4 +1,4 @@
-"""Run the evaluation of paper 001 again, with ours beside it, and write what came out.
+"""Run the evaluation of Cheung09 again, with ours beside it, and write what came out.
 
 In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
 belongs to ``experiments``.
@@ -28,7 +28,7 @@ from regraft.reproductions.reproduce_parts import ReproduceOptions, prepare_out,
 
 
 def reproduce_pop_grape(options: ReproduceOptions, console: Console) -> list[tuple[str, Judgement]]:
-    """Run the evaluation of paper 001 and return the verdict on each claim.
+    """Run the evaluation of Cheung09 and return the verdict on each claim.
 
     Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
     figures, on any number of cores, but for the times of selections. Raises ReproduceError before anything is run.

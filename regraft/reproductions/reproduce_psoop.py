@@ -38,7 +38,7 @@ class PsoopOptions(ReproduceOptions):
 
 
 def reproduce_psoop(options: PsoopOptions, console: Console) -> list[tuple[str, Judgement]]:
-    """Run the evaluation of paper 000 and return the verdict on each claim.
+    """Run the evaluation of Jaeger07 and return the verdict on each claim.
 
     Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
     figures, on any number of cores, but for the times of decisions. Raises ReproduceError before anything is run.

@@ -1,4 +1,4 @@
-"""The ring of paper 002, Fig. 2, as the judge sees it: before the reassignment, with the changes that make it good."""
+"""The ring of Zhao13, Fig. 2, as the judge sees it: before the reassignment, with the changes that make it good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ring by script: eight brokers on a ring of three bits as in paper 002, Fig. 2, with users, publishers, windows."""
+"""A ring by script: eight brokers on a ring of three bits as in Zhao13, Fig. 2, with users, publishers, windows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def topic_at(key: int, number: int = 0) -> str:
 TOPIC = topic_at(1)  # t1 of Fig. 2: its rendezvous is the broker with ID 1.
 OTHER = topic_at(4)
 
-# Fig. 2 of paper 002: with subscribers at IDs 0, 2, 4 and 6 a notification of t1 costs 4 messages to subscribers, 3 to
+# Fig. 2 of Zhao13: with subscribers at IDs 0, 2, 4 and 6 a notification of t1 costs 4 messages to subscribers, 3 to
 # relays and 8 hops; at 1, 2, 3 and 5 it costs 3 messages and 3 hops.
 FIG_2_USERS = {f"u{number}": (f"b{number:02d}", [TOPIC]) for number in (0, 2, 4, 6)}
 FIG_2_MOVES = (("b00", 0, 1), ("b01", 1, 0), ("b04", 4, 3), ("b03", 3, 4), ("b06", 6, 5), ("b05", 5, 6))

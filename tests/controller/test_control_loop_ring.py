@@ -40,7 +40,7 @@ INVENTORY = ring_inventory()
 
 
 def reassign(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
-    """Bring the subscribers of Fig. 2 of paper 002 to IDs 1, 2, 3 and 5."""
+    """Bring the subscribers of Fig. 2 of Zhao13 to IDs 1, 2, 3 and 5."""
     assert state.traffic is not None
     proposal = reassigning(*FIG_2_MOVES)
     return (
@@ -103,7 +103,7 @@ def test_a_bad_ring_becomes_a_good_one() -> None:
 
 @pytest.mark.parametrize("planner", ["reassign_ids_ssbr", "reassign_ids_assignment+place_users_dynatops"])
 def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
-    """What they find on Fig. 2 of paper 002 is accepted, carried out, and saves what was predicted."""
+    """What they find on Fig. 2 of Zhao13 is accepted, carried out, and saves what was predicted."""
     overlay = overlay_of()
     hour = ReassignmentSettings(ring_free_s=3600.0)
     planners = {"reassign_ids_ssbr": hour, "reassign_ids_assignment": hour}

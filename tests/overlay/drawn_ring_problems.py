@@ -1,4 +1,4 @@
-"""Small random problems of ring IDs, and the one of paper 002, Fig. 2."""
+"""Small random problems of ring IDs, and the one of Zhao13, Fig. 2."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def draw_problem(seed: int, nodes_max: int = 24, topics_max: int = 12, *, equal_
 
 
 def fig_2(subscribed: set[int], events: float = 1.0) -> RingProblem:
-    """Paper 002, Fig. 2: eight brokers on a ring of three bits; these IDs want t1 at ID 1, the others t2 at ID 4."""
+    """Zhao13, Fig. 2: eight brokers on a ring of three bits; these IDs want t1 at ID 1, the others t2 at ID 4."""
     wanted = np.array([[broker in subscribed, broker not in subscribed] for broker in range(8)])
     return RingProblem(ChordRing(3, tuple(range(8))), np.array([1, 4]), wanted, np.full(2, events))

@@ -85,7 +85,7 @@ def overlays(
 
 
 def cost_by_delivery_trees(configuration: Configuration, inventory: Inventory, wanted: list[set[str]]) -> float:
-    """Paper 000, Eq. 1-2 word by word: prune each notification's tree leaf by leaf, then add up what is left."""
+    """Jaeger07, Eq. 1-2 word by word: prune each notification's tree leaf by leaf, then add up what is left."""
     total = 0.0
     for places in wanted:
         links = set(configuration.links)

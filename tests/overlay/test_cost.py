@@ -26,7 +26,7 @@ def test_cost_is_that_of_all_delivery_trees(drawn: tuple[Inventory, list[set[str
 
 
 def test_fig_1_delivery_tree() -> None:
-    """A notification of B2 for B5 crosses B3 and B4, which do not want it, and nothing else (paper 000, Fig. 1)."""
+    """A notification of B2 for B5 crosses B3 and B4, which do not want it, and nothing else (Jaeger07, Fig. 1)."""
     brokers = tuple(f"B{number}" for number in range(1, 9))
     links = [("B1", "B3"), ("B2", "B3"), ("B3", "B4"), ("B4", "B5"), ("B4", "B6"), ("B6", "B7"), ("B6", "B8")]
     tree = Configuration.of(0, brokers, links)

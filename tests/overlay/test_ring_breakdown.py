@@ -40,7 +40,7 @@ def test_links_carry_what_the_routes_to_subscribers_cross(seed: int, weight: flo
 
 
 def test_a_notification_costs_its_links_and_the_hops_behind_them() -> None:
-    """Fig. 2 of paper 002 after the reassignment: three links to 2, 3 and 5, one subscriber behind each."""
+    """Fig. 2 of Zhao13 after the reassignment: three links to 2, 3 and 5, one subscriber behind each."""
     ring = ChordConfiguration.of(0, 3, {f"b{number}": number for number in range(8)})
     topic = next(name for name in (f"t{count}" for count in range(100)) if ring.rendezvous(name) == "b1")
     users = {f"u{number}": (f"b{number}", [topic]) for number in (1, 2, 3, 5)}

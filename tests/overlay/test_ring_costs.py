@@ -1,4 +1,4 @@
-"""What topics cost on a ring: the worked example of paper 002, and every topic's tree walked by hand."""
+"""What topics cost on a ring: the worked example of Zhao13, and every topic's tree walked by hand."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def fig_2(subscribed: set[int]) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("subscribed", [{0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4}])
 def test_figure_2_before_has_three_unrelated_relays_or_the_broker_on_id_0_three_hops_away(subscribed: set[int]) -> None:
-    """Paper 002, Fig. 2a: three relays, three hops at most (the drawing is lost: any of these sets fits the text)."""
+    """Zhao13, Fig. 2a: three relays, three hops at most (the drawing is lost: any of these sets fits the text)."""
     _, relays, _ = fig_2(subscribed)
     assert relays == 3
     assert ChordRing(3, tuple(range(8))).depths[1, list(subscribed)].max() == 3
 
 
 def test_figure_2_after_has_no_relay_and_one_hop() -> None:
-    """Paper 002, Fig. 2b: only {1, 2, 3, 5} can be meant."""
+    """Zhao13, Fig. 2b: only {1, 2, 3, 5} can be meant."""
     assert fig_2({1, 2, 3, 5}) == (3, 0, 3)
 
 

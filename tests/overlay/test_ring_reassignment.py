@@ -1,4 +1,4 @@
-"""What a mapping of brokers to ring positions costs, and what going over to it: paper 002, Eq. 5-7 and 10-12."""
+"""What a mapping of brokers to ring positions costs, and what going over to it: Zhao13, Eq. 5-7 and 10-12."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def summed(tree: Configuration, inventory: Inventory, weights: np.ndarray) -> fl
 
 
 def test_fig_2_has_one_tree_of_each_kind() -> None:
-    """Paper 000, Fig. 2: the minimum spanning tree is (a), and when B1 wants 9 of 10, the maximum interest tree (b)."""
+    """Jaeger07, Fig. 2: the minimum spanning tree is (a), and when B1 wants 9 of 10, the maximum interest tree (b)."""
     tree_a = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B1", "B3")])
     tree_b = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
     inventory = inventory_of(tree_b, {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0})

@@ -1,4 +1,4 @@
-"""Paper 000, what brokers of Cost and Interest know: bounded caches, Bloom filters, interest of three."""
+"""Jaeger07, what brokers of Cost and Interest know: bounded caches, Bloom filters, interest of three."""
 
 import random
 from dataclasses import replace

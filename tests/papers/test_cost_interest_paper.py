@@ -1,4 +1,4 @@
-"""Paper 000 (Jaeger et al. 2007): worked examples, equations and readings of Cost and Interest, lMST and lMIT."""
+"""Jaeger07 (Jaeger et al. 2007): worked examples, equations and readings of Cost and Interest, lMST and lMIT."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""DYNATOPS-Greedy of paper 002, Algorithms 3 and 4: its Fig. 2, and each step as the text has it, from scratch."""
+"""DYNATOPS-Greedy of Zhao13, Algorithms 3 and 4: its Fig. 2, and each step as the text has it, from scratch."""
 
 from __future__ import annotations
 

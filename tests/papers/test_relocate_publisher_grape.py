@@ -1,4 +1,4 @@
-"""GRAPE against paper 001: Algorithms 1 to 3 word by word, the meaning of priority and weight, and its proposals."""
+"""GRAPE against Cheung09: Algorithms 1 to 3 word by word, the meaning of priority and weight, and its proposals."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""POP against paper 001: the worked example of Fig. 1, the tracing of section 3.1, and what the walk ends at."""
+"""POP against Cheung09: the worked example of Fig. 1, the tracing of section 3.1, and what the walk ends at."""
 
 import random
 from dataclasses import replace

@@ -44,7 +44,7 @@ def test_users_are_at_their_new_homes_with_all_they_want() -> None:
 
 
 def test_a_reassignment_costs_no_more_messages_than_the_paper_bounds() -> None:
-    """Paper 002, Eq. 7, without the commands: (log2^2 V + P log2 V) for each broker that moves."""
+    """Zhao13, Eq. 7, without the commands: (log2^2 V + P log2 V) for each broker that moves."""
     run = RingRun(16, 20, 60, 3)
     before = {name: core.control_messages_sent for name, core in run.virtual.ring_cores.items()}
     target = run.random_target()

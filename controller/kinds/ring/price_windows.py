@@ -1,4 +1,4 @@
-"""What a ring costs on a window: all messages plus the weighted delay in hops (paper 002, Eq. 5). Pure."""
+"""What a ring costs on a window: all messages plus the weighted delay in hops (Zhao13, Eq. 5). Pure."""
 
 from __future__ import annotations
 

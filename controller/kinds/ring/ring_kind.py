@@ -117,7 +117,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         return users_leaving(state.traffic, avoided, left, moves_max, self.user_load_max, self.delay_weight)
 
     def cost_per_s(self, configuration: ChordConfiguration, window: ClosedWindow) -> float:
-        """Return all messages plus the weighted delay in hops (paper 002, Eq. 5, with those to subscribers)."""
+        """Return all messages plus the weighted delay in hops (Zhao13, Eq. 5, with those to subscribers)."""
         return ring_cost_of(configuration, window).total_per_s(self.delay_weight)
 
     def breakdown(self, configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:

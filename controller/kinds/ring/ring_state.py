@@ -25,7 +25,7 @@ from overlay.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
 
-PAPER_RATE_FILTER = 0.3  # alpha_pub of paper 002, Eq. 8: the weight of what is new.
+PAPER_RATE_FILTER = 0.3  # alpha_pub of Zhao13, Eq. 8: the weight of what is new.
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class RingTraffic:
 
     @cached_property
     def rates_per_s(self) -> Floats:
-        """What each topic will publish by the exponential filter over the windows (paper 002, Eq. 8), (topics,)."""
+        """What each topic will publish by the exponential filter over the windows (Zhao13, Eq. 8), (topics,)."""
         return filtered_rates(self.window_rates_per_s)
 
     @cached_property
@@ -117,7 +117,7 @@ def ring_traffic_of(configuration: ChordConfiguration, windows: Sequence[ClosedW
 class RingContext(PlannerContext):
     """What planners of a ring are told.
 
-    ``delay_weight`` is w_d of paper 002, what a hop of delay weighs against a message. ``user_load_max`` caps what a
+    ``delay_weight`` is w_d of Zhao13, what a hop of delay weighs against a message. ``user_load_max`` caps what a
     broker may serve, as a multiple of the mean.
     """
 

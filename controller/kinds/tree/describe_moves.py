@@ -14,7 +14,7 @@ from schemas.plan import ClientMove
 def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:
     """Return how the messages of the moved publishers change, and the mean delay to their subscribers.
 
-    Messages are those through all brokers (paper 001, Algorithm 2). The delay is what links and brokers cost by the
+    Messages are those through all brokers (Cheung09, Algorithm 2). The delay is what links and brokers cost by the
     inventory, from the publisher's home to each delivery of the horizon, without queues; left out without any delivery.
     """
     priced, row = state.publisher_costs, state.inventory.index

@@ -114,7 +114,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return publishers_leaving(state, avoided, left, moves_max)
 
     def cost_per_s(self, configuration: Configuration, window: ClosedWindow) -> float:
-        """Return the one cost of the window's notifications (paper 000, Eq. 1-2)."""
+        """Return the one cost of the window's notifications (Jaeger07, Eq. 1-2)."""
         return overlay_cost(configuration, self.inventory, window.sets_at(configuration.home_of)).total_per_s
 
     def breakdown(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> CostBreakdown:

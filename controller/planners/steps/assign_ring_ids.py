@@ -1,4 +1,4 @@
-"""Reassign ring IDs by linear assignment, then by swaps that mind the move price: ours, for the problem of paper 002.
+"""Reassign ring IDs by linear assignment, then by swaps that mind the move price: ours, for the problem of Zhao13.
 
 In: a problem. Out: a reassignment. Whether it is proposed is the planner's affair.
 """

@@ -3,7 +3,7 @@
 In: what the brokers of a cluster told each other, and users with their topics. Out: a home for each. When users ask,
 what their moves cost and how they are carried out does not belong here.
 
-Source: paper 002, section 4 and Algorithm 1: utility = |S_b & s_u| / |s_u| - w_l * L_b. Readings:
+Source: Zhao13, section 4 and Algorithm 1: utility = |S_b & s_u| / |s_u| - w_l * L_b. Readings:
 
 - L_b is the broker's share of the subscriptions of its cluster, in [0, 1], and w_l counts for each broker: the share
   weighs w_l times the brokers of the cluster, so that a user loses w_l at a broker of mean load, however many there

@@ -26,7 +26,7 @@ def reassigning_proposals(
 ) -> list[Proposal]:
     """Return the answer of a search as one proposal, none when the paper's process would not reconfigure.
 
-    That is Algorithm 2 of paper 002: nothing is computed unless the present cost passes the reconfigurability test, and
+    That is Algorithm 2 of Zhao13: nothing is computed unless the present cost passes the reconfigurability test, and
     nothing is done unless Bft > Cst, both over the reconfiguration free period.
     """
     ring = state.traffic

@@ -1,4 +1,4 @@
-"""Search of ring IDs by swaps of two brokers: the improvement path of paper 002, and descents that mind the move price.
+"""Search of ring IDs by swaps of two brokers: the improvement path of Zhao13, and descents that mind the move price.
 
 In: priced swaps of a mapping. Out: the swaps that were made, or the mapping moved. Where to begin and what is proposed
 does not belong here.
@@ -100,7 +100,7 @@ def improve_greedily(
 ) -> ImprovementPath:
     """Swap the costliest broker with the one with which that saves most, again and again, until it saves nothing.
 
-    SSBR-Greedy of paper 002, Algorithm 3. Reading: two variables are both printed minC; the best of the neighbourhood
+    SSBR-Greedy of Zhao13, Algorithm 3. Reading: two variables are both printed minC; the best of the neighbourhood
     is taken when it is better than the mapping so far. Of equals the one at the lowest position is taken, as broker and
     as partner. ``is_persistent`` is the tabu variant: a broker that finds no partner is passed over, and the next
     costliest is asked, until all have been; it ends where no swap of any two brokers helps. ``steps_max`` ends it
@@ -135,7 +135,7 @@ def improve_greedily(
 def best_on_path(problem: RingProblem, path: ImprovementPath) -> Reassignment:
     """Return the mapping on a path from the present one with the highest Bft - Cst, the first of equals.
 
-    DYNATOPS-Greedy of paper 002, Algorithm 4, when the path is that of Algorithm 3.
+    DYNATOPS-Greedy of Zhao13, Algorithm 4, when the path is that of Algorithm 3.
     """
     net_benefits = [
         path.costs[0] - cost - problem.reassignment_cost(moved)

@@ -1,6 +1,6 @@
 """GRAPE's selection of a publisher's broker: both metrics over the candidates -> the one to move to.
 
-Source: paper 001, section 4.2. In: the state. Out: choices. Making proposals of them does not belong here.
+Source: Cheung09, section 4.2. In: the state. Out: choices. Making proposals of them does not belong here.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class OrderSettings(PlannerSettings):
 class HorizonSettings(OrderSettings):
     """How far brokers know each other.
 
-    ``horizon_hops``: eta of paper 000 (its default 4), only brokers within so many hops are joined.
+    ``horizon_hops``: eta of Jaeger07 (its default 4), only brokers within so many hops are joined.
     """
 
     horizon_hops: int = 4
@@ -48,7 +48,7 @@ class HorizonSettings(OrderSettings):
 
 @dataclass(frozen=True)
 class SessionSettings(PlannerSettings):
-    """What GRAPE of paper 001 traces and weighs.
+    """What GRAPE of Cheung09 traces and weighs.
 
     ``grape_weight``: by how many percent GRAPE minimises its first metric, 1 to 100.
     ``grape_notifications_min``: length of a trace session, the paper's G_threshold of 100.
@@ -76,7 +76,7 @@ class SessionSettings(PlannerSettings):
 class ReassignmentSettings(PlannerSettings):
     """When a reassignment of ring IDs pays.
 
-    ``ring_free_s``: T_free of paper 002, within what time a reassignment of IDs must pay. Default 600 s: the paper's
+    ``ring_free_s``: T_free of Zhao13, within what time a reassignment of IDs must pay. Default 600 s: the paper's
     10 hours are for changes of an hour.
     ``ring_demand_share_min``: beta, what the notifications of that time must cost, as a share of the dearest
     reassignment, before one is computed; the paper's 0.1.

@@ -174,5 +174,5 @@ def test_the_price_of_a_ring_counts_messages() -> None:
 
 
 def test_brokers_of_the_ring_are_those_of_the_inventory() -> None:
-    """The script is of the example of paper 002, Fig. 2: eight brokers with IDs 0 to 7."""
+    """The script is of the example of Zhao13, Fig. 2: eight brokers with IDs 0 to 7."""
     assert (INVENTORY.bootstrap, INVENTORY.degree_max, len(BROKERS)) == (RING, NO_CAP, 8)

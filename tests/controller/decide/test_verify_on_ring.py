@@ -100,7 +100,7 @@ def test_undoing_gives_ids_and_users_back() -> None:
 
 
 def test_a_window_costs_what_its_own_users_and_rates_cost() -> None:
-    """Fig. 2 of paper 002 at 10 notifications a second; what is not known has no cost."""
+    """Fig. 2 of Zhao13 at 10 notifications a second; what is not known has no cost."""
     window = ring_window(USERS | {"v": ("b03", [OTHER])}, {TOPIC: 10, "of nobody": 50})
     assert KIND.cost_per_s(RING, window) == 150.0
     assert ring_kind(INVENTORY, delay_weight=0.0).cost_per_s(RING, window) == 70.0

@@ -28,7 +28,7 @@ planners = pytest.mark.parametrize("planner", [reassign_ids_ssbr, reassign_ids_a
 
 
 def fig_2_state(rate_per_s: int = 50, ring: ChordConfiguration = RING) -> RingState:
-    """Paper 002, Fig. 2: a user at each broker, and both topics published so often."""
+    """Zhao13, Fig. 2: a user at each broker, and both topics published so often."""
     return ring_state(ring, ring_window(USERS, {TOPIC: rate_per_s, OTHER: rate_per_s}))
 
 

@@ -1,4 +1,4 @@
-"""Paper 002's evaluation in a size of seconds: few users, one coarse grid, short times."""
+"""Zhao13's evaluation in a size of seconds: few users, one coarse grid, short times."""
 
 from experiments.dynatops.dynatops_tasks import Size
 

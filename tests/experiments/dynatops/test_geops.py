@@ -20,7 +20,7 @@ def overlays(draw: st.DrawFn) -> tuple[np.ndarray, GeoOverlay]:
 
 @pytest.fixture(scope="module")
 def full() -> GeoOverlay:
-    """One broker in each of 32 x 32 cells, as in paper 002."""
+    """One broker in each of 32 x 32 cells, as in Zhao13."""
     return draw_geo_overlay(np.arange(1_024), np.random.default_rng(1))
 
 

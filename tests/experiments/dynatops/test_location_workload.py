@@ -73,7 +73,7 @@ def test_round_trip_times_are_proportional_to_distances_in_the_mean() -> None:
 
 
 def test_successive_checkins_in_one_cell_are_one_visit() -> None:
-    """It lasts until the user checks in elsewhere; a later return is another visit (paper 002, section 6.1.1)."""
+    """It lasts until the user checks in elsewhere; a later return is another visit (Zhao13, section 6.1.1)."""
     checkins = _on_a_line([(0, 0, 1), (0, 5, 1), (1, 6, 1), (0, 10, 2), (0, 34, 1), (0, 300, 1), (0, 301, 3)])
     visits = merge_visits(checkins, LINE)
     assert visits.users.tolist() == [0, 0, 0, 0, 1]

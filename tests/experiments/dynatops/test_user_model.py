@@ -180,7 +180,7 @@ def quick_totals(settings: PoissonSettings, cluster_brokers: int | None, **rules
 def test_clusters_save_four_fifths_of_brokers_subscription_changes(
     cluster_brokers: int, cut: float, redraws_mode: bool
 ) -> None:
-    """Paper 002, Fig. 7a (multimodal): 80 % less, with loads that vary by a fifth at most at w_l = 1."""
+    """Zhao13, Fig. 7a (multimodal): 80 % less, with loads that vary by a fifth at most at w_l = 1."""
     made = PoissonSettings(user_count=10_000, duration_h=4.0, redraws_mode=redraws_mode)
     static, placed = quick_totals(made, None), quick_totals(made, cluster_brokers)
     assert placed.subscription_changes < (1 - cut) * static.subscription_changes

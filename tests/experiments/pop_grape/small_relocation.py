@@ -1,4 +1,4 @@
-"""Paper 001's evaluation in a size of seconds: tasks on trees of 7 and 63 brokers, and a hand-made window."""
+"""Cheung09's evaluation in a size of seconds: tasks on trees of 7 and 63 brokers, and a hand-made window."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""GRAPE by messages (paper 001, section 4): Fig. 3, retrieval, and the selection against the central planner's."""
+"""GRAPE by messages (Cheung09, section 4): Fig. 3, retrieval, and the selection against the central planner's."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""POP by messages (paper 001, sections 3.1 and 3.2): the worked example of Fig. 1, tagging, trace results, the walk."""
+"""POP by messages (Cheung09, sections 3.1 and 3.2): the worked example of Fig. 1, tagging, trace results, the walk."""
 
 import math
 import random

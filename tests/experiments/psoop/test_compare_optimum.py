@@ -29,7 +29,7 @@ FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
 
 
 def fig_2(wanted: list[set[str]]) -> TreeState:
-    """Paper 000, Fig. 2, tree (a): B2 - B1 - B3."""
+    """Jaeger07, Fig. 2, tree (a): B2 - B1 - B3."""
     tree = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B1", "B3")])
     return TreeState(tree, inventory_of(tree, FIG_2_COSTS), (ClosedWindow(0, 1000, sets_of(tree.brokers, wanted)),))
 

@@ -1,4 +1,4 @@
-"""One broker's estimates: Eq. 6-10 of paper 000 by hand, and against the central planner's arrays."""
+"""One broker's estimates: Eq. 6-10 of Jaeger07 by hand, and against the central planner's arrays."""
 
 import random
 

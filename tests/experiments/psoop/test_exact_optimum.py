@@ -70,7 +70,7 @@ def test_side_of_a_link_is_what_is_reached_without_it(count: int, seed: int) -> 
     ],
 )
 def test_fig_2_optimum(wanted: list[set[str]], costs: dict[tuple[tuple[str, str], ...], float], optimum: float) -> None:
-    """Paper 000, Fig. 2: (a) costs 100 and (b) 80 or 107, so (b) is optimal when B1 wants nothing and (a) otherwise."""
+    """Jaeger07, Fig. 2: (a) costs 100 and (b) 80 or 107, so (b) is optimal when B1 wants nothing and (a) otherwise."""
     inventory, sets = inventory_of(FIG_2A, FIG_2_COSTS), sets_of(FIG_2A.brokers, wanted)
     priced = tree_costs_per_s(inventory, sets)
     assert {tree_at(FIG_2A.brokers, position).links: priced[position] for position in range(3)} == pytest.approx(costs)

@@ -12,7 +12,7 @@ def paper_workload() -> Workload:
 
 
 def test_there_are_about_fifty_notifications_for_each_subscription(paper_workload: Workload) -> None:
-    """Paper 000, section 5.1: approximately 50; the rates alone give 2500 / 5 / 9 = 55.6 for each replacement."""
+    """Jaeger07, section 5.1: approximately 50; the rates alone give 2500 / 5 / 9 = 55.6 for each replacement."""
     replaced = paper_workload.subscriptions_issued - 50 * 9
     assert paper_workload.notification_count / replaced == pytest.approx(55.6, rel=0.05)
     assert 45 < paper_workload.notification_count / paper_workload.subscriptions_issued < 56

@@ -48,7 +48,7 @@ def prepare(target: ChordConfiguration, broker: str, *moves: ClientMove, ids: tu
 
 
 def test_a_notification_goes_to_the_rendezvous_and_down_the_tree() -> None:
-    """Paper 002, Fig. 2: t1 has its root at ID 1; ID 0 is reached over 5 and 7."""
+    """Zhao13, Fig. 2: t1 has its root at ID 1; ID 0 is reached over 5 and 7."""
     home, root, relay = core("n4"), core("n1"), core("n5")
     published, sent = home.handle(None, note(0), 11)
     assert isinstance(published, Published)

@@ -150,7 +150,7 @@ def test_a_user_is_connected_once() -> None:
 
 
 def test_a_broker_subscribes_as_long_as_one_of_its_users_does() -> None:
-    """Paper 002, section 3: only the first user that comes and the last that goes change anything."""
+    """Zhao13, section 3: only the first user that comes and the last that goes change anything."""
     topics = BrokerTopics()
     topics.add("b1", "ab")
     topics.add("b1", "b")

@@ -56,7 +56,7 @@ def gone(name: str, time_ms: int) -> ClientChange:
     return ClientChange(time_ms, name, None)
 
 
-# Fig. 2 of paper 002: subscribers of t1 at IDs 0, 2, 4 and 6, 15 a notification. u4 is moved to the root by the plan.
+# Fig. 2 of Zhao13: subscribers of t1 at IDs 0, 2, 4 and 6, 15 a notification. u4 is moved to the root by the plan.
 CLIENTS_AT_FIRST = [
     change(publisher(TOPIC, "b00", TOPIC)),
     *(change(user(f"u{number}", f"b0{number}", TOPIC)) for number in (0, 2, 4, 6)),
