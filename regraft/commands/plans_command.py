@@ -250,7 +250,8 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
         )
         raise typer.Exit(EXIT_FAILED)
     typer.echo(f"{name} is {outcome.phase}: {outcome.history[-1].reason}")
-    if kind is OrderKind.APPROVE and outcome.phase is PlanPhase.REFUSED:
+    is_given_up = outcome.phase is PlanPhase.REFUSED or LIFE[outcome.phase].is_aborted
+    if is_given_up is (kind is OrderKind.APPROVE):  # The opposite of what was ordered.
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -39,3 +39,25 @@ def test_an_order_is_waited_for_until_something_has_come_of_it(phase: PlanPhase)
     """A review until it is decided, a plan that is cancelled until brokers have dropped it or it is too late."""
     assert is_awaited(OrderKind.APPROVE, phase) is is_awaited(OrderKind.REFUSE, phase) is (phase is PlanPhase.PROPOSED)
     assert is_awaited(OrderKind.CANCEL, phase) is not (LIFE[phase].is_final or LIFE[phase].is_committed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "exit_code"),
+    [
+        ("approve", PlanPhase.PREPARING, 0),
+        ("approve", PlanPhase.REFUSED, 1),
+        ("refuse", PlanPhase.REFUSED, 0),
+        ("refuse", PlanPhase.PREPARING, 1),
+        ("cancel", PlanPhase.ABORTED, 0),
+        ("cancel", PlanPhase.ACTIVATING, 1),
+    ],
+)
+def test_the_exit_code_says_whether_what_was_ordered_came_about(
+    kind: str, phase: PlanPhase, exit_code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An order may come too late: what was to be cancelled is carried out, what was to be approved was refused."""
+    versions = iter([small_plan(PlanPhase.PROPOSED), small_plan(phase)])
+    monkeypatch.setattr(plans_command, "_stored", lambda _: [next(versions)])
+    monkeypatch.setattr("infra.send_orders.send_order", lambda *_: None)
+    answer = CliRunner().invoke(app, ["plans", kind, "plan-1", "--reason", "because", "--wait", "5"])
+    assert (answer.exit_code, f"plan-1 is {phase}" in answer.output) == (exit_code, True)
