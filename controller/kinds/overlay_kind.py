@@ -116,7 +116,6 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
 
     inventory: Inventory
 
-    @abstractmethod
     def attach_clients(
         self,
         window: ClosedWindow,
@@ -130,12 +129,13 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
 
         ``overlays`` are the configurations of the window's first and last epoch. The window is incomplete when the
         kind needs ``interests`` and there are none (``fault`` says why), or when more than ``unknown_share_max`` of its
-        notifications are of publishers that the register does not know.
+        notifications are of publishers that the register does not know. A kind that needs no register leaves it as is.
         """
+        return window, ()
 
-    @abstractmethod
     def without_register(self, window: ClosedWindow) -> ClosedWindow:
         """Return an old window without what of the register only verification needs, as it takes much memory."""
+        return window
 
     @abstractmethod
     def with_homes(self, present: ConfigurationT, windows: Sequence[ClosedWindow]) -> ConfigurationT:

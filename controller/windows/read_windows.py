@@ -60,7 +60,7 @@ class WindowReader:
             self._assembler.add(record, now_ms)
         found = []
         for window in self._assembler.closed(now_ms):
-            known = self._with_clients(window, plan_log)
+            known = self._with_clients(window, plan_log) if self._kind.NEEDS_REGISTER else window
             ended = self._ports.clients.ended_count if self._kind.NEEDS_REGISTER else None
             self._lifetimes.add_window(known, subscriptions, ended)
             self._starts_ms.append(known.start_ms)
@@ -107,7 +107,7 @@ class WindowReader:
         epochs = dict.fromkeys((window.epoch_min, window.epoch_max))
         overlays = [plan_log.configuration_of(epoch) or plan_log.present for epoch in epochs]
         clients, kind = self._ports.clients, self._kind
-        interests = clients.interests(kind.inventory.brokers) if kind.NEEDS_REGISTER else None
+        interests = clients.interests(kind.inventory.brokers)
         share_max = 1 - self._settings.assembly.completeness_share_min
         known, unknown = kind.attach_clients(window, interests, clients.topic_of, overlays, share_max, clients.fault)
         if unknown:

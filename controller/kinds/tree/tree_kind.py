@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +19,6 @@ from overlay.cost import CostBreakdown, overlay_cost
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
 from overlay.publisher_placement import ROUNDING_SHARE
-from overlay.user_interests import UserInterests
 from schemas.plan import Proposal, Verdict
 
 
@@ -34,22 +33,6 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
 
     inventory: Inventory
     degree_max: int
-
-    def attach_clients(
-        self,
-        window: ClosedWindow,
-        interests: UserInterests | None,
-        topic_of: Mapping[str, str],
-        overlays: Sequence[Configuration],
-        unknown_share_max: float,
-        fault: str = "",
-    ) -> tuple[ClosedWindow, tuple[str, ...]]:
-        """Return the window as it is: telemetry says all that there is to know."""
-        return window, ()
-
-    def without_register(self, window: ClosedWindow) -> ClosedWindow:
-        """Return the window as it is."""
-        return window
 
     def with_homes(self, present: Configuration, windows: Sequence[ClosedWindow]) -> Configuration:
         """Return the tree with the homes of all publishers of the windows.
