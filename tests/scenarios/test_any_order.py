@@ -16,7 +16,7 @@ from producers.brokers.tree_change import TreeChange
 from producers.brokers.two_epochs import TwoEpochBroker
 from schemas.plan import PlanPhase
 from tests.scenarios import search
-from tests.scenarios.any_order import KEPT_EMPTY, OF_CLIENTS, PATIENT
+from tests.scenarios.any_order import KEPT_EMPTY, OF_CLIENTS, OF_TABLES, PATIENT
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
 from tests.scenarios.any_order_controller import AWAY, UNACKNOWLEDGED, UP
 from tests.scenarios.any_order_ring import random_ring_inventory
@@ -25,6 +25,7 @@ from tests.scenarios.any_order_schedules import PRIORITIES, SCHEDULES
 from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
 from tests.scenarios.core_parts import parts_of
 from tests.scenarios.model.check_endings import OF_A_CORE
+from tests.scenarios.model.check_endings import OF_TABLES as OF_TABLES_OF_THE_MODEL
 from tests.scenarios.shrink_run import RunShrinker, trace_of
 
 ALL: Filter = (Predicate("symbol", Operator.EQ, "A"),)
@@ -201,10 +202,12 @@ def digest_of_runs() -> str:
 
 
 def test_what_must_be_empty_at_the_end_is_looked_for_by_the_names_it_has() -> None:
-    """A core's part that has been renamed would be taken as empty."""
+    """A part of a core or of its tables that has been renamed would be taken as empty."""
     cores = [core_of(one.brokers[0], one.bootstrap, 0) for one in INVENTORIES]
     known = {name for core in cores for part in parts_of(core) for name in vars(part)}
     assert known >= {*KEPT_EMPTY, *OF_CLIENTS, *OF_A_CORE}
+    of_tables = {name for core in cores for tables in core.tables.values() for name in vars(tables)}
+    assert of_tables >= {*OF_TABLES, *OF_TABLES_OF_THE_MODEL}
 
 
 def test_equal_seeds_are_equal_runs_in_every_process() -> None:

@@ -22,7 +22,7 @@ OF_A_CORE = (
     "_postponed",
     "_early",
 )
-OF_TABLES = ("entries", "topics", "registered", "flushes", "awaited")
+OF_TABLES = ("entries", "withdrawn", "topics", "registered", "successors", "ended", "flushes", "awaited")
 
 
 class EndingChecks:
