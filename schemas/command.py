@@ -33,7 +33,8 @@ class Command(Struct, frozen=True):
     A prepare carries the change as links removed and added, ring IDs reassigned and clients moved, and the digest of
     the target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring it names only
     the users that come to or leave this broker. A retire names the brokers that are dead: what they would have had to
-    send first is not waited for.
+    send first is not waited for. ``term`` is that of the leader who sends it: brokers refuse a lower one than they have
+    seen.
     """
 
     plan: str
@@ -47,13 +48,14 @@ class Command(Struct, frozen=True):
     moves: tuple[ClientMove, ...] = ()
     id_moves: tuple[IdMove, ...] = ()
     lost_brokers: tuple[str, ...] = ()
+    term: int = 0
 
 
 class CommandResult(Struct, frozen=True):
     """A broker's answer.
 
     ``control_messages`` counts what it sent to peers for this plan so far; ``lost_peers`` are the neighbours that it
-    has found dead.
+    has found dead. ``term`` and ``digest`` are those of the command that is answered.
     """
 
     plan: str
@@ -65,3 +67,5 @@ class CommandResult(Struct, frozen=True):
     control_messages: int
     time_ms: int
     lost_peers: tuple[str, ...] = ()
+    term: int = 0
+    digest: str = ""

@@ -124,7 +124,8 @@ class Plan(Struct, frozen=True):
     intended; one of them is empty. ``moves`` are the clients that change their home, ``id_moves`` the brokers that
     change their ID. ``undoes`` names the plan
     that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows. ``refused``
-    are the proposals that did not become part of it, each with its reason; of very many only the first.
+    are the proposals that did not become part of it, each with its reason; of very many only the first. ``term`` is
+    that of the leader who wrote this version.
     """
 
     plan: str
@@ -146,3 +147,4 @@ class Plan(Struct, frozen=True):
     id_moves: tuple[IdMove, ...] = ()
     ring_target: tuple[RingId, ...] = ()
     refused: tuple[Proposal, ...] = ()
+    term: int = 0
