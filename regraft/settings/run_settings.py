@@ -205,7 +205,7 @@ def sections() -> dict[str, Section]:
     shared = {"bootstrap", "security", "namespace", "seed", "status_file", "inventory_path", "redis_url", "clock"}
     return {
         "run": Section(RunSettings),
-        "kafka": Section(KafkaSettings, frozenset({"security"})),  # there is nothing to set in it yet
+        "kafka": Section(KafkaSettings),
         "redis": Section(RedisSettings),
         "spark": Section(SparkSettings),
         "demo": Section(DemoSettings),

@@ -28,6 +28,10 @@ class KafkaSettings:
         """How commands reach Kafka."""
         return KafkaAccess(self.bootstrap, security=self.security)
 
+    def faults(self) -> list[str]:
+        """Return what is wrong, one sentence each; no secret is part of any."""
+        return [f"security.{fault}" for fault in self.security.faults()]
+
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
