@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-VALID_DAYS = 30
+VALID_DAYS = 800  # longer than any run that uses them
 LOCAL_HOSTS = ("127.0.0.1", "localhost")
 
 
