@@ -106,6 +106,20 @@ def test_ci_runs_what_a_developer_runs() -> None:
     assert lines == ["set -euo pipefail", 'cd "$(dirname "${BASH_SOURCE[0]}")/.."', "make test"]
 
 
+def test_nothing_is_installed_that_is_not_locked() -> None:
+    """What pip fetches has a hash; the project is built by the locked backend, of which every requirement is locked."""
+    lock = (ROOT / "requirements.lock").read_text()
+    locked = set(re.findall(r"^([a-z0-9-]+)==\S+ \\\n    --hash=sha256:", lock, re.MULTILINE))
+    backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    needed = {re.split(r"[<>=~! ]", each)[0] for each in backend} | {"editables"}  # hatchling asks for it late
+    assert needed <= locked
+    for file in ("Makefile", "infra/Dockerfile"):
+        installs = re.findall(r"^.*pip install .*$", (ROOT / file).read_text(), re.MULTILINE)
+        assert len(installs) == 2, file
+        for line in installs:
+            assert "--require-hashes" in line or "--no-deps --no-build-isolation" in line, line
+
+
 def test_every_target_is_explained() -> None:
     """``make help`` names all targets."""
     answer = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
