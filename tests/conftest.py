@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -10,6 +11,11 @@ from hypothesis import settings
 # A busy machine is no fault: no example fails by how long it takes.
 settings.register_profile("regraft", deadline=None)
 settings.load_profile("regraft")
+
+# Child processes import this checkout, whatever is installed and whatever the directory that they run in holds.
+CHECKOUT = str(Path(__file__).parents[1])
+os.environ["PYTHONPATH"] = os.pathsep.join([CHECKOUT, *filter(None, [os.environ.get("PYTHONPATH")])])
+os.environ["PYTHONSAFEPATH"] = "1"
 
 
 @pytest.fixture(autouse=True)
