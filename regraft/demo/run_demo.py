@@ -310,6 +310,8 @@ class _DemoRun:
             inventory=self._inventory,
             started_ms=int(self._started_s * 1000),
             ended_ms=int(time.time() * 1000),
+            traffic_end_ms=traffic_end_ms,
+            expects_regime_change=scenario_of(self._settings.demo.scenario).has_shift,
             ledger=observer.ledger,
             windows=windows,
             windows_incomplete=sum(not window.complete for window in windows),
