@@ -26,7 +26,9 @@ $(STAMP):
 	$(BIN)/python -m infra.set_up
 	@rm -f .venv/set-up-* && touch $@
 
+test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
+	@rm -f $(SKIPS_FILE)
 	$(BIN)/python -m pytest -m "not spark and not stack" -n auto --dist worksteal
 	$(BIN)/python -m pytest -m "spark or stack"
 

@@ -8,6 +8,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests.list_skips import list_skips
+
 # A busy machine is no fault: no example fails by how long it takes.
 settings.register_profile("regraft", deadline=None)
 settings.load_profile("regraft")
@@ -16,6 +18,11 @@ settings.load_profile("regraft")
 CHECKOUT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join([CHECKOUT, *filter(None, [os.environ.get("PYTHONPATH")])])
 os.environ["PYTHONSAFEPATH"] = "1"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let every run say what it skipped."""
+    list_skips(config)
 
 
 @pytest.fixture(autouse=True)
