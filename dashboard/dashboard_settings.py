@@ -27,6 +27,8 @@ class DashboardSettings:
     ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
     secret_file. ``secret_file``: a file that holds it instead.
     ``token_hours_max``: how long a token may live. Default 24, a day's work.
+    ``revoked_file``: ids of tokens that were taken back, one a line, looked at with each call. Default:
+    revoked-tokens.txt in run.directory, beside the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
     ``answer_ms_max``: how long Valkey may take to answer. Default 800, below the pace, so that looks never pile up.
     ``stale_ms``: without news from the controller for so long the page says so. Default 5000, several of its writings.
@@ -46,6 +48,7 @@ class DashboardSettings:
     secret: str | None = field(default=None, repr=False)
     secret_file: Path | None = None
     token_hours_max: float = 24.0
+    revoked_file: Path | None = None
     poll_ms: int = 1000
     answer_ms_max: int = 800
     stale_ms: int = 5000
@@ -56,6 +59,11 @@ class DashboardSettings:
     def kafka(self) -> KafkaAccess:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-dashboard", self.security)
+
+    @property
+    def revoked_path(self) -> Path:
+        """Where the ids of tokens that were taken back stand."""
+        return self.revoked_file or self.inventory_path.with_name("revoked-tokens.txt")
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each; a secret is never part of it."""

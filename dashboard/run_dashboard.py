@@ -112,7 +112,7 @@ def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, s
     thread = threading.Thread(target=serve, name="dashboard")
     thread.start()
     parts: DashboardParts = app.state.parts
-    log.info("dashboard_served", url=url, can_order=parts.secret is not None)
+    log.info("dashboard_served", url=url, can_order=parts.access.can_order)
     status = StatusFile(settings.status_file) if settings.status_file is not None else None
     try:
         while thread.is_alive() and not stop.is_set():
@@ -132,7 +132,7 @@ def _status(url: str, parts: DashboardParts) -> dict[str, Any]:
     return {
         "time_ms": time.time_ns() // 1_000_000,
         "url": url,
-        "can_order": parts.secret is not None,
+        "can_order": parts.access.can_order,
         "version": parts.board.version,
         "view": parts.poller.server_part(),
     }

@@ -19,13 +19,15 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from dashboard.check_access import AccessCheck
 from dashboard.dashboard_metrics import DashboardMetrics
 from dashboard.dashboard_settings import DashboardSettings
 from dashboard.guard_requests import RequestGuard
 from dashboard.live_board import LiveBoard
-from dashboard.operator_tokens import Operator, TokenRefusedError, check_token, read_secret
+from dashboard.operator_tokens import Operator, TokenRefusedError
 from dashboard.poll_view import LIVE, ViewPoller, ViewSource
 from dashboard.read_view import SERIES
+from dashboard.revoked_tokens import RevokedFileError
 from dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequest, Send
 from dashboard.tell_phases import phases_part
 from dashboard.watch_inventory import InventoryWatcher
@@ -45,7 +47,7 @@ class DashboardParts:
     metrics: DashboardMetrics
     poller: ViewPoller
     desk: OrderDesk
-    secret: str | None
+    access: AccessCheck
 
     def ill_reason(self) -> str | None:
         """Return why the page shows nothing live, None where it does."""
@@ -55,11 +57,11 @@ class DashboardParts:
 
 def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> FastAPI:
     """Return the application; its state's ``parts`` are what it answers from. Raises TokenSecretError."""
-    secret = read_secret(settings)
+    access = AccessCheck(settings)
     board, metrics = LiveBoard(SERIES), DashboardMetrics()
-    poller = ViewPoller(source, board, settings, metrics, can_order=secret is not None)
+    poller = ViewPoller(source, board, settings, metrics, can_order=access.can_order)
     watcher = InventoryWatcher(settings.inventory_path, board)
-    parts = DashboardParts(settings, board, metrics, poller, OrderDesk(board, send), secret)
+    parts = DashboardParts(settings, board, metrics, poller, OrderDesk(board, send), access)
 
     @asynccontextmanager
     async def run_tasks(_: FastAPI) -> AsyncIterator[None]:
@@ -157,15 +159,7 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
     metrics = parts.metrics
 
     def operator(authorization: Annotated[str | None, Header()] = None) -> Operator:
-        if parts.secret is None:
-            text = "This dashboard is read-only: it has no secret (dashboard.secret or dashboard.secret_file)."
-            raise TokenRefusedError(403, "read_only", text)
-        scheme, _, token = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            text = "Orders need a token: Authorization: Bearer TOKEN (`regraft dashboard token` makes one)."
-            raise TokenRefusedError(401, "missing", text)
-        settings = parts.settings
-        return check_token(parts.secret, token.strip(), settings.namespace, settings.token_hours_max)
+        return parts.access.operator(authorization)
 
     @app.get("/api/session")
     async def session(who: Annotated[Operator, Depends(operator)]) -> dict[str, Any]:
@@ -188,6 +182,11 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
         metrics.strangers.labels(error.why).inc()
         headers = {"WWW-Authenticate": 'Bearer realm="regraft"'} if error.status == 401 else None
         return JSONResponse({"error": error.why, "text": error.text}, error.status, headers)
+
+    @app.exception_handler(RevokedFileError)
+    async def refuse_all(_: Request, error: RevokedFileError) -> JSONResponse:
+        metrics.strangers.labels("revoked_file").inc()
+        return JSONResponse({"error": "revoked_file", "text": str(error)}, 503)
 
     @app.exception_handler(OrderRefusedError)
     async def refuse_order(_: Request, error: OrderRefusedError) -> JSONResponse:
