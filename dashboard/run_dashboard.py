@@ -82,19 +82,22 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _server_options(app: FastAPI, settings: DashboardSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        ws="none",
+        timeout_graceful_shutdown=STOP_S_MAX,
+    )
+
+
 def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, stop: threading.Event) -> None:
     """Run the server in a thread of its own, so that it takes no signals; this one keeps the status file."""
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=STOP_S_MAX,
-        )
-    )
+    server = uvicorn.Server(_server_options(app, settings))
     loop = asyncio.new_event_loop()
     faults: list[BaseException] = []
 

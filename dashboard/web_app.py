@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi import Depends, FastAPI, Header, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -24,6 +24,7 @@ from dashboard.dashboard_metrics import DashboardMetrics
 from dashboard.dashboard_settings import DashboardSettings
 from dashboard.guard_requests import RequestGuard
 from dashboard.live_board import LiveBoard
+from dashboard.open_pages import OpenPages
 from dashboard.operator_tokens import Operator, TokenRefusedError
 from dashboard.poll_view import LIVE, ViewPoller, ViewSource
 from dashboard.read_view import SERIES
@@ -89,8 +90,8 @@ def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> Fa
 
 def _add_reading(app: FastAPI, parts: DashboardParts) -> None:
     board, metrics = parts.board, parts.metrics
-
-    pages = OpenPages(parts.settings.clients_max, metrics)
+    settings = parts.settings
+    pages = OpenPages(settings.clients_max, settings.clients_per_address_max, metrics)
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
@@ -107,28 +108,6 @@ def _add_reading(app: FastAPI, parts: DashboardParts) -> None:
         """Return everything that pages show as one JSON document."""
         document = {"boot": board.boot, "version": board.version, "now_ms": _now_ms(), "parts": board.values()}
         return Response(msgspec.json.encode(document), media_type="application/json")
-
-
-class OpenPages:
-    """Counts the pages that are open, up to a maximum."""
-
-    def __init__(self, pages_max: int, metrics: DashboardMetrics) -> None:
-        self._pages_max = pages_max
-        self._metrics = metrics
-        self._count = 0
-
-    async def one_more(self) -> AsyncIterator[None]:
-        """Count a page while it is open; raise HTTPException where so many are open already."""
-        if self._count >= self._pages_max:
-            self._metrics.clients_refused.inc()
-            raise HTTPException(503, f"{self._pages_max} pages are open already (dashboard.clients_max)")
-        self._count += 1
-        self._metrics.clients.set(self._count)
-        try:
-            yield
-        finally:
-            self._count -= 1
-            self._metrics.clients.set(self._count)
 
 
 async def follow_board(board: LiveBoard, metrics: DashboardMetrics) -> AsyncIterator[ServerSentEvent]:

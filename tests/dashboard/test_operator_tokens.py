@@ -144,7 +144,7 @@ def test_settings_tell_all_their_faults() -> None:
     """Every wrong value has a sentence."""
     wrong = settings(
         port=70_000, host_names=(), poll_ms=10, stale_ms=10, clients_max=0, token_hours_max=0, secret=SECRET,
-        secret_file=Path("secret"),
+        secret_file=Path("secret"), clients_per_address_max=0, trusted_proxies=("*", "10.0.0.1/8", "10.0.0.0/8"),
     )  # fmt: skip
-    assert len(wrong.faults()) == 7
+    assert len(wrong.faults()) == 10
     assert settings().faults() == []
