@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from schemas.bounds import Name, Text, TimeMs
+
 WHOLE_OVERLAY = "overlay"  # The subject of orders that concern all of it.
 
 
@@ -34,12 +36,12 @@ class Order(Struct, frozen=True):
     broker that is maintained.
     """
 
-    subject: str
+    subject: Name
     kind: OrderKind
-    by: str
-    reason: str
-    time_ms: int
-    until_ms: int = 0
+    by: Text
+    reason: Text
+    time_ms: TimeMs
+    until_ms: TimeMs = 0
     evacuate: bool = False
 
     @property
