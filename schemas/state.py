@@ -103,11 +103,25 @@ class BrokerCompleteness(Struct, frozen=True):
     epoch_max: int
 
 
+class BrokerClock(Struct, frozen=True):
+    """How a broker's clock stands to Kafka's, by the batches that Kafka took in the window.
+
+    ``delay_ms_min`` is the least distance from the time of a batch by its broker's clock to the time at which Kafka
+    took it: the shortest way to Kafka less what the clock is ahead. ``refused`` counts the batches whose time was too
+    far from Kafka's to be used.
+    """
+
+    broker: str
+    delay_ms_min: int
+    refused: int = 0
+
+
 class WindowClosed(Struct, frozen=True):
     """The marker written after all rows of a window.
 
     ``row_counts`` is the number of rows of each kind; ``late_rows`` counts what was dropped behind the watermark
-    since the previous marker (rows after Spark's partial aggregation, so a lower bound of records).
+    since the previous marker (rows after Spark's partial aggregation, so a lower bound of records). ``clocks`` is by
+    broker; empty in a record of version 1, and where event times cannot be held against Kafka's.
     """
 
     window_start_ms: int
@@ -116,3 +130,4 @@ class WindowClosed(Struct, frozen=True):
     row_counts: dict[str, int]
     brokers: tuple[BrokerCompleteness, ...]
     late_rows: int
+    clocks: tuple[BrokerClock, ...] = ()

@@ -65,6 +65,7 @@ class JobStatus:
     """How far the job is; written to ``settings.status_file`` after every micro-batch, times in ms since 1970.
 
     ``grace_ms``: of the query that runs; written also when another has begun, so what is sent from then on is for it.
+    ``clocks_off``: batches, among the dead letters, ``cells_off``: deliveries that were too far from Kafka's time.
     ``records_behind``: what was not read after the last micro-batch. ``windows_rewritten``: how many of ``windows``
     were written again because their micro-batch ran again.
     """
@@ -87,6 +88,8 @@ class JobStatus:
     batch_ms: int = 0
     records_behind: int = 0
     windows_rewritten: int = 0
+    clocks_off: int = 0
+    cells_off: int = 0
 
 
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
@@ -254,6 +257,8 @@ class _Job:
         observed = _observed(progress)
         status.records += observed.get("records", 0)
         status.cells += observed.get("cells", 0)
+        status.clocks_off += observed.get("clocks_off", 0)
+        status.cells_off += observed.get("cells_off", 0)
         status.state_rows = sum(operator.numRowsTotal for operator in operators)
         status.batch_ms = progress.durationMs.get("triggerExecution", 0)
         status.records_per_s = progress.processedRowsPerSecond
@@ -280,6 +285,8 @@ class _Job:
         metrics.late_rows.inc(late)
         metrics.records.inc(observed.get("records", 0))
         metrics.cells.inc(observed.get("cells", 0))
+        metrics.clocks_off.inc(observed.get("clocks_off", 0))
+        metrics.cells_off.inc(observed.get("cells_off", 0))
         metrics.backlog_records.set(self.status.records_behind)
         metrics.catching_up.set(self.status.catching_up)
         if self._settings.metrics_port is not None and time.monotonic() - self._heap_at_s > HEAP_PAUSE_S:
