@@ -28,8 +28,10 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
+from infra.create_topics import TIMESTAMP_TYPE, alter_hint, timestamp_type
 from infra.serve_metrics import serve_metrics
 from schemas.status_file import StatusFile
+from schemas.topics import LOG_APPEND_TIME
 from streaming.close_windows import WindowRows
 from streaming.job_metrics import JobHealth, JobMetrics
 from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of
@@ -106,6 +108,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
         raise _unwritable(error, settings) from error
+    _check_timestamps(settings)
     metrics, health = JobMetrics(), JobHealth()
     with ExitStack() as held:
         if settings.metrics_port is not None:
@@ -309,6 +312,22 @@ def _observed(progress: StreamingQueryProgress) -> dict[str, int]:
 
 def _epoch_ms(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1_000)
+
+
+def _check_timestamps(settings: StreamingSettings) -> None:
+    """Raise StreamingJobError when senders give telemetry its Kafka time: clocks are to be held against Kafka's own."""
+    if settings.create_time or settings.bounds.future_ms_max is None:
+        return
+    found = timestamp_type(settings.kafka, settings.source_topic)
+    if found is None:
+        log.warning("timestamp_type_unknown", topic=settings.source_topic, wanted=LOG_APPEND_TIME)
+    elif found != LOG_APPEND_TIME:
+        hint = alter_hint(settings.kafka, settings.source_topic, {TIMESTAMP_TYPE: LOG_APPEND_TIME})
+        raise StreamingJobError(
+            f"{TIMESTAMP_TYPE} of topic {settings.source_topic} is {found}, so its times are the senders' own and no "
+            f"wrong clock can be told: alter it ({hint}), or set streaming.create_time for a replay",
+            EXIT_REFUSED,
+        )
 
 
 def _unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError:

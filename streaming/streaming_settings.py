@@ -76,6 +76,8 @@ class StreamingSettings:
     ``future_ms_max``, ``past_ms_max``: how far event times may lie after and before the time at which Kafka took the
     record; of the first no more than half the grace counts. None takes any time, as runs at another clock need; without
     the first, whoever's clock is the fastest closes the windows of all.
+    ``create_time``: take times that senders gave their records, as in a replay, which puts back those that Kafka gave;
+    else a topic of telemetry that has such is refused, as a wrong clock could say anything.
     ``write_timeout_ms``: how long Kafka may take to acknowledge a window's rows before the job ends.
     ``status_file``: JSON that says how far the job is; None writes none.
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
@@ -95,6 +97,7 @@ class StreamingSettings:
     read_partitions_min: int = 2
     future_ms_max: int | None = 1_000
     past_ms_max: int | None = 3_600_000
+    create_time: bool = False
     write_timeout_ms: int = 60_000
     status_file: Path | None = None
     telemetry_topic: str = ""
