@@ -6,13 +6,16 @@ Nothing here talks to Kafka; ``infra`` creates the topics from this table.
 from dataclasses import dataclass
 
 HOUR_MS = 3_600_000
+LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock: what all brokers' clocks are held against.
+CREATE_TIME = "CreateTime"  # The sender's, or whatever it says.
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """One Kafka topic.
 
-    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever).
+    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever). ``timestamps``
+    is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
     """
 
     suffix: str
@@ -22,6 +25,7 @@ class Topic:
     readers: str
     partitions: int
     retention_ms: int | None
+    timestamps: str = ""
 
     @property
     def compacted(self) -> bool:
@@ -29,7 +33,9 @@ class Topic:
         return self.retention_ms is None
 
 
-TELEMETRY = Topic("telemetry", "TelemetryBatch", "broker", "producers", "streaming, recorder", 4, 24 * HOUR_MS)
+TELEMETRY = Topic(
+    "telemetry", "TelemetryBatch", "broker", "producers", "streaming, recorder", 4, 24 * HOUR_MS, LOG_APPEND_TIME
+)
 CLIENTS = Topic("clients", "Client", "client", "producers", "controller", 1, None)
 STATE = Topic("state", "StateRow", "window, kind, entity", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
 WINDOWS = Topic("windows", "WindowClosed", "window", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
