@@ -53,9 +53,12 @@ def create_topics(
 
 
 def _configuration(topic: Topic) -> dict[str, str]:
-    if topic.retention_ms is None:
-        return {"cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
-    return {"cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
+    found = {"message.timestamp.type": "LogAppendTime"} if topic.is_timed_by_kafka else {}
+    if topic.retention_ms is not None:
+        return {**found, "cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
+    if topic.compaction_lag_ms:
+        found["min.compaction.lag.ms"] = str(topic.compaction_lag_ms)
+    return {**found, "cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
 
 
 def _partitions(admin: AdminClient, bootstrap: str) -> dict[str, int]:

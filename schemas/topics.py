@@ -6,6 +6,7 @@ Nothing here talks to Kafka; ``infra`` creates the topics from this table.
 from dataclasses import dataclass
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,8 @@ class Topic:
     """One Kafka topic.
 
     ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever).
+    ``is_timed_by_kafka``: records have the time at which Kafka took them, not one of their writer's.
+    ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too.
     """
 
     suffix: str
@@ -22,6 +25,8 @@ class Topic:
     readers: str
     partitions: int
     retention_ms: int | None
+    is_timed_by_kafka: bool = False
+    compaction_lag_ms: int = 0
 
     @property
     def compacted(self) -> bool:
@@ -37,7 +42,11 @@ COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 
 RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller", 1, 24 * HOUR_MS)
 PLANS = Topic("plans", "Plan", "plan", "controller", "controller, alerts", 1, None)
 EVENTS = Topic("events", "AdaptationEvent", "subject", "controller, alerts", "alerts, operator", 1, 7 * 24 * HOUR_MS)
-ORDERS = Topic("orders", "Order", "scope, subject", "command line, dashboard", "controller, alerts", 1, None)
+# Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
+ORDERS = Topic(
+    "orders", "Order", "scope, subject", "command line, dashboard", "controller, alerts", 1, None, True, 7 * DAY_MS
+)
+AUDIT = Topic("audit", "AuditEntry", "subject", "controller", "command line", 1, 400 * DAY_MS)
 ALERTS = Topic("alerts", "Alert", "rule, subject", "alerts", "alerts, command line", 1, None)
 DEAD_LETTERS = Topic(
     "dead-letters",
@@ -59,6 +68,7 @@ TOPICS: tuple[Topic, ...] = (
     PLANS,
     EVENTS,
     ORDERS,
+    AUDIT,
     ALERTS,
     DEAD_LETTERS,
 )
