@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.order_keys import OrderSettings
 from schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
@@ -32,6 +33,7 @@ class DashboardSettings:
     ``stale_ms``: without news from the controller for so long the page says so. Default 5000, several of its writings.
     ``clients_max``: pages open at once. Default 64; more are refused in a sentence.
     ``windows_max``: windows whose rate, completeness and latency are kept. Default 2000, as many as the costs.
+    ``orders``: the key that signs what is ordered here.
     """
 
     bootstrap: str
@@ -51,6 +53,7 @@ class DashboardSettings:
     stale_ms: int = 5000
     clients_max: int = 64
     windows_max: int = 2000
+    orders: OrderSettings = field(default_factory=OrderSettings)
 
     @property
     def kafka(self) -> KafkaAccess:

@@ -16,9 +16,11 @@ from rich.table import Table
 
 import regraft
 from regraft.commands.alerts_command import alerts_app
+from regraft.commands.audit_command import audit
 from regraft.commands.backtest_command import backtest
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile
 from regraft.commands.dashboard_command import dashboard_app
+from regraft.commands.keys_command import keys_app
 from regraft.commands.metrics_command import metrics
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
 from regraft.commands.plans_command import plans_app
@@ -64,6 +66,8 @@ app.command()(pause)
 app.command()(resume)
 app.command()(maintain)
 app.command(name="return")(return_broker)
+app.command()(audit)
+app.add_typer(keys_app, name="keys")
 app.command()(metrics)
 app.command()(status)
 app.command()(topics)

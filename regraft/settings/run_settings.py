@@ -27,6 +27,7 @@ from pydantic_settings import (
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.order_keys import OrderSettings
 from infra.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.settings_model import (
@@ -150,6 +151,7 @@ class Settings:
     run: RunSettings
     kafka: KafkaSettings
     redis: RedisSettings
+    orders: OrderSettings
     spark: SparkSettings
     demo: DemoSettings
     emulator: EmulatorSettings
@@ -194,11 +196,22 @@ def sections() -> dict[str, Section]:
     from producers.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
-    shared = {"bootstrap", "security", "namespace", "seed", "status_file", "inventory_path", "redis_url", "clock"}
+    shared = {
+        "bootstrap",
+        "security",
+        "namespace",
+        "seed",
+        "status_file",
+        "inventory_path",
+        "redis_url",
+        "clock",
+        "orders",
+    }
     return {
         "run": Section(RunSettings),
         "kafka": Section(KafkaSettings, frozenset({"security"})),  # there is nothing to set in it yet
         "redis": Section(RedisSettings),
+        "orders": Section(OrderSettings, frozenset({"directory"})),
         "spark": Section(SparkSettings),
         "demo": Section(DemoSettings),
         "emulator": Section(EmulatorSettings, frozenset(shared)),
@@ -310,6 +323,8 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
     shared = {"bootstrap": kafka.bootstrap, "security": kafka.security, "namespace": kafka.namespace}
     inventory_path = run.directory / "inventory.json"
+    orders = to_dataclass(models["orders"], OrderSettings, directory=run.directory / "order-keys")
+    people = {"redis_url": redis.url, "orders": orders}  # What stages that people see or speak to have in common.
 
     def stage(name: str, **own: Any) -> Any:
         status_file = run.directory / f"{name}.json"
@@ -319,25 +334,21 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         run=run,
         kafka=kafka,
         redis=redis,
+        orders=orders,
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
         emulator=stage("emulator", seed=run.seed, clock=run.clock, inventory_path=inventory_path),
         streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint"),
         controller=stage(
             "controller",
+            **people,
             seed=run.seed,
             clock=run.clock,
-            redis_url=redis.url,
             inventory_path=inventory_path,
             planners=to_planner_settings(planners),
         ),
-        alerts=stage(
-            "alerts",
-            clock=run.clock,
-            redis_url=redis.url,
-            window_ms=models["streaming"].window_ms,  # type: ignore[attr-defined]  # the model is generated
-        ),
-        dashboard=stage("dashboard", redis_url=redis.url, inventory_path=inventory_path),
+        alerts=stage("alerts", **people, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
+        dashboard=stage("dashboard", **people, inventory_path=inventory_path),
         given={
             **{name: model.model_dump() for name, model in models.items()},
             "planners": {name: model.model_dump() for name, model in planners.items()},
