@@ -1,46 +1,37 @@
-"""The processes of the loop: each is told its settings, and no secret that it has no use for."""
+"""Child processes of a run: what they import, wherever they are started."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from infra.service import Service
+from infra.supervise import ServiceFailedError, Supervisor
 from regraft.settings.run_settings import load_settings
-from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
-
-SECRETS = {
-    "redis": ("live-view-secret", {CONTROLLER, ALERTS, DASHBOARD}),
-    "targets": ("target-secret", {ALERTS}),
-    "webhooks": ("webhook-secret", {ALERTS}),
-    "dashboard": ("dashboard-secret-of-32-characters", {DASHBOARD}),
-}
-GIVEN = {
-    "redis": {"url": f"redis://:{SECRETS['redis'][0]}@127.0.0.1:1/0"},
-    "alerts": {
-        "targets": [f"mailtos://me:{SECRETS['targets'][0]}@example.org"],
-        "webhooks": [f"https://example.org/{SECRETS['webhooks'][0]}"],
-    },
-    "dashboard": {"secret": SECRETS["dashboard"][0]},
-}
+from regraft.stages.loop_services import ALERTS, loop_service
 
 
-@pytest.mark.parametrize("name", [EMULATOR, STREAMING, CONTROLLER, ALERTS, DASHBOARD])
-def test_a_child_is_told_only_the_secrets_that_it_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it does not use, it neither gets nor inherits; the rest of its settings is that of its parent."""
-    monkeypatch.setenv("REGRAFT_REDIS_URL", GIVEN["redis"]["url"])  # type: ignore[arg-type]
-    settings = load_settings(GIVEN)
-    environment = loop_service(name, settings).environment
-    for secret, users in SECRETS.values():
-        assert any(secret in value for value in environment.values()) == (name in users), secret
-    for variable, value in environment.items():
-        monkeypatch.setenv(variable, value)
-    child = load_settings()
-    assert child.kafka == settings.kafka
-    assert child.streaming == settings.streaming
-    assert (child.redis == settings.redis) == (name in SECRETS["redis"][1])
-    assert not [secret for secret, users in SECRETS.values() if name not in users and secret in str(child.given)]
+@pytest.fixture
+def child(tmp_path: Path) -> Service:
+    """A process like those of a run, that lists the settings, in a directory with folders named like our packages."""
+    for package in ("alerts", "schemas", "overlay"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(f"raise RuntimeError('somebody else has a {package}, too')\n")
+    service = loop_service(ALERTS, load_settings({"run": {"directory": tmp_path / "run"}}))
+    command = (*service.command[: service.command.index("regraft") + 1], "settings")
+    return replace(service, command=command, directory=tmp_path, ready=lambda: False, finishes=True)
 
 
-def test_a_password_in_a_variable_reaches_only_those_who_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The emulator has no use for the live view: the variable with its password is empty there."""
-    monkeypatch.setenv("VIEW_PASSWORD", "hunter2")
-    settings = load_settings({"redis": {"url": "redis://valkey", "security": {"password_variable": "VIEW_PASSWORD"}}})
-    assert loop_service(EMULATOR, settings).environment["VIEW_PASSWORD"] == ""
-    assert "VIEW_PASSWORD" not in loop_service(CONTROLLER, settings).environment
+def test_folders_of_the_working_directory_do_not_stand_in_for_our_packages(child: Service) -> None:
+    """A person may run Regraft from a directory with an ``alerts`` of their own."""
+    with Supervisor() as supervisor:
+        supervisor.start(child)
+        assert supervisor.wait_end(child.name, 0) == 0
+
+
+def test_without_the_safe_path_they_would(child: Service) -> None:
+    """The safe path is what keeps them apart: Python itself looks into the working directory first."""
+    environment = {**child.environment, "PYTHONSAFEPATH": ""}
+    with Supervisor() as supervisor, pytest.raises(ServiceFailedError) as fault:
+        supervisor.start(replace(child, environment=environment))
+    assert "somebody else has" in fault.value.log_tail
