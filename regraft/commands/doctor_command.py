@@ -11,19 +11,36 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from regraft.commands.command_options import AsJson
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 
 EXIT_MISSING = 1
 
 
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
     """Say what this machine has of what Regraft needs, what is missing, and what to do.
 
+    Where Kafka or Valkey is named, it is looked at, too: name, port, TLS, certificate, login, rights to the topics.
     Changes nothing. Ends with 1 when something is missing.
+
+    Examples: `regraft doctor`; `regraft doctor --bootstrap kafka:9093 --settings regraft.toml`.
     """
     from infra.doctor import FindingStatus, diagnose
+    from infra.redis_access import RedisAccess
+    from infra.valkey_server import external_redis_url
+    from schemas.topics import TOPICS, topic_name
 
-    findings = diagnose()
+    settings = settings_of(assignments, settings_file, bootstrap)
+    kafka, external = settings.kafka, external_redis_url()
+    findings = diagnose(
+        kafka=kafka.access if "kafka.bootstrap" in settings.chosen else None,
+        topics=[topic_name(topic, kafka.namespace) for topic in TOPICS],
+        redis=settings.redis.access or (RedisAccess(external) if external else None),
+    )
     if as_json:
         fields = [
             {"name": each.name, "status": str(each.status), "found": each.found, "to_do": each.to_do}
