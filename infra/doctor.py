@@ -23,13 +23,17 @@ from infra.find_java import NoJavaError, find_java
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import is_kafka_ready
 from infra.local_stack import BOOTSTRAP_VARIABLE
+from infra.read_clocks import read_clock_offsets_ms
 from infra.valkey_server import NoRedisError, external_redis_url, find_valkey, is_redis_ready
+from schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, farthest_clocks
+from schemas.topics import DEFAULT_NAMESPACE
 
 PYTHON_MIN = (3, 11)
 MEMORY_MB_MIN = 3_000
 DISK_MB_EASY = 2_000
 CORES_MIN = 2
 SERVER_TIMEOUT_S = 3.0
+NAMESPACE_VARIABLE = "REGRAFT_KAFKA_NAMESPACE"
 SHOWN_MAX = 5
 
 
@@ -186,11 +190,28 @@ def _external_servers(environ: Mapping[str, str]) -> Iterator[Finding]:
     bootstrap, redis_url = environ.get(BOOTSTRAP_VARIABLE), external_redis_url(environ)
     if bootstrap:
         to_do = f"Correct {BOOTSTRAP_VARIABLE}, or unset it and a local broker is started."
-        yield _answered("kafka server", bootstrap, is_kafka_ready(KafkaAccess(bootstrap), SERVER_TIMEOUT_S), to_do)
+        is_ready = is_kafka_ready(KafkaAccess(bootstrap), SERVER_TIMEOUT_S)
+        yield _answered("kafka server", bootstrap, is_ready, to_do)
+        namespace = environ.get(NAMESPACE_VARIABLE) or DEFAULT_NAMESPACE
+        offsets_ms = read_clock_offsets_ms(KafkaAccess(bootstrap), namespace) if is_ready else None
+        if offsets_ms:
+            yield clocks_finding(offsets_ms)
     if redis_url:
         to_do = "Correct REGRAFT_REDIS_URL (or REDIS_URL), or unset it and a local server is started."
         shown = redis_url.rsplit("@", 1)[-1]  # what is before the @ may be a password
         yield _answered("redis server", shown, is_redis_ready(redis_url, SERVER_TIMEOUT_S), to_do)
+
+
+def clocks_finding(offsets_ms: Mapping[str, int]) -> Finding:
+    """Return how the brokers' clocks stand to Kafka's, the worst first."""
+    shown = farthest_clocks(offsets_ms, SHOWN_MAX)
+    more = len(offsets_ms) - len(shown)
+    found = ", ".join(f"{broker} {offset_ms:+d} ms" for broker, offset_ms in shown.items())
+    found = f"to Kafka's: {found}{f', and {more} nearer' if more else ''}"
+    if any(abs(offset_ms) > CLOCK_OFFSET_MS_MAX for offset_ms in shown.values()):
+        to_do = f"Run chrony or NTP on each broker's machine and on Kafka's: {CLOCK_OFFSET_MS_MAX} ms are allowed."
+        return Finding("brokers' clocks", FindingStatus.WARN, found, to_do)
+    return Finding("brokers' clocks", FindingStatus.OK, found)
 
 
 def _answered(name: str, address: str, answered: bool, to_do: str) -> Finding:

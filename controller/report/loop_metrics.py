@@ -27,6 +27,11 @@ class LoopMetrics:
         )
         self.epoch = gauge("epoch", "Epoch of the present configuration.")
         self.window_age_ms = gauge("window_age_ms", "Time since the end of the newest window.")
+        self.clock_offset_ms = gauge(
+            "clock_offset_ms",
+            "How far a broker's clock is ahead of Kafka's in the newest window, below 0 how far behind.",
+            ["broker"],
+        )
         self.plans = gauge("plans", "Plans by phase.", ["phase"])
         self.changes = gauge(
             "changes",
