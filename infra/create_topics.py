@@ -80,10 +80,12 @@ def alter_hint(kafka: KafkaAccess, name: str, configuration: Mapping[str, str]) 
 
 
 def _configuration(topic: Topic) -> dict[str, str]:
-    times = {TIMESTAMP_TYPE: topic.timestamps} if topic.timestamps else {}
-    if topic.retention_ms is None:
-        return {"cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES), **times}
-    return {"cleanup.policy": "delete", "retention.ms": str(topic.retention_ms), **times}
+    found = {TIMESTAMP_TYPE: topic.timestamps} if topic.timestamps else {}
+    if topic.retention_ms is not None:
+        return {**found, "cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
+    if topic.compaction_lag_ms:
+        found["min.compaction.lag.ms"] = str(topic.compaction_lag_ms)
+    return {**found, "cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
 
 
 def _partitions(admin: AdminClient, bootstrap: str) -> dict[str, int]:

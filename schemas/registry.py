@@ -42,7 +42,9 @@ SCHEMAS: dict[int, str] = {
     802: "client.v2",
     901: "dead_letter.v1",
     1001: "order.v1",
+    1002: "order.v2",
     1101: "alert.v1",
+    1201: "audit_entry.v1",
 }
 
 

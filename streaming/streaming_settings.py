@@ -28,6 +28,9 @@ AVRO_LIMITS: dict[str, int] = {
 # on a cluster, spark.executor.extraJavaOptions. -Xss4m: stopping inside foreachBatch overflows smaller stacks.
 JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC " + " ".join(f"-D{name}={limit}" for name, limit in AVRO_LIMITS.items())
 
+# Spark's own patterns, and what Kafka's options add.
+SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|url|jaas|keystore"
+
 # Session settings that the query needs or was tuned with, for ``SparkSession.builder.config``.
 SPARK_SETTINGS: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -46,6 +49,9 @@ SPARK_SETTINGS: dict[str, str] = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    # Options of the Kafka source hold passwords and keys: nowhere does Spark show these.
+    "spark.redaction.regex": SECRET_OPTIONS,
+    "spark.sql.redaction.options.regex": SECRET_OPTIONS,
 }
 
 
