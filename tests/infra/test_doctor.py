@@ -7,6 +7,8 @@ import pytest
 from infra import doctor as module
 from infra.doctor import Finding, FindingStatus, clocks_finding, diagnose, package_faults
 from infra.fetch_jars import JarSet
+from infra.kafka_access import KafkaAccess
+from infra.redis_access import RedisAccess
 
 
 def _by_name(findings: list[Finding]) -> dict[str, Finding]:
@@ -26,10 +28,9 @@ def test_every_fault_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     environ = {
         "PATH": "",
         "REGRAFT_CACHE": str(tmp_path / "cache"),
-        "REGRAFT_KAFKA_BOOTSTRAP": "127.0.0.1:1",
-        "REGRAFT_REDIS_URL": "redis://:secret@127.0.0.1:1/0",
     }
-    found = diagnose(tmp_path, environ=environ, free_mb_min=10**12)
+    servers = {"kafka": KafkaAccess("127.0.0.1:1"), "redis": RedisAccess("redis://:secret@127.0.0.1:1/0")}
+    found = diagnose(tmp_path, environ=environ, free_mb_min=10**12, **servers)  # type: ignore[arg-type]
     faults = {finding.name for finding in found if finding.status is FindingStatus.MISSING}
     assert faults >= {"jars for spark", "jars for kafka", "disk of the output", "kafka server", "redis server"}
     assert all(finding.to_do for finding in found if finding.status is not FindingStatus.OK)
