@@ -25,6 +25,8 @@ class DashboardSettings:
     ``host``, ``port``: where the page is served. Default: this machine only, 8090.
     ``host_names``: under which names browsers may ask for it; * allows any. Others are refused, or a page of somebody
     else could read it through a name that points here. Default: the names of this machine's loopback.
+    ``certificate_file``, ``key_file``: PEM files to serve it over TLS, the key without a passphrase; both or neither.
+    They are read at the start. Default: none, plain HTTP, for this machine only or behind a proxy that has them.
     ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
     secret_file. ``secret_file``: a file that holds it instead.
     ``token_hours_max``: how long a token may live. Default 24, a day's work.
@@ -50,6 +52,8 @@ class DashboardSettings:
     host: str = "127.0.0.1"
     port: int = 8090
     host_names: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    certificate_file: Path | None = None
+    key_file: Path | None = None
     secret: str | None = field(default=None, repr=False)
     secret_file: Path | None = None
     token_hours_max: float = 24.0
@@ -66,6 +70,11 @@ class DashboardSettings:
     def kafka(self) -> KafkaAccess:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-dashboard", self.security)
+
+    @property
+    def scheme(self) -> str:
+        """How it is asked for."""
+        return "http" if self.certificate_file is None else "https"
 
     @property
     def revoked_path(self) -> Path:
@@ -89,6 +98,9 @@ class DashboardSettings:
             found.append(f"stale_ms is {self.stale_ms}: at least twice poll_ms, {self.poll_ms}, or all is always stale")
         if not 0 < self.token_hours_max <= HOURS_PER_MONTH:
             found.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
+        if (self.certificate_file is None) != (self.key_file is None):
+            files = f"certificate_file is {self.certificate_file or 'none'} and key_file is {self.key_file or 'none'}"
+            found.append(f"{files}: give both, or neither")
         found += [fault for proxy in self.trusted_proxies for fault in _proxy_faults(proxy)]
         if self.secret is not None and self.secret_file is not None:
             found.append("secret and secret_file are both given: give one of them")
