@@ -29,7 +29,8 @@ class DashboardSettings:
     They are read at the start. Default: none, plain HTTP, for this machine only or behind a proxy that has them.
     ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
     secret_file. ``secret_file``: a file that holds it instead.
-    ``token_hours_max``: how long a token may live. Default 24, a day's work.
+    ``login_to_read``: whether looking needs a token, too; metrics and health stay open. Default no: whoever reaches the
+    page may look. ``token_hours_max``: how long a token may live. Default 24, a day's work.
     ``revoked_file``: ids of tokens that were taken back, one a line, looked at with each call. Default:
     revoked-tokens.txt in run.directory, beside the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
@@ -56,6 +57,7 @@ class DashboardSettings:
     key_file: Path | None = None
     secret: str | None = field(default=None, repr=False)
     secret_file: Path | None = None
+    login_to_read: bool = False
     token_hours_max: float = 24.0
     revoked_file: Path | None = None
     poll_ms: int = 1000
@@ -102,6 +104,8 @@ class DashboardSettings:
             files = f"certificate_file is {self.certificate_file or 'none'} and key_file is {self.key_file or 'none'}"
             found.append(f"{files}: give both, or neither")
         found += [fault for proxy in self.trusted_proxies for fault in _proxy_faults(proxy)]
+        if self.login_to_read and self.secret is None and self.secret_file is None:
+            found.append("login_to_read is true and there is no secret that signs tokens: give secret or secret_file")
         if self.secret is not None and self.secret_file is not None:
             found.append("secret and secret_file are both given: give one of them")
         if self.secret is not None:
