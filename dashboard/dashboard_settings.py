@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.order_keys import OrderSettings
 from schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
@@ -42,6 +43,7 @@ class DashboardSettings:
     ``trusted_proxies``: addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
     Default: none, as anybody can send these headers.
     ``windows_max``: windows whose rate, completeness and latency are kept. Default 2000, as many as the costs.
+    ``orders``: the key that signs what is ordered here.
     """
 
     bootstrap: str
@@ -67,6 +69,7 @@ class DashboardSettings:
     clients_per_address_max: int = 16
     trusted_proxies: tuple[str, ...] = ()
     windows_max: int = 2000
+    orders: OrderSettings = field(default_factory=OrderSettings)
 
     @property
     def kafka(self) -> KafkaAccess:

@@ -20,6 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from dashboard.dashboard_settings import DashboardSettings
+from dashboard.take_order import Send
 from dashboard.web_app import DashboardParts, build_app
 from infra.send_orders import send_order
 from infra.stack_error import StackError
@@ -39,7 +40,8 @@ class DashboardError(StackError):
 def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
     """Serve until ``stop`` is set. Valkey, Kafka or the inventory being away raises nothing.
 
-    Raises DashboardError when no live view is named or the port cannot be used, TokenSecretError for a bad secret.
+    Raises DashboardError when no live view is named or the port cannot be used, TokenSecretError for a bad secret,
+    OrderKeyError for a bad key.
     """
     if settings.redis_url is None:
         raise DashboardError(
@@ -84,9 +86,15 @@ def _no_passphrase() -> str:
     )
 
 
-def _sender(settings: DashboardSettings) -> Any:
-    def send(order: Order) -> None:
-        send_order(settings.kafka, order, settings.namespace)
+def _sender(settings: DashboardSettings) -> Send:
+    key = settings.orders.dashboard_key()
+    if key is None:
+        log.warning("dashboard_orders_unsigned", text="orders from here are followed only where unsigned ones are")
+
+    def send(order: Order) -> Order:
+        signed = order if key is None else key.sign(order, settings.namespace)
+        send_order(settings.kafka, signed, settings.namespace)
+        return signed
 
     return send
 

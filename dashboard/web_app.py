@@ -4,6 +4,7 @@ In: the parts that do the work. Out: an ASGI application. Serving it belongs to 
 """
 
 import asyncio
+import platform
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -150,15 +151,19 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
         return parts.access.operator(authorization)
 
     @app.post("/api/orders", status_code=202)
-    async def give_order(request: OrderRequest, who: Annotated[Operator, Depends(operator)]) -> dict[str, Any]:
+    async def give_order(
+        request: OrderRequest, asked: Request, who: Annotated[Operator, Depends(operator)]
+    ) -> dict[str, Any]:
         """Store an order for the controller; what comes of it is told as an event."""
+        asker = asked.client.host if asked.client is not None else "unknown"
         try:
-            order = await parts.desk.give(request, who.name)
+            order = await parts.desk.give(request, who.name, f"dashboard on {platform.node()}, asked from {asker}")
         except OrderRefusedError as error:
             metrics.orders.labels(request.kind, "failed" if error.status == 503 else "refused").inc()
             raise
         metrics.orders.labels(request.kind, "stored").inc()
-        return {"order": msgspec.to_builtins(order), "text": "Stored for the controller, which decides what follows."}
+        told = {name: value for name, value in msgspec.to_builtins(order).items() if name != "signature"}
+        return {"order": told, "text": "Stored for the controller, which decides what follows."}
 
     @app.exception_handler(TokenRefusedError)
     async def refuse_token(_: Request, error: TokenRefusedError) -> JSONResponse:

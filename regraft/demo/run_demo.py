@@ -147,7 +147,7 @@ def _check_shift(settings: Settings) -> None:
 
 
 def demo_flags(flags: Flags, wanted: Settings) -> Flags:
-    """Return the flags with what the demo sets where nobody else did: its shift, shadow planners and horizon."""
+    """Return the flags with what the demo sets where nobody else did: shift, shadow planners, horizon, orders."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     scenario = scenario_of(wanted.demo.scenario)
     if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
@@ -167,6 +167,8 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     for name, value in preset.items():
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value
+    if "orders.allow_unsigned" not in wanted.chosen:  # Only who runs the demo reaches its Kafka.
+        merged.setdefault("orders", {})["allow_unsigned"] = True
     planners = {name: dict(values) for name, values in merged.get("planners", {}).items()}
     for planner, values in scenario.planners.items():
         for name, value in values.items():

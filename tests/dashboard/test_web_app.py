@@ -57,10 +57,11 @@ def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
         settings = DashboardSettings(bootstrap="none", inventory_path=tmp_path / "none.json", **options)
         faults: list[str] = []
 
-        def send(order: Order) -> None:
+        def send(order: Order) -> Order:
             if faults:
                 raise StackError(faults[0])
             sent.append(order)
+            return order
 
         app = build_app(settings, source, send)
         client = TestClient(app)
@@ -86,6 +87,21 @@ def test_an_order_goes_to_kafka_with_the_holders_name(open_desk: Callable[..., D
     [order] = desk.sent
     assert (order.kind, order.subject, order.by, order.reason) == (OrderKind.APPROVE, plan, "Ana Silva", "looks good")
     assert answer["order"]["by"] == "Ana Silva"
+    assert order.source.endswith("asked from testclient")
+
+
+def test_an_order_about_a_plan_says_which_was_shown(open_desk: Callable[..., Desk]) -> None:
+    """A page that still shows an earlier plan of that name gives no order about the one that is there now."""
+    desk = open_desk()
+    document = proposed_document()
+    [plan] = document["plans"]
+    desk.source.texts = view_texts({**document, "plans": [{**plan, "digest": "now"}]})
+    wait_until(lambda: desk.state()["plans"][0]["digest"] == "now")
+    status, answer = desk.order(kind="approve", subject=plan["plan"], plan_digest="before")
+    assert (status, desk.sent) == (409, [])
+    assert "another plan than the one that you were shown" in answer["text"]
+    assert desk.order(kind="approve", subject=plan["plan"], plan_digest="now")[0] == 202
+    assert [order.plan_digest for order in desk.sent] == ["now"]
 
 
 def test_a_pause_and_a_maintenance_may_end_by_themselves(open_desk: Callable[..., Desk]) -> None:
