@@ -10,7 +10,7 @@ import pytest
 
 from dashboard.operator_tokens import READ_SCOPE, SCOPE, id_of, make_token
 from dashboard.revoked_tokens import revoke_token
-from tests.dashboard.self_made_certificate import write_certificate
+from infra.make_certificates import LocalAuthority
 from tests.dashboard.served_dashboard import SECRET, ServedDashboard, served_dashboard
 from tests.dashboard.test_operator_tokens import settings
 from tests.dashboard.test_run_dashboard import Stream
@@ -102,14 +102,14 @@ def test_an_open_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
 
 def test_over_tls_the_cookie_is_never_sent_in_the_clear(tmp_path: Path) -> None:
     """It is marked as secure."""
-    certificate, key = write_certificate(tmp_path / "tls")
-    with served_dashboard(tmp_path, secret=SECRET, certificate_file=certificate, key_file=key) as dashboard:
-        trusting = ssl.create_default_context(cafile=str(certificate))
+    authority = LocalAuthority(tmp_path / "tls")
+    issued = authority.issue("dashboard")
+    files = {"certificate_file": issued.certificate_file, "key_file": issued.key_file}
+    trusting = ssl.create_default_context(cafile=str(authority.ca_file))
+    with served_dashboard(tmp_path, **files) as dashboard:
         answer = httpx2.post(f"{dashboard.url}api/session", headers=bearer(dashboard.token()), verify=trusting)
         assert "Set-Cookie" not in answer.headers  # Where anybody may look nobody needs one.
-    with served_dashboard(
-        tmp_path / "second", login_to_read=True, certificate_file=certificate, key_file=key
-    ) as dashboard:
+    with served_dashboard(tmp_path / "second", login_to_read=True, **files) as dashboard:
         answer = httpx2.post(f"{dashboard.url}api/session", headers=bearer(dashboard.token()), verify=trusting)
         assert "Secure" in answer.headers["Set-Cookie"].split("; ")
 
