@@ -162,7 +162,7 @@ def try_rules(
 
 def _stored(settings: Settings) -> list[Alert]:
     """Return the newest record of each alert."""
-    from regraft.run_records.read_topics import read_messages
+    from infra.read_messages import read_messages
     from regraft.stages.run_loop import require_kafka
     from schemas.alert import Alert
     from schemas.codec import UndecodableRecordError, decode
