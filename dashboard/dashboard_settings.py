@@ -28,9 +28,12 @@ class DashboardSettings:
     ``host``, ``port``: where the page is served. Default: this machine only, 8090.
     ``host_names``: under which names browsers may ask for it; * allows any. Others are refused, or a page of somebody
     else could read it through a name that points here. Default: the names of this machine's loopback.
+    ``certificate_file``, ``key_file``: PEM files to serve it over TLS, the key without a passphrase; both or neither.
+    They are read at the start. Default: none, plain HTTP, for this machine only or behind a proxy that has them.
     ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
     secret_file. ``secret_file``: a file that holds it instead.
-    ``token_hours_max``: how long a token may live. Default 24, a day's work.
+    ``login_to_read``: whether looking needs a token, too; metrics and health stay open. Default no: whoever reaches the
+    page may look. ``token_hours_max``: how long a token may live. Default 24, a day's work.
     ``revoked_file``: ids of tokens that were taken back, one a line, looked at with each call. Default:
     revoked-tokens.txt in run.directory, beside the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
@@ -55,8 +58,11 @@ class DashboardSettings:
     host: str = "127.0.0.1"
     port: int = 8090
     host_names: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    certificate_file: Path | None = None
+    key_file: Path | None = None
     secret: str | None = field(default=None, repr=False)
     secret_file: Path | None = None
+    login_to_read: bool = False
     token_hours_max: float = 24.0
     revoked_file: Path | None = None
     poll_ms: int = 1000
@@ -77,6 +83,11 @@ class DashboardSettings:
     def redis(self) -> RedisAccess | None:
         """How this stage reaches the live view, None without one."""
         return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
+
+    @property
+    def scheme(self) -> str:
+        """How it is asked for."""
+        return "http" if self.certificate_file is None else "https"
 
     @property
     def revoked_path(self) -> Path:
@@ -100,7 +111,12 @@ class DashboardSettings:
             found.append(f"stale_ms is {self.stale_ms}: at least twice poll_ms, {self.poll_ms}, or all is always stale")
         if not 0 < self.token_hours_max <= HOURS_PER_MONTH:
             found.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
+        if (self.certificate_file is None) != (self.key_file is None):
+            files = f"certificate_file is {self.certificate_file or 'none'} and key_file is {self.key_file or 'none'}"
+            found.append(f"{files}: give both, or neither")
         found += [fault for proxy in self.trusted_proxies for fault in _proxy_faults(proxy)]
+        if self.login_to_read and self.secret is None and self.secret_file is None:
+            found.append("login_to_read is true and there is no secret that signs tokens: give secret or secret_file")
         if self.secret is not None and self.secret_file is not None:
             found.append("secret and secret_file are both given: give one of them")
         if self.secret is not None:

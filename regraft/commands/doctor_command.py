@@ -32,13 +32,12 @@ def doctor(
     from infra.doctor import FindingStatus, diagnose
     from infra.redis_access import RedisAccess
     from infra.valkey_server import external_redis_url
-    from schemas.topics import TOPICS, topic_name
 
     settings = settings_of(assignments, settings_file, bootstrap)
     kafka, external = settings.kafka, external_redis_url()
     findings = diagnose(
         kafka=kafka.access if "kafka.bootstrap" in settings.chosen else None,
-        topics=[topic_name(topic, kafka.namespace) for topic in TOPICS],
+        namespace=kafka.namespace,
         redis=settings.redis.access or (RedisAccess(external) if external else None),
     )
     if as_json:

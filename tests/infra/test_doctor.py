@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from infra import doctor as module
-from infra.doctor import Finding, FindingStatus, diagnose, package_faults
+from infra.doctor import Finding, FindingStatus, clocks_finding, diagnose, package_faults
 from infra.fetch_jars import JarSet
 from infra.kafka_access import KafkaAccess
 from infra.redis_access import RedisAccess
@@ -73,3 +73,13 @@ def test_directory_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: p
     finding = _by_name(diagnose(tmp_path))["output directory"]
     assert finding.status is FindingStatus.MISSING
     assert "Permission denied" in finding.found
+
+
+def test_clocks_that_are_off_are_told_with_their_offset() -> None:
+    """The worst come first; within the bound all is well."""
+    offsets_ms = {f"b{number}": -number for number in range(8)}
+    well, wrong = clocks_finding(offsets_ms), clocks_finding(offsets_ms | {"b3": 2_977})
+    assert (well.status, wrong.status) == (FindingStatus.OK, FindingStatus.WARN)
+    assert well.found == "to Kafka's: b7 -7 ms, b6 -6 ms, b5 -5 ms, b4 -4 ms, b3 -3 ms, and 3 nearer"
+    assert wrong.found.startswith("to Kafka's: b3 +2977 ms, b7 -7 ms")
+    assert "500 ms are allowed" in wrong.to_do
