@@ -39,7 +39,7 @@ class Topic:
 TELEMETRY = Topic(
     "telemetry", "TelemetryBatch", "broker", "producers", "streaming, recorder", 4, 24 * HOUR_MS, LOG_APPEND_TIME
 )
-CLIENTS = Topic("clients", "Client", "client", "producers", "controller", 1, None)
+CLIENTS = Topic("clients", "Client", "client", "producers", "controller, producers", 1, None)
 STATE = Topic("state", "StateRow", "window, kind, entity", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
 WINDOWS = Topic("windows", "WindowClosed", "window", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
 COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 24 * HOUR_MS)
