@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.order_keys import OrderSettings
+from infra.redis_access import RedisAccess, RedisSecurity
 from schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
@@ -21,7 +22,8 @@ class DashboardSettings:
 
     ``bootstrap``: Kafka's bootstrap servers, to which orders go. ``security``: its TLS and SASL.
     ``namespace``: prefix of topics and live-view keys.
-    ``redis_url``: where the live view is read. ``inventory_path``: the brokers and what they cost each other, for their
+    ``redis_url``: where the live view is read. ``redis_security``: its TLS and credentials.
+    ``inventory_path``: the brokers and what they cost each other, for their
     places on the map. ``status_file``: JSON for whoever started it; None writes none.
     ``host``, ``port``: where the page is served. Default: this machine only, 8090.
     ``host_names``: under which names browsers may ask for it; * allows any. Others are refused, or a page of somebody
@@ -50,7 +52,8 @@ class DashboardSettings:
     inventory_path: Path
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     namespace: str = DEFAULT_NAMESPACE
-    redis_url: str | None = None
+    redis_url: str | None = field(default=None, repr=False)
+    redis_security: RedisSecurity = field(default_factory=RedisSecurity)
     status_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = 8090
@@ -75,6 +78,11 @@ class DashboardSettings:
     def kafka(self) -> KafkaAccess:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-dashboard", self.security)
+
+    @property
+    def redis(self) -> RedisAccess | None:
+        """How this stage reaches the live view, None without one."""
+        return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     @property
     def scheme(self) -> str:

@@ -22,6 +22,7 @@ from redis.backoff import NoBackoff
 from dashboard.dashboard_settings import DashboardSettings
 from dashboard.take_order import Send
 from dashboard.web_app import DashboardParts, build_app
+from infra.redis_access import RedisAccess
 from infra.send_orders import send_order
 from infra.stack_error import StackError
 from schemas.order import Order
@@ -43,7 +44,7 @@ def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
     Raises DashboardError when no live view is named or the port cannot be used, TokenSecretError for a bad secret,
     OrderKeyError for a bad key.
     """
-    if settings.redis_url is None:
+    if settings.redis is None:
         raise DashboardError(
             "The dashboard shows the live view, and none is named: give redis.url or REGRAFT_REDIS_URL, "
             "the same as the controller has."
@@ -51,17 +52,17 @@ def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
     _check_certificate(settings)
     listener = _listen(settings.host, settings.port)
     try:
-        app = build_app(settings, view_client(settings.redis_url, settings.answer_ms_max), _sender(settings))
+        app = build_app(settings, view_client(settings.redis, settings.answer_ms_max), _sender(settings))
         _serve(app, listener, settings, stop)
     finally:
         listener.close()
 
 
-def view_client(url: str, answer_ms_max: int) -> redis.asyncio.Redis:
+def view_client(access: RedisAccess, answer_ms_max: int) -> redis.asyncio.Redis:
     """Return a client that answers or fails in a bounded time and never tries twice by itself."""
     bound_s = answer_ms_max / 1000
-    once = Retry(NoBackoff(), 0)
-    return redis.asyncio.Redis.from_url(url, socket_timeout=bound_s, socket_connect_timeout=bound_s, retry=once)
+    options = {**access.client_options(), "retry": Retry(NoBackoff(), 0)}
+    return redis.asyncio.Redis.from_url(access.url, socket_timeout=bound_s, socket_connect_timeout=bound_s, **options)
 
 
 def _check_certificate(settings: DashboardSettings) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from cryptography.exceptions import InvalidSignature
 
-from infra.order_keys import OrderSettings, TrustedKey, TrustedKeys, utc
+from infra.order_keys import OrderSettings, TrustedKey, TrustedKeys, open_trusted_keys, utc
 from schemas.audit import GivenOrder
 from schemas.order import Order
 
@@ -58,10 +58,11 @@ class OrderJudge:
             return f"its record has the key {key!r}, that of such an order is {order.key!r}"
         if not order.signature and not order.key_name:
             return "" if self._allow_unsigned else "nobody has signed it, and orders.allow_unsigned is off"
+        if self._keys.fault:
+            return f"nobody can tell whether its key {order.key_name!r} is trusted: {self._keys.fault}"
         trusted = self._keys.by_name.get(order.key_name)
         if trusted is None:
-            why = f": {self._keys.fault}" if self._keys.fault else ""
-            return f"its key {order.key_name!r} is not trusted{why}"
+            return f"its key {order.key_name!r} is not trusted"
         try:
             trusted.public.verify(order.signature, order.signed_text(self._namespace))
         except InvalidSignature:
@@ -110,6 +111,6 @@ def _against_key(trusted: TrustedKey, order: Order, written_ms: int) -> str:
 
 
 def open_judge(orders: OrderSettings, namespace: str) -> tuple[OrderJudge, TrustedKeys]:
-    """Return a judge by the settings, and the keys that it judges by."""
-    keys = TrustedKeys(orders.trusted_file)
+    """Return a judge by the settings, and the keys that it judges by. Raises OrderKeyError."""
+    keys = open_trusted_keys(orders)
     return OrderJudge(keys, namespace, allow_unsigned=orders.allow_unsigned), keys
