@@ -17,6 +17,8 @@ from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
 from schemas.topics import DEFAULT_NAMESPACE
 
+TERM_FIRST = 1  # Of the first leader; 0 is what controllers send that know of no terms.
+
 
 @dataclass(frozen=True)
 class AssemblyLimits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections import Counter
 from contextlib import ExitStack
 from functools import partial
@@ -14,7 +15,7 @@ import structlog
 from controller.compose_loop import compose_loop
 from controller.control_loop import ControlLoop
 from controller.control_ports import ControlPorts, ViewSink
-from controller.controller_settings import ControllerSettings
+from controller.controller_settings import TERM_FIRST, ControllerSettings
 from controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from controller.ports.client_register import KafkaClientRegister
 from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
@@ -53,13 +54,18 @@ class ControllerSettingsError(ValueError):
     """The settings cannot be used; the message lists every fault."""
 
 
+class ControllerDeposedError(RuntimeError):
+    """Another controller leads; the message names both terms."""
+
+
 def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     """Run the control loop until ``stop`` is set, then until the transition under way is over, within a bound.
 
     A transition that is not over by ``settings.stop_ms_max`` is taken up by the next controller.
 
     Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read,
-    MetricsPortError when the metrics port is in use and NotATreeError, RingError or ValueError when the stored plans
+    MetricsPortError when the metrics port is in use, ControllerDeposedError when brokers obey a controller of a higher
+    term, after which nothing is sent any more, and NotATreeError, RingError or ValueError when the stored plans
     belong to another inventory. Kafka or Valkey being away raises nothing.
     """
     _check(settings.faults() + planner_faults(settings) + own_faults(settings))
@@ -73,13 +79,22 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
         held.callback(links.close)
         links.show(metrics)
         ports = measured(links.ports(_views(settings, metrics)), metrics, health)
-        _turn(compose_loop(settings, inventory, ports, None, metrics, links.faults), settings, metrics, health, stop)
+        loop = compose_loop(
+            settings, inventory, ports, None, metrics, links.faults, term=TERM_FIRST, instance=uuid.uuid4().hex
+        )
+        _turn(loop, settings, metrics, health, stop)
+        if loop.deposed_by_term:
+            log.error("controller_deposed", term=loop.state.term, by_term=loop.deposed_by_term)
+            raise ControllerDeposedError(
+                f"brokers obey a controller of term {loop.deposed_by_term}, this one has term {loop.state.term}: "
+                "it stops; let the other one lead, or end it and start this one with a higher term"
+            )
 
 
 def _turn(
     loop: ControlLoop, settings: ControllerSettings, metrics: LoopMetrics, health: LoopHealth, stop: threading.Event
 ) -> None:
-    """Step until ``stop`` is set, then until the transition under way is over or its time is."""
+    """Step until ``stop`` is set, then until the transition under way is over or its time is; or until deposed."""
     now_ms, tick_s = settings.clock.now_ms, settings.clock.wall_s(settings.tick_ms)
     hurried_s = tick_s / HURRY  # Clients that move wait for each answer and each command of their plan.
 
@@ -90,12 +105,12 @@ def _turn(
         health.pulse.beat()
         return follows_at_once
 
-    while not stop.is_set():
+    while not stop.is_set() and not loop.deposed_by_term:
         if not step():
             stop.wait(hurried_s if loop.is_transition_running else tick_s)
     loop.wind_down()
     deadline_ms = now_ms() + settings.stop_ms_max
-    while loop.is_transition_running and now_ms() < deadline_ms:
+    while loop.is_transition_running and not loop.deposed_by_term and now_ms() < deadline_ms:
         step()
         time.sleep(hurried_s)
     step()

@@ -90,19 +90,22 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _server_options(app: FastAPI, settings: DashboardSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        ws="none",
+        timeout_graceful_shutdown=STOP_S_MAX,
+    )
+
+
 def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, stop: threading.Event) -> None:
     """Run the server in a thread of its own, so that it takes no signals; this one keeps the status file."""
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=STOP_S_MAX,
-        )
-    )
+    server = uvicorn.Server(_server_options(app, settings))
     loop = asyncio.new_event_loop()
     faults: list[BaseException] = []
 
@@ -120,7 +123,7 @@ def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, s
     thread = threading.Thread(target=serve, name="dashboard")
     thread.start()
     parts: DashboardParts = app.state.parts
-    log.info("dashboard_served", url=url, can_order=parts.secret is not None)
+    log.info("dashboard_served", url=url, can_order=parts.access.can_order)
     status = StatusFile(settings.status_file) if settings.status_file is not None else None
     try:
         while thread.is_alive() and not stop.is_set():
@@ -140,7 +143,7 @@ def _status(url: str, parts: DashboardParts) -> dict[str, Any]:
     return {
         "time_ms": time.time_ns() // 1_000_000,
         "url": url,
-        "can_order": parts.secret is not None,
+        "can_order": parts.access.can_order,
         "version": parts.board.version,
         "view": parts.poller.server_part(),
     }

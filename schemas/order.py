@@ -2,8 +2,11 @@
 
 import json
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
+
+from schemas.bounds import Name, NameOrNone, Text, TimeMs
 
 SIGNED_AS = "regraft.order.2"  # Begins what is signed, so that no signature over anything else fits an order.
 WHOLE_OVERLAY = "overlay"  # The subject of orders that concern all of it.
@@ -41,18 +44,18 @@ class Order(Struct, frozen=True):
     not signed, but for ``nonce`` and ``source``. ``signature`` is Ed25519, 64 bytes, over :meth:`signed_text`.
     """
 
-    subject: str
+    subject: Name
     kind: OrderKind
-    by: str
-    reason: str
-    time_ms: int
-    until_ms: int = 0
+    by: Text
+    reason: Text
+    time_ms: TimeMs
+    until_ms: TimeMs = 0
     evacuate: bool = False
-    plan_digest: str = ""
-    source: str = ""
-    key_name: str = ""
-    nonce: str = ""
-    signature: bytes = b""
+    plan_digest: NameOrNone = ""
+    source: Text = ""
+    key_name: NameOrNone = ""
+    nonce: NameOrNone = ""
+    signature: Annotated[bytes, Meta(max_length=64)] = b""
 
     @property
     def key(self) -> str:

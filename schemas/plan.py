@@ -6,15 +6,17 @@ from enum import StrEnum
 
 from msgspec import Struct, to_builtins
 
-LinkPair = tuple[str, str]
+from schemas.bounds import Epoch, Name, NameOrNone, Number, Sum, TimeMs
+
+LinkPair = tuple[Name, Name]
 
 
 class ClientMove(Struct, frozen=True, order=True):
     """One client that leaves its home for another broker."""
 
-    client: str
-    home_from: str
-    home_to: str
+    client: Name
+    home_from: Name
+    home_to: Name
 
     @property
     def text(self) -> str:
@@ -25,7 +27,7 @@ class ClientMove(Struct, frozen=True, order=True):
 class IdMove(Struct, frozen=True, order=True):
     """One broker that takes another ID on the ring."""
 
-    broker: str
+    broker: Name
     id_from: int
     id_to: int
 
@@ -38,7 +40,7 @@ class IdMove(Struct, frozen=True, order=True):
 class RingId(Struct, frozen=True, order=True):
     """A broker and its ID on the ring."""
 
-    broker: str
+    broker: Name
     ring_id: int
 
 
@@ -74,17 +76,17 @@ class Proposal(Struct, frozen=True):
     until the plan is verified.
     """
 
-    planner: str
+    planner: Name
     links_removed: tuple[LinkPair, ...]
     links_added: tuple[LinkPair, ...]
-    cost_before_per_s: float
-    cost_after_per_s: float
-    price_per_s: float
+    cost_before_per_s: Number
+    cost_after_per_s: Number
+    price_per_s: Number
     reason: str
     verdict: Verdict = Verdict.ACCEPTED
     verdict_reason: str = ""
     moves: tuple[ClientMove, ...] = ()
-    gain_observed_per_s: float | None = None
+    gain_observed_per_s: Number | None = None
     id_moves: tuple[IdMove, ...] = ()
 
     @property
@@ -115,7 +117,7 @@ class PhaseChange(Struct, frozen=True):
     """When a plan entered a phase, and why."""
 
     phase: PlanPhase
-    time_ms: int
+    time_ms: TimeMs
     reason: str
 
 
@@ -127,29 +129,31 @@ class Plan(Struct, frozen=True):
     change their ID. ``undoes`` names the plan
     that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows. ``refused``
     are the proposals that did not become part of it, each with its reason; of very many only the first. ``term`` is
-    that of the leader who wrote this version.
+    that of the leader who wrote this version, ``begun_by`` names the controller that began to carry it out: two that do
+    not know of each other may choose the same change for the same epoch.
     """
 
-    plan: str
-    epoch_from: int
-    epoch_to: int
-    window_end_ms: int
+    plan: Name
+    epoch_from: Epoch
+    epoch_to: Epoch
+    window_end_ms: TimeMs
     proposals: tuple[Proposal, ...]
     links_removed: tuple[LinkPair, ...]
     links_added: tuple[LinkPair, ...]
     links_target: tuple[LinkPair, ...]
-    cost_before_per_s: float
-    cost_predicted_per_s: float
+    cost_before_per_s: Number
+    cost_predicted_per_s: Number
     phase: PlanPhase
     history: tuple[PhaseChange, ...]
-    undoes: str = ""
-    cost_observed_per_s: float | None = None
-    control_messages: int = 0
+    undoes: NameOrNone = ""
+    cost_observed_per_s: Number | None = None
+    control_messages: Sum = 0
     moves: tuple[ClientMove, ...] = ()
     id_moves: tuple[IdMove, ...] = ()
     ring_target: tuple[RingId, ...] = ()
     refused: tuple[Proposal, ...] = ()
-    term: int = 0
+    term: Epoch = 0
+    begun_by: NameOrNone = ""
 
     @property
     def digest(self) -> str:

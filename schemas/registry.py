@@ -22,6 +22,7 @@ SCHEMAS: dict[int, str] = {
     201: "state_row.v1",
     202: "state_row.v2",
     301: "window_closed.v1",
+    302: "window_closed.v2",
     401: "command.v1",
     402: "command.v2",
     403: "command.v3",

@@ -6,7 +6,10 @@ Nothing here talks to Kafka; ``infra`` creates the topics from this table, and t
 from dataclasses import dataclass
 from enum import StrEnum
 
-DAY_MS = 24 * 3_600_000
+HOUR_MS = 3_600_000
+LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock: what all brokers' clocks are held against.
+CREATE_TIME = "CreateTime"  # The sender's, or whatever it says.
+DAY_MS = 24 * HOUR_MS
 
 
 class Role(StrEnum):
@@ -29,8 +32,8 @@ DASHBOARD, OPERATOR, RECORDER = Role.DASHBOARD, Role.OPERATOR, Role.RECORDER
 class Topic:
     """One Kafka topic.
 
-    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever).
-    ``is_timed_by_kafka``: records have the time at which Kafka took them, not one of their writer's.
+    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever). ``timestamps``
+    is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
     ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too.
     """
 
@@ -41,7 +44,7 @@ class Topic:
     readers: tuple[Role, ...]
     partitions: int
     retention_ms: int | None
-    is_timed_by_kafka: bool = False
+    timestamps: str = ""
     compaction_lag_ms: int = 0
 
     @property
@@ -50,7 +53,9 @@ class Topic:
         return self.retention_ms is None
 
 
-TELEMETRY = Topic("telemetry", "TelemetryBatch", "broker", (BROKERS,), (STREAMING, RECORDER), 4, DAY_MS)
+TELEMETRY = Topic(
+    "telemetry", "TelemetryBatch", "broker", (BROKERS,), (STREAMING, RECORDER), 4, DAY_MS, LOG_APPEND_TIME
+)
 CLIENTS = Topic("clients", "Client", "client", (BROKERS,), (CONTROLLER, RECORDER), 1, None)
 STATE = Topic("state", "StateRow", "window, kind, entity", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
 WINDOWS = Topic("windows", "WindowClosed", "window", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
@@ -69,7 +74,7 @@ ORDERS = Topic(
     (CONTROLLER, Role.ALERTS, RECORDER),
     1,
     None,
-    is_timed_by_kafka=True,
+    timestamps=LOG_APPEND_TIME,
     compaction_lag_ms=7 * DAY_MS,
 )
 AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR,), 1, 400 * DAY_MS)

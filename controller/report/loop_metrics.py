@@ -45,6 +45,9 @@ class LoopMetrics:
             "How long one decision of a planner takes, judge and choice included; role is acting or shadow.",
             ["planner", "role"],
         )
+        self.results_foreign = counter(
+            "results_foreign", "Answers of brokers left out, by what of them is foreign: plan, digest, term.", ["part"]
+        )
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
         self._add_borders()
 

@@ -26,10 +26,10 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.order_keys import OrderSettings
 from infra.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
+from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
 from regraft.settings.settings_model import (
     NONE_WORD,
     SettingsModel,
@@ -38,7 +38,6 @@ from regraft.settings.settings_model import (
     settings_model,
     to_dataclass,
 )
-from schemas.topics import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from alerts.alert_settings import AlertSettings
@@ -99,45 +98,6 @@ class RunSettings:
         if self.log_level not in LOG_LEVELS:
             found.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSettings:
-    """The Kafka cluster; the demo starts one of its own instead.
-
-    ``bootstrap``: its servers as host:port, several with commas. ``namespace``: prefix of all topic names.
-    ``security``: TLS and SASL.
-    """
-
-    bootstrap: str = "127.0.0.1:9092"
-    namespace: str = DEFAULT_NAMESPACE
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
-
-    @property
-    def access(self) -> KafkaAccess:
-        """How commands reach Kafka."""
-        return KafkaAccess(self.bootstrap, security=self.security)
-
-
-@dataclass(frozen=True, slots=True)
-class RedisSettings:
-    """The Valkey or Redis that holds the live view, which can be rebuilt from Kafka at any time.
-
-    ``url``: redis://[:password@]host:port/database or unix://[:password@]path. The value none runs without a live view.
-    """
-
-    url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SparkSettings:
-    """The Spark session of the streaming stage, where it is not started by spark-submit.
-
-    ``master``: Spark's master URL. ``driver_memory_mb``: heap of the driver, in which local mode does all its work.
-    """
-
-    master: str = "local[2]"
-    driver_memory_mb: int = 1024
 
 
 @dataclass(frozen=True)
@@ -209,7 +169,7 @@ def sections() -> dict[str, Section]:
     }
     return {
         "run": Section(RunSettings),
-        "kafka": Section(KafkaSettings, frozenset({"security"})),  # there is nothing to set in it yet
+        "kafka": Section(KafkaSettings),
         "redis": Section(RedisSettings),
         "orders": Section(OrderSettings, frozenset({"directory"})),
         "spark": Section(SparkSettings),

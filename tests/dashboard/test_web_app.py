@@ -10,7 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from dashboard.dashboard_settings import DashboardSettings
-from dashboard.operator_tokens import make_token
+from dashboard.operator_tokens import id_of, make_token
+from dashboard.revoked_tokens import revoke_token
 from dashboard.web_app import DashboardParts, build_app
 from infra.stack_error import StackError
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
@@ -207,6 +208,21 @@ def test_nobody_orders_without_a_good_token(
     assert (answered, answer["error"], desk.sent) == (status, why, [])
     assert answer["text"].endswith(".") or why == "missing"
     assert desk.client.get("/api/state").status_code == 200  # Looking is free.
+
+
+def test_a_token_is_taken_back_while_the_dashboard_runs(open_desk: Callable[..., Desk], tmp_path: Path) -> None:
+    """The next order with it is refused, those with another one are not; a broken list lets no token in."""
+    file = tmp_path / "revoked.txt"
+    desk = open_desk(revoked_file=file)
+    assert desk.order(kind="pause")[0] == 202
+    revoke_token(file, id_of(desk.token))
+    status, answer = desk.order(kind="pause")
+    assert (status, answer["error"]) == (401, "revoked")
+    other = make_token(SECRET, "Ana Silva", "regraft", 1, 24, time.time())
+    assert desk.order(other, kind="pause")[0] == 202
+    file.write_bytes(b"\xff\xfe")
+    status, answer = desk.order(other, kind="pause")
+    assert (status, answer["error"]) == (503, "revoked_file")
 
 
 def test_without_a_secret_the_dashboard_is_read_only_and_says_so(open_desk: Callable[..., Desk]) -> None:
