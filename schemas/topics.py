@@ -6,10 +6,9 @@ Nothing here talks to Kafka; ``infra`` creates the topics from this table, and t
 from dataclasses import dataclass
 from enum import StrEnum
 
-HOUR_MS = 3_600_000
+DAY_MS = 24 * 3_600_000
 LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock: what all brokers' clocks are held against.
 CREATE_TIME = "CreateTime"  # The sender's, or whatever it says.
-DAY_MS = 24 * HOUR_MS
 
 
 class Role(StrEnum):

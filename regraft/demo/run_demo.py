@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +65,15 @@ log = structlog.get_logger(__name__)
 class DemoOptions:
     """What the command line adds to the settings: where results go, which services are killed, what is shown.
 
-    ``dashboard``: serve it, with a secret of this run where the settings have none.
+    ``dashboard``: serve it, with a secret of this run where the settings have none. ``secure``: run the servers with
+    TLS, logins and access lists.
     """
 
     out_directory: Path = Path("out/demo")
     kills: bool = False
     quiet: bool = False
     dashboard: bool = False
+    secure: bool = False
 
 
 class DemoFailedError(StackError):
@@ -97,11 +99,10 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
                 f"A demo is running in {out} (process {error.holder_pid or 'unknown'}): "
                 "wait for it, or choose another directory with --out."
             ) from error
-        run_directory = out / "run"
-        shutil.rmtree(run_directory, ignore_errors=True)
+        shutil.rmtree(out / "run", ignore_errors=True)
         for name in ("summary.json", "run.json", "report.html"):
             (out / name).unlink(missing_ok=True)
-        record, settings = _run(flags, settings_file, options, run_directory, console)
+        record, settings = _run(flags, settings_file, options, console)
     summary = summarise(record)
     _write_json(out / "run.json", describe_run(settings))
     (out / "report.html").write_text(build_report(record), encoding="utf-8")
@@ -110,13 +111,13 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
 
 
 def _run(
-    flags: Flags, settings_file: Path | None, options: DemoOptions, run_directory: Path, console: Console
+    flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console
 ) -> tuple[RunRecord, Settings]:
     events: list[ServiceEvent] = []
     with ExitStack() as running:
         with show_progress("Starting", len(START_STEPS), Console(stderr=True, quiet=options.quiet)) as advance:
             advance(START_STEPS[0], 0)
-            stack = running.enter_context(LocalStack(run_directory, on_event=events.append))
+            stack = running.enter_context(_local_stack(load_settings(flags, settings_file), options, events))
             settings = load_settings(_stack_flags(flags, stack), settings_file)
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
@@ -131,6 +132,16 @@ def _run(
         run = _DemoRun(settings, inventory, stack.supervisor, events, options)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
         return run.carry_out(screen), settings
+
+
+def _local_stack(settings: Settings, options: DemoOptions, events: list[ServiceEvent]) -> LocalStack:
+    return LocalStack(
+        options.out_directory / "run",
+        on_event=events.append,
+        secure=options.secure,
+        kafka_security=settings.kafka.security,
+        redis_security=settings.redis.security,
+    )
 
 
 def _check_shift(settings: Settings) -> None:
@@ -194,8 +205,8 @@ def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:
     """Return the flags with the addresses and the directory of this stack, which no file or variable may override."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     merged.setdefault("run", {})["directory"] = str(stack.run_dir)
-    merged.setdefault("kafka", {})["bootstrap"] = stack.bootstrap
-    merged.setdefault("redis", {})["url"] = stack.redis_url
+    merged.setdefault("kafka", {}).update(bootstrap=stack.bootstrap, security=asdict(stack.kafka_security))
+    merged.setdefault("redis", {}).update(url=stack.redis_url, security=asdict(stack.redis_security))
     if stack.environment().get(BOOTSTRAP_VARIABLE) and not (stack.run_dir / "kafka").exists():
         # Somebody else's Kafka: an earlier run's windows and plans are there, and this run's must stay apart.
         merged["kafka"]["namespace"] = f"regraft-demo-{int(time.time())}"

@@ -95,7 +95,7 @@ def dashboard_address(settings: Settings) -> str:
     """Return where a browser finds the dashboard once it runs; a port of 0 is a free one, which its status names."""
     dashboard = settings.dashboard
     told = read_status(settings.run.directory / f"{DASHBOARD}.json") or {}
-    return str(told.get("url") or f"http://{dashboard.host}:{dashboard.port}/")
+    return str(told.get("url") or f"{dashboard.scheme}://{dashboard.host}:{dashboard.port}/")
 
 
 def require_kafka(kafka: KafkaAccess) -> None:
