@@ -15,6 +15,7 @@ from controller.controller_settings import TERM_FIRST, ControllerSettings
 from controller.decide.find_planners import planners_of
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.review_plans import PlanReviewer
+from controller.execute.take_orders import OrderTaker
 from controller.execute.verify_plans import PlanVerifier
 from controller.kinds.find_kind import kind_of
 from controller.loop_state import LoopState
@@ -59,17 +60,15 @@ def compose_loop(
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
     runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
-    reviewer = PlanReviewer(settings, ports.orders, runner, events)
+    orders = OrderTaker(ports.orders, events, ports.audit)
+    reviewer = PlanReviewer(settings, orders, runner)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
     windows = WindowReader(settings, kind, ports)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     steps = LoopSteps(
         start=StartLoop(settings, kind, ports.plans, events),
-        carry_on=(
-            CarryOn(reviewer, runner),
-            TakeWindows(settings, kind, windows, teller, events, metrics),
-        ),
+        carry_on=(CarryOn(orders, reviewer, runner), TakeWindows(settings, kind, windows, teller, events, metrics)),
         decide=(
             PlanVerifier(settings, kind, windows, runner, events, begin).verify,
             FollowReview(reviewer, situations),
@@ -78,7 +77,7 @@ def compose_loop(
         ),
         show=(
             ForgetPlans(ports),
-            ShowState(settings, ports, windows, reviewer, runner, metrics, border_faults),
+            ShowState(settings, ports, windows, orders, runner, metrics, border_faults),
         ),
     )
     return ControlLoop(state, steps, runner)

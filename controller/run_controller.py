@@ -28,7 +28,19 @@ from infra.serve_metrics import serve_metrics
 from overlay.inventory import Inventory
 from schemas.command import CommandResult
 from schemas.state import StateRow, WindowClosed
-from schemas.topics import CLIENTS, COMMANDS, DEAD_LETTERS, EVENTS, ORDERS, PLANS, RESULTS, STATE, WINDOWS, topic_name
+from schemas.topics import (
+    AUDIT,
+    CLIENTS,
+    COMMANDS,
+    DEAD_LETTERS,
+    EVENTS,
+    ORDERS,
+    PLANS,
+    RESULTS,
+    STATE,
+    WINDOWS,
+    topic_name,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -126,13 +138,17 @@ class KafkaLinks:
         self._results = TopicReader(kafka, {topic_name(RESULTS, settings.namespace): CommandResult}, since_ms, bury)
         self._plans = KafkaPlanStore(kafka, settings.namespace, bury)
         self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
-        self._orders = KafkaOrders(kafka, settings.namespace, bury)
+
+        def is_flushed() -> bool:
+            return self._sender.waiting_count == 0
+
+        self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, is_flushed)
         self._readers = (self._state, self._results, self._plans, self._clients, self._orders)
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
-        sender, orders = self._sender, self._orders
-        return ControlPorts(self._state, self._results, sender, sender, self._plans, self._clients, orders, views)
+        out = self._sender
+        return ControlPorts(self._state, self._results, out, out, self._plans, self._clients, self._orders, out, views)
 
     def faults(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic."""
@@ -145,7 +161,7 @@ class KafkaLinks:
         metrics.queue_length.labels("outbound").set_function(lambda: self._sender.waiting_count)
         for name, reader in (("state", self._state), ("results", self._results)):
             metrics.kafka_faults.labels(name).set_function(partial(getattr, reader, "fault_count"))
-        for topic in (COMMANDS, EVENTS, DEAD_LETTERS):
+        for topic in (COMMANDS, EVENTS, AUDIT, DEAD_LETTERS):
             metrics.records_lost.labels(topic.suffix).set_function(
                 partial(self._sender.lost.__getitem__, topic_name(topic, self._namespace))
             )
@@ -169,10 +185,10 @@ class KafkaLinks:
 
 def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[ViewSink, ...]:
     views: list[ViewSink] = []
-    if settings.redis_url is not None:
-        client = redis.Redis.from_url(
-            settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S
-        )
+    access = settings.redis
+    if access is not None:
+        time_outs = {"socket_timeout": VIEW_TIMEOUT_S, "socket_connect_timeout": VIEW_TIMEOUT_S}
+        client = redis.Redis.from_url(access.url, **access.client_options(), **time_outs)
         live = ValkeyView(client, settings.namespace)
         metrics.view_failures.set_function(lambda: live.failures)
         views.append(live)

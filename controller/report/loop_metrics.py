@@ -22,11 +22,15 @@ class LoopMetrics:
         self.refusals = counter("refusals", "Refused proposals and states by verdict.", ["verdict"])
         self.commands = counter("commands", "Commands sent by phase.", ["phase"])
         self.events = counter("events", "Events emitted by kind.", ["kind"])
+        self.orders = counter("orders", "What came of orders, by kind and outcome.", ["kind", "outcome"])
         self.cost_per_s = gauge(
             "cost_per_s", "Overlay cost of the last window; tree is present, bootstrap or shadow:<planner>.", ["tree"]
         )
         self.epoch = gauge("epoch", "Epoch of the present configuration.")
         self.window_age_ms = gauge("window_age_ms", "Time since the end of the newest window.")
+        self.clock_offset_ms = gauge(
+            "clock_offset_ms", "How far clocks are ahead of Kafka's; below 0 behind.", ["broker"]
+        )
         self.plans = gauge("plans", "Plans by phase.", ["phase"])
         self.changes = gauge(
             "changes",

@@ -35,6 +35,8 @@ TESTS = {
     ),
     "ring": (
         "tests/scenarios/test_rare_orders_ring.py",
+        "tests/scenarios/test_rare_orders_users.py",
+        "tests/scenarios/test_rare_orders_stays.py",
         "tests/scenarios/test_rare_orders_deaths.py",
         "tests/producers/brokers/test_chord_routing.py",
         "tests/producers/brokers/test_command_fence.py",
