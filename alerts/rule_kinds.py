@@ -234,15 +234,15 @@ class MissingRule(Rule):
 class CountRule(Rule):
     """Something that happens, so many times within a span.
 
-    ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared when it has not happened for so
-    long.
+    ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared after so long without it.
 
     ``plan.aborted``, ``plan.taken_back`` (a plan that undoes another), ``plan.limit`` (proposals refused because a plan
-    may hold no more), ``gain.missed`` and ``planner.failed`` are told by the controller; ``dead_letters`` counts
-    records that could not be used, by topic.
+    may hold no more), ``gain.missed``, ``planner.failed`` and ``order.forged`` (one that is not its giver's own) are
+    told by the controller; ``dead_letters`` counts records that could not be used, by topic.
     """
 
-    SOURCES = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "planner.failed", "dead_letters")
+    TOLD = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "planner.failed", "order.forged")
+    SOURCES = (*TOLD, "dead_letters")
 
     count: int = 1
     span_s: float = 600.0

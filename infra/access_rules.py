@@ -108,7 +108,8 @@ def _rights(role: Role, namespace: str, topics: Sequence[Topic]) -> Iterator[tup
     """Yield resource, name and operation of all that a role does."""
     for topic in topics:
         operations = ["WRITE"] if role in topic.writers else []
-        operations += ["READ"] if role in topic.readers else []
+        if role in topic.readers:
+            operations += ["READ", "DESCRIBE_CONFIGS"] if topic.timestamps else ["READ"]  # They ask whose times it has.
         if role is Role.OPERATOR:  # Who runs the stages compares the topics with the table at the start.
             operations += ["DESCRIBE", "DESCRIBE_CONFIGS"]
         for operation in operations:  # Writing and reading include describing.

@@ -17,6 +17,7 @@ ORDER_AGE_MS_MAX = 5 * 60_000  # From its signing to its record in Kafka; a copy
 ORDER_AHEAD_MS_MAX = 60_000  # By so much the clock of who orders may be ahead of Kafka's.
 NONCES_MAX = 10_000  # Orders of so short a time; more are refused, as a forgotten nonce could come again.
 NONCE_LENGTH_MAX = 64
+KEY_LENGTH_MAX = 256  # Of what is told of a record's key.
 
 
 class OrderJudge:
@@ -47,7 +48,8 @@ class OrderJudge:
         else:
             is_by_kafka = kind == TIMESTAMP_LOG_APPEND_TIME
             refusal = self.refusal(order, key, written_ms, is_by_kafka=is_by_kafka)
-        return GivenOrder(order, written_ms, message.offset() or 0, key, refusal)
+        told = "".join(sign if sign.isprintable() else "?" for sign in key)[:KEY_LENGTH_MAX]
+        return GivenOrder(order, written_ms, message.offset() or 0, told or "no key", refusal)
 
     def refusal(self, order: Order, key: str, written_ms: int, *, is_by_kafka: bool) -> str:
         """Return why the order under ``key`` must not be followed, empty when it is its giver's own.
@@ -55,7 +57,7 @@ class OrderJudge:
         ``is_by_kafka`` says that ``written_ms`` is Kafka's time and not one that its writer chose.
         """
         if key != order.key:
-            return f"its record has the key {key!r}, that of such an order is {order.key!r}"
+            return f"its record has the key {key[:KEY_LENGTH_MAX]!r}, that of such an order is {order.key!r}"
         if not order.signature and not order.key_name:
             return "" if self._allow_unsigned else "nobody has signed it, and orders.allow_unsigned is off"
         if self._keys.fault:

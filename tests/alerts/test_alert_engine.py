@@ -174,6 +174,15 @@ def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
     assert words(scene.tick(40)) == ["40 r plans cleared"]
 
 
+def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -> None:
+    """Both are events of an order that was refused; only the first is somebody who may not order."""
+    scene = Scene(load_rules(None))
+    assert scene.tell(event(EventKind.ORDER_REFUSED, 0, "plan-1")) == []
+    (raised,) = scene.tell(event(EventKind.ORDER_REFUSED, 1, "plan-1", text="nobody has signed it", forged="1"))
+    assert (raised.rule, raised.subject) == ("order_forged", "orders")
+    assert "nobody has signed it" in raised.text
+
+
 def test_a_plan_taken_back_counts_once_however_often_it_is_stored() -> None:
     """Every phase of a plan is a record; the plan that undoes another is one happening."""
     scene = Scene(book('[[rule]]\nname = "back"\non = "plan.taken_back"\ncount = 2\n'))

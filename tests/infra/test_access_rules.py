@@ -11,19 +11,17 @@ from typer.testing import CliRunner
 from controller.ports.kafka_links import TopicReader
 from infra.access_rules import AccessRule, access_rules, create_access_rules, default_principals
 from infra.create_topics import create_topics
-from infra.find_port import choose_ports
-from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_admin
-from infra.kafka_server import start_kafka_service
+from infra.kafka_server import RunningKafka, start_kafka
 from infra.record_writer import RecordWriter
-from infra.supervise import Supervisor
+from infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
 from regraft.cli import app
 from schemas.command import CommandPhase, CommandResult, Outcome
 from schemas.topics import AUDIT, COMMANDS, EVENTS, ORDERS, PLANS, RESULTS, TOPICS, Role, Topic, topic_name
 from tests.wait_until import wait_until
 
 PATIENCE_S = 30.0
-PASSWORD = "known-to-all"
 
 
 def rules_of(role: Role) -> set[tuple[str, str, str]]:
@@ -72,59 +70,30 @@ def test_the_rules_are_shown_before_they_are_made() -> None:
     assert "brokers" in wrong.output
 
 
-@dataclass(frozen=True, slots=True)
-class Login(KafkaSecurity):
-    """A name and a password."""
-
-    name: str = ""
-
-    def client_options(self) -> dict[str, str]:
-        return {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": self.name,
-            "sasl.password": PASSWORD,
-        }
-
-
 @dataclass(frozen=True)
 class GuardedKafka:
-    """A Kafka with an authorizer, by the listener that asks for names; who comes by the other may do anything."""
+    """A Kafka with TLS, logins and an authorizer, whose users are the roles."""
 
-    guarded: str
+    running: RunningKafka
+    secured: SecuredKafka
 
-    def as_user(self, name: str) -> KafkaAccess:
-        return KafkaAccess(self.guarded, name, Login(name))
+    def as_role(self, role: Role, client_id: str) -> KafkaAccess:
+        return KafkaAccess(self.running.bootstrap, client_id, self.secured.login(f"live-{role}"))
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
-    port, inner, guarded = choose_ports(3)
-    host = "127.0.0.1"
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    users = " ".join(f'user_live-{role}="{PASSWORD}"' for role in Role)
-    properties = {
-        "listeners": f"BROKER://{host}:{port},GUARDED://{host}:{guarded},CONTROLLER://{host}:{inner}",
-        "advertised.listeners": f"BROKER://{host}:{port},GUARDED://{host}:{guarded}",
-        "controller.quorum.voters": f"1@{host}:{inner}",
-        "listener.security.protocol.map": "BROKER:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.guarded.plain.sasl.jaas.config": f"{login}{users};",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    with Supervisor() as supervisor:
-        directory = tmp_path_factory.mktemp("kafka")
-        address = start_kafka_service(supervisor, directory, port=port, more_properties=properties)
-        open_access = KafkaAccess(address.bootstrap)
-        create_topics(open_access, namespace="live")
-        create_access_rules(open_access, access_rules(default_principals("live"), "live"))
-        yield GuardedKafka(f"{host}:{guarded}")
+    directory = tmp_path_factory.mktemp("kafka")
+    secured = secure_kafka(directory / "secrets", (LOCAL_USER, *(f"live-{role}" for role in Role)))
+    with start_kafka(directory, secured=secured) as running:
+        create_topics(running.access, namespace="live")
+        create_access_rules(running.access, access_rules(default_principals("live"), "live"))
+        yield GuardedKafka(running, secured)
 
 
 def rights(kafka: GuardedKafka, role: Role, topic: Topic) -> set[AclOperation]:
     """Ask Kafka what a role may do with a topic."""
-    admin = open_admin(kafka.as_user(f"live-{role}"), PATIENCE_S)
+    admin = open_admin(kafka.as_role(role, "any"), PATIENCE_S)
     name = topic_name(topic, "live")
     (asked,) = admin.describe_topics(TopicCollection([name]), include_authorized_operations=True).values()
     try:
@@ -149,7 +118,9 @@ def test_kafka_goes_by_the_table(kafka: GuardedKafka, role: Role) -> None:
 @pytest.mark.stack
 def test_a_broker_writes_no_order_command_or_plan(kafka: GuardedKafka) -> None:
     """With the product's own writer: what it may write is stored, and what it may not is lost and counted."""
-    writer = RecordWriter(kafka.as_user("live-brokers"), outage_s_max=20, buffer_records_max=100, linger_ms=0)
+    writer = RecordWriter(
+        kafka.as_role(Role.BROKERS, "regraft-emulator"), outage_s_max=20, buffer_records_max=100, linger_ms=0
+    )
     result = CommandResult("plan-1", CommandPhase.PREPARE, "b1", 1, Outcome.PREPARED, "", 3, 0)
     forbidden = [topic_name(topic, "live") for topic in (ORDERS, COMMANDS, PLANS, AUDIT, EVENTS)]
     for name in (topic_name(RESULTS, "live"), *forbidden):
@@ -163,12 +134,12 @@ def test_a_broker_writes_no_order_command_or_plan(kafka: GuardedKafka) -> None:
 @pytest.mark.stack
 def test_a_controller_reads_what_brokers_answer_and_a_dashboard_does_not(kafka: GuardedKafka) -> None:
     """With the product's own reader, whose group is its client id."""
-    writer = RecordWriter(kafka.as_user("live-brokers"), outage_s_max=20, buffer_records_max=100, linger_ms=0)
+    writer = RecordWriter(
+        kafka.as_role(Role.BROKERS, "regraft-emulator"), outage_s_max=20, buffer_records_max=100, linger_ms=0
+    )
     name, letters = topic_name(RESULTS, "live"), []  # type: ignore[var-annotated]
     readers = {
-        role: TopicReader(
-            KafkaAccess(kafka.guarded, client_id, Login(f"live-{role}")), {name: CommandResult}, 0, letters.append
-        )
+        role: TopicReader(kafka.as_role(role, client_id), {name: CommandResult}, 0, letters.append)
         for role, client_id in ((Role.CONTROLLER, "regraft-controller"), (Role.DASHBOARD, "regraft-dashboard"))
     }
     writer.write(name, "b1", CommandResult("plan-2", CommandPhase.PREPARE, "b1", 1, Outcome.PREPARED, "", 3, 0))

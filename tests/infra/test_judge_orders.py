@@ -12,6 +12,7 @@ from infra import judge_orders, order_keys
 from infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX, OrderJudge
 from infra.order_keys import SigningKey, TrustedKeys
 from schemas.codec import decode, encode
+from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from tests.infra.order_signers import TRUSTED_UNTIL, trust
 
@@ -236,6 +237,10 @@ def test_an_order_stands_under_its_own_key_only(bench: Bench) -> None:
 def test_a_record_that_takes_an_order_out_is_refused(bench: Bench) -> None:
     """Nobody writes one: orders are taken back by orders."""
     assert "takes an order out of the topic" in given(bench, None, b"adaptation/overlay")
+    for key in (None, b"", b"a\x00b\n", b"\xff" * 3_000):
+        message: Any = FakeMessage(key)
+        told = bench.judge.given(message, None).key
+        assert decode(encode(AdaptationEvent(told, EventKind.ORDER_REFUSED, Severity.WARNING, 0, "")), AdaptationEvent)
 
 
 def test_signing_keeps_all_but_what_it_adds(tmp_path: Path) -> None:
