@@ -42,6 +42,7 @@ SCHEMAS: dict[int, str] = {
     901: "dead_letter.v1",
     1001: "order.v1",
     1101: "alert.v1",
+    1301: "leader_term.v1",
 }
 
 

@@ -37,6 +37,7 @@ COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 
 RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller", 1, 24 * HOUR_MS)
 PLANS = Topic("plans", "Plan", "plan", "controller", "controller, alerts", 1, None)
 EVENTS = Topic("events", "AdaptationEvent", "subject", "controller, alerts", "alerts, operator", 1, 7 * 24 * HOUR_MS)
+LEADER = Topic("leader", "LeaderTerm", "leader", "controller", "controller", 1, None)
 ORDERS = Topic("orders", "Order", "scope, subject", "command line, dashboard", "controller, alerts", 1, None)
 ALERTS = Topic("alerts", "Alert", "rule, subject", "alerts", "alerts, command line", 1, None)
 DEAD_LETTERS = Topic(
@@ -57,6 +58,7 @@ TOPICS: tuple[Topic, ...] = (
     COMMANDS,
     RESULTS,
     PLANS,
+    LEADER,
     EVENTS,
     ORDERS,
     ALERTS,
