@@ -24,7 +24,7 @@ from controller.loop_steps.decision_timer import DecisionTimer
 from controller.loop_steps.find_situation import SituationFinder
 from controller.loop_steps.follow_review import FollowReview
 from controller.loop_steps.run_shadows import RunShadows
-from controller.loop_steps.show_state import ForgetPlans, ShowState
+from controller.loop_steps.show_state import SettlePlans, ShowState
 from controller.loop_steps.start_loop import StartLoop
 from controller.loop_steps.take_windows import TakeWindows
 from controller.report.loop_metrics import LoopMetrics
@@ -44,6 +44,8 @@ def compose_loop(
     metrics: LoopMetrics | None = None,
     border_faults: Callable[[], dict[str, int]] = dict,
     stopwatch_s: Callable[[], float] = time.perf_counter,
+    *,
+    term: int = 1,
 ) -> ControlLoop:
     """Return a loop that has not begun.
 
@@ -51,7 +53,7 @@ def compose_loop(
     ``stopwatch_s`` measures how long decisions take; nothing is decided by it.
     """
     metrics = metrics or LoopMetrics()
-    kind, state, teller = kind_of(inventory, settings), LoopState(PlanLog(inventory)), RefusalTeller()
+    kind, state, teller = kind_of(inventory, settings), LoopState(PlanLog(inventory), term), RefusalTeller()
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes = CommandNotes(state, metrics)
     runner = PlanRunner(replace(ports, events=events), state.plan_log, settings.transition, notes.note)
@@ -73,7 +75,7 @@ def compose_loop(
             RunShadows(situations, timer, events),  # Last: no shadow may delay the commands of a plan that begins.
         ),
         show=(
-            ForgetPlans(ports),
+            SettlePlans(ports),
             ShowState(settings, ports, windows, reviewer, runner, metrics, border_faults),
         ),
     )

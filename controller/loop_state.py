@@ -27,6 +27,7 @@ PLANS_MAX = 200
 class LoopState:
     """The state of one control loop; counts and series are since its start, windows of the look-back included.
 
+    ``term`` is that of the leader, whom ``leader`` names: this controller, unless it ``is_standby``.
     ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``has_begun``
     says that a plan has begun in this step of the loop. ``shadows`` are the planners that look on; ``for_shadows`` is
     the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which the
@@ -35,6 +36,9 @@ class LoopState:
     """
 
     plan_log: PlanLog
+    term: int = 1
+    leader: str = ""
+    is_standby: bool = False
     has_plans: bool = False
     started_ms: int = 0
     is_winding_down: bool = False

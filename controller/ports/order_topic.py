@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from controller.ports.kafka_links import TopicReader
+from confluent_kafka import Message
+
+from controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
+from infra.decode_strictly import decode_strictly
 from infra.kafka_access import KafkaAccess
 from schemas.dead_letter import DeadLetter
 from schemas.order import Order
@@ -21,17 +24,30 @@ class KafkaOrders:
 
     def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
         self._reader = TopicReader(kafka, {topic_name(ORDERS, namespace): Order}, 0, bury)
+        self._standing: dict[bytes | None, Message] = {}  # The newest of each key, until the topic has been read once.
         self._is_known = False
 
     def poll(self) -> list[Order]:
-        """Return what has come since, at most a bounded number; does not wait."""
-        return self._reader.poll()
+        """Return what has come since, first all that stands at once; does not wait.
+
+        Raises UnreadableRecordError where one of these is no order: it might forbid what would be done next. One that
+        comes later becomes a dead letter.
+        """
+        if self._is_known:
+            return self._reader.poll()
+        for message in self._reader.messages(RECORDS_PER_POLL_MAX):
+            self._standing.pop(message.key(), None)  # The newest stand last.
+            self._standing[message.key()] = message
+        if not self._reader.has_read_all():
+            return []
+        self._is_known = True
+        orders = [decode_strictly(message, Order) for message in self._standing.values()]
+        self._standing.clear()
+        return [order for order in orders if order is not None]
 
     @property
     def is_known(self) -> bool:
-        """Tell whether all orders that stood at the start have been handed out; asks Kafka until then."""
-        if not self._is_known:
-            self._is_known = self._reader.has_read_all()
+        """Tell whether all orders that stood at the start have been handed out."""
         return self._is_known
 
     @property

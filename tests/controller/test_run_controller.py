@@ -10,14 +10,18 @@ from pathlib import Path
 import pytest
 
 import controller.run_controller
-from controller.control_ports import ControlPorts, ViewSink
+from controller.control_ports import ControlPorts, DeposedError, ViewSink
 from controller.controller_settings import ControllerSettings
+from controller.ports.leadership import HeldTerm
 from controller.ports.memory_ports import MemoryPlans, MemoryPorts
 from controller.report.loop_metrics import LoopMetrics
 from controller.run_controller import run_controller
 from infra.find_port import LOOPBACK, choose_ports
+from infra.kafka_access import KafkaAccess
 from infra.run_clock import RunClock
 from infra.serve_metrics import MetricsPortError
+from schemas.leader import LeaderTerm
+from schemas.live_view import LiveView, LiveViewError, decode_view
 from schemas.plan import Plan
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.test_control_loop import INVENTORY
@@ -37,7 +41,7 @@ class HangingPlans(MemoryPlans):
 class MemoryLinks:
     """The controller's links in memory."""
 
-    def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
+    def __init__(self, settings: ControllerSettings, now_ms: int, plans: object) -> None:
         self._ports = MemoryPorts(plans=HangingPlans()).ports
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
@@ -53,9 +57,34 @@ class MemoryLinks:
         pass
 
 
+class OnlyCandidate:
+    """A candidate that leads when ``is_chosen``, for as long as that is so."""
+
+    is_chosen = True
+    newest = LeaderTerm(6, "another", 0)
+
+    def __init__(self, kafka: KafkaAccess, namespace: str, name: str, session_ms: int) -> None:
+        self._name = name
+
+    def poll(self) -> None:
+        pass
+
+    def check(self) -> None:
+        if not self.is_chosen:
+            raise DeposedError("another one is chosen")
+
+    def take_over(self, now_ms: int) -> HeldTerm:
+        return HeldTerm(LeaderTerm(self.newest.term + 1, self._name, now_ms), None)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        pass
+
+
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControllerSettings:
     monkeypatch.setattr(controller.run_controller, "KafkaLinks", MemoryLinks)
+    monkeypatch.setattr(controller.run_controller, "Leadership", OnlyCandidate)
+    monkeypatch.setattr(OnlyCandidate, "is_chosen", True)
     INVENTORY.save(tmp_path / "inventory.json")
     return replace(
         settings_of(), inventory_path=tmp_path / "inventory.json", metrics_port=choose_ports(1)[0], tick_ms=10
@@ -116,3 +145,34 @@ def test_time_is_that_of_the_runs_clock(settings: ControllerSettings, tmp_path: 
     shown = (tmp_path / "controller.json").read_text()
     started_ms = int(shown.split('"started_ms": ')[1].split(",")[0])
     assert before_ms <= started_ms <= clock.now_ms()
+
+
+def test_a_leader_that_is_deposed_stands_by_and_leads_again(
+    settings: ControllerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same process; a standby is ready and well, and says who leads."""
+    HangingPlans.may_return.set()
+    told = replace(settings, status_file=tmp_path / "controller.json", instance="this one", status_ms=20)
+    stop = threading.Event()
+    thread = threading.Thread(target=run_controller, args=(told, stop), daemon=True)
+    thread.start()
+
+    def shown() -> LiveView | None:
+        try:
+            return decode_view((tmp_path / "controller.json").read_bytes())
+        except (OSError, LiveViewError):
+            return None
+
+    def shows(*wanted: object) -> bool:
+        view = shown()
+        return view is not None and (view.is_standby, view.leader, view.term) == wanted
+
+    wait_until(lambda: shows(False, "this one", 7))
+    monkeypatch.setattr(OnlyCandidate, "is_chosen", False)
+    wait_until(lambda: shows(True, "another", 6))
+    assert _status(told, "/ready") == _status(told, "/health") == 200
+    monkeypatch.setattr(OnlyCandidate, "is_chosen", True)
+    wait_until(lambda: shows(False, "this one", 7))
+    stop.set()
+    thread.join(60)
+    assert not thread.is_alive()

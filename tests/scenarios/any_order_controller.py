@@ -44,7 +44,7 @@ class AnyOrderController:
         self.stored_phases: list[tuple[str, PlanPhase]] = []
         self._send = send
         self._effects_left = -1
-        self._ports = replace(MemoryPorts().ports, results=self, commands=self, events=self, plans=self)
+        self._ports = replace(MemoryPorts().ports, results=self, events=self, plans=self)
         self.log = PlanLog(inventory)
         self.runner: PlanRunner | None = None
         self.restart()
@@ -113,8 +113,19 @@ class AnyOrderController:
 
     # --- ports -------------------------------------------------------------------------------------------------
 
-    def persist(self, plan: Plan) -> bool:
-        """Store the plan as the store's state allows."""
+    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
+        """Store the plan as the store's state allows, then send the commands.
+
+        Kafka stores them whole or not at all; here the controller may die between any two of them, which is worse.
+        """
+        if plan is not None and not self._store_plan(plan):
+            return False
+        for command in commands:
+            self._send(command)
+            self._count_effect()
+        return True
+
+    def _store_plan(self, plan: Plan) -> bool:
         if self.store != AWAY:
             self.stored.pop(plan.plan, None)
             self.stored[plan.plan] = plan
@@ -130,10 +141,8 @@ class AnyOrderController:
         """Let go of a plan."""
         self.stored.pop(plan, None)
 
-    def send(self, command: Command) -> None:
-        """Send a command."""
-        self._send(command)
-        self._count_effect()
+    def flush(self) -> None:
+        """Nothing waits here."""
 
     def emit(self, event: AdaptationEvent) -> None:
         """Keep an event's text."""

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 
 from controller.controller_settings import ControllerSettings
 from controller.decision_settings import DecisionSettings
-from controller.ports.kafka_links import KafkaPlanStore
 from controller.ports.order_topic import KafkaOrders
+from controller.ports.plan_store import KafkaPlanStore
 from controller.run_controller import run_controller
 from infra.create_topics import create_topics
 from infra.kafka_server import RunningKafka, start_kafka
@@ -54,7 +54,7 @@ def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path:
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store = KafkaPlanStore(kafka.access, "review", pytest.fail)
+    store = KafkaPlanStore(kafka.access, "review")  # It only reads.
     try:
         with KafkaOverlay(kafka.bootstrap, "review", inventory) as overlay:
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED])
@@ -80,24 +80,23 @@ def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path:
 
 
 def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka) -> None:
-    """Pause and maintenance are read from the beginning by a controller that starts later, newest words last."""
+    """Pause and maintenance are read by a controller that starts later, the newest word about each subject."""
     create_topics(kafka.access, namespace="orders")
     assert told(kafka, "orders", "pause", "--reason", "patching", "--for", "5").exit_code == 0
-    assert told(kafka, "orders", "maintain", "b01", "--reason", "new disks", "--evacuate").exit_code == 0
+    assert told(kafka, "orders", "maintain", "b01", "--reason", "new disks").exit_code == 0
     assert told(kafka, "orders", "return", "b01").exit_code == 0
-    assert told(kafka, "orders", "maintain", "b02", "--reason", "new disks").exit_code == 0
+    assert told(kafka, "orders", "maintain", "b02", "--reason", "new disks", "--evacuate").exit_code == 0
     source = KafkaOrders(kafka.access, "orders", pytest.fail)
     found = []
     wait_until(lambda: bool(found.extend(source.poll())) or source.is_known)
     source.close()
     assert [(order.kind, order.subject) for order in found] == [
         (OrderKind.PAUSE, "overlay"),
-        (OrderKind.MAINTAIN, "b01"),
         (OrderKind.RETURN, "b01"),
         (OrderKind.MAINTAIN, "b02"),
     ]
     assert found[0].until_ms == found[0].time_ms + 300_000
-    assert found[1].evacuate
+    assert found[2].evacuate
 
 
 def test_an_order_without_a_reason_or_about_no_plan_is_refused(kafka: RunningKafka) -> None:
