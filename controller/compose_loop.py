@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from controller.control_loop import ControlLoop, LoopSteps
 from controller.control_ports import ControlPorts
-from controller.controller_settings import ControllerSettings
+from controller.controller_settings import TERM_FIRST, ControllerSettings
 from controller.decide.find_planners import planners_of
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.review_plans import PlanReviewer
@@ -45,18 +45,20 @@ def compose_loop(
     border_faults: Callable[[], dict[str, int]] = dict,
     stopwatch_s: Callable[[], float] = time.perf_counter,
     *,
-    term: int = 1,
+    term: int = TERM_FIRST,
+    instance: str = "",
 ) -> ControlLoop:
     """Return a loop that has not begun.
 
     ``planner`` is the settings' one unless given. ``border_faults`` tells what went wrong in the ports, by name.
-    ``stopwatch_s`` measures how long decisions take; nothing is decided by it.
+    ``stopwatch_s`` measures how long decisions take; nothing is decided by it. ``term`` is that of this leader, higher
+    than any before; ``instance`` names this controller in the plans that it begins, and no two have the same.
     """
     metrics = metrics or LoopMetrics()
     kind, state, teller = kind_of(inventory, settings), LoopState(PlanLog(inventory), term), RefusalTeller()
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
-    notes = CommandNotes(state, metrics)
-    runner = PlanRunner(replace(ports, events=events), state.plan_log, settings.transition, notes.note)
+    notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
+    runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
     reviewer = PlanReviewer(settings, ports.orders, runner, events)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
     windows = WindowReader(settings, kind, ports)

@@ -19,6 +19,7 @@ from schemas.plan_life import LIFE
 from schemas.topics import DEFAULT_NAMESPACE
 
 SESSION_MS_MIN, SESSION_MS_MAX = 1_000, 60_000
+TERM_FIRST = 1  # Of the first leader; 0 is what controllers send that know of no terms.
 
 
 @dataclass(frozen=True)

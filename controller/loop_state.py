@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from controller.controller_settings import TERM_FIRST
 from controller.decide.decide_plan import Decision
 from controller.decide.judge_proposals import Situation
 from controller.decide.shadow_planners import ShadowPlanner
@@ -28,6 +29,7 @@ class LoopState:
     """The state of one control loop; counts and series are since its start, windows of the look-back included.
 
     ``term`` is that of the leader, whom ``leader`` names: this controller, unless it ``is_standby``.
+
     ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``has_begun``
     says that a plan has begun in this step of the loop. ``shadows`` are the planners that look on; ``for_shadows`` is
     the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which the
@@ -36,7 +38,7 @@ class LoopState:
     """
 
     plan_log: PlanLog
-    term: int = 1
+    term: int = TERM_FIRST
     leader: str = ""
     is_standby: bool = False
     has_plans: bool = False

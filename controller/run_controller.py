@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections import Counter
 from contextlib import ExitStack
 from functools import partial
@@ -128,7 +129,9 @@ def _lead(
     try:
         links.show(metrics)
         ports = measured(links.ports(_views(settings, metrics)), metrics, health)
-        loop = compose_loop(settings, inventory, ports, None, metrics, links.faults, term=term.term)
+        loop = compose_loop(
+            settings, inventory, ports, None, metrics, links.faults, term=term.term, instance=uuid.uuid4().hex
+        )
         loop.state.leader = term.leader
         _turn(loop, seat, settings, metrics, health, stop)
     finally:
@@ -151,6 +154,9 @@ def _turn(
         seat.check()
         began_s = time.perf_counter()
         follows_at_once = loop.step(now_ms())
+        if loop.deposed_by_term:
+            seat.note_term(loop.deposed_by_term)
+            raise DeposedError(f"brokers obey a controller of term {loop.deposed_by_term}")
         metrics.step_ms.observe((time.perf_counter() - began_s) * 1000)
         health.pulse.beat()
         return follows_at_once

@@ -125,7 +125,8 @@ class Plan(Struct, frozen=True):
     change their ID. ``undoes`` names the plan
     that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows. ``refused``
     are the proposals that did not become part of it, each with its reason; of very many only the first. ``term`` is
-    that of the leader who wrote this version.
+    that of the leader who wrote this version, ``begun_by`` names the controller that began to carry it out: two that do
+    not know of each other may choose the same change for the same epoch.
     """
 
     plan: str
@@ -148,3 +149,4 @@ class Plan(Struct, frozen=True):
     ring_target: tuple[RingId, ...] = ()
     refused: tuple[Proposal, ...] = ()
     term: int = 0
+    begun_by: str = ""

@@ -54,6 +54,7 @@ class Leadership:
         self._topic = topic_name(LEADER, namespace)
         self._is_chosen = False
         self._store: KafkaPlanStore | None = None
+        self._term_min = 1
         self._terms = TopicReader(kafka, {self._topic: LeaderTerm}, 0, _drop)
         self.newest = LeaderTerm(0, "", 0)  # Nobody, as far as is known.
         self._consumer = open_consumer(
@@ -124,6 +125,10 @@ class Leadership:
         store.close()
         return None
 
+    def note_term(self, term: int) -> None:
+        """Note a term that brokers obey: whatever became of its record, the next one is higher."""
+        self._term_min = max(self._term_min, term + 1)
+
     def close(self) -> None:
         """Leave the group, so that another one takes over at once."""
         if self._store is not None:
@@ -142,7 +147,7 @@ class Leadership:
         if plans is None or messages is None:
             return None
         terms = [term.term for message in messages if (term := decode_strictly(message, LeaderTerm)) is not None]
-        return max([0, *terms, *(plan.term for plan in plans)]) + 1
+        return max([self._term_min, *(term + 1 for term in terms), *(plan.term + 1 for plan in plans)])
 
     def _is_member(self) -> bool:
         """Ask the group itself: what this process believes may be from before it was suspended."""

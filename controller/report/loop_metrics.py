@@ -44,6 +44,9 @@ class LoopMetrics:
             "How long one decision of a planner takes, judge and choice included; role is acting or shadow.",
             ["planner", "role"],
         )
+        self.results_foreign = counter(
+            "results_foreign", "Answers of brokers left out, by what of them is foreign: plan, digest, term.", ["part"]
+        )
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
         self.leads = gauge("leads", "1 while this controller leads, 0 while it stands by.")
         self.term = gauge("term", "The newest term that this controller knows of, its own while it leads.")
