@@ -8,6 +8,7 @@ from pathlib import Path
 from alerts.name_targets import name_target, name_webhook, target_faults, webhook_faults
 from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
 from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.order_keys import OrderSettings
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from schemas.event import Severity
@@ -22,7 +23,7 @@ class AlertSettings:
     live-view keys.
     ``redis_url``: where the live view is kept; None runs without one. ``clock``: what time it is.
     ``status_file``: JSON for people; None writes none. ``window_ms``: length of the windows, by which the stage knows
-    how far back it must read after a restart.
+    how far back it must read after a restart. ``orders``: whose word on maintenance is heard.
     ``rules_file``: the rules, TOML; none takes those that ``regraft alerts rules`` prints.
     ``targets``: apprise URLs of who is told, for example mailtos://user:password@example.org (apprise's documentation
     lists all kinds); they hold secrets, so better give them by REGRAFT_ALERTS__TARGETS, a JSON list.
@@ -47,6 +48,7 @@ class AlertSettings:
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     namespace: str = DEFAULT_NAMESPACE
     redis_url: str | None = None
+    orders: OrderSettings = field(default_factory=OrderSettings)
     clock: RunClock = field(default_factory=RunClock)
     status_file: Path | None = None
     window_ms: int = 5_000

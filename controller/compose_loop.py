@@ -15,6 +15,7 @@ from controller.controller_settings import TERM_FIRST, ControllerSettings
 from controller.decide.find_planners import planners_of
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.review_plans import PlanReviewer
+from controller.execute.take_orders import OrderTaker
 from controller.execute.verify_plans import PlanVerifier
 from controller.kinds.find_kind import kind_of
 from controller.loop_state import LoopState
@@ -59,7 +60,8 @@ def compose_loop(
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
     runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
-    reviewer = PlanReviewer(settings, ports.orders, runner, events)
+    orders = OrderTaker(ports.orders, events, ports.audit)
+    reviewer = PlanReviewer(settings, orders, runner)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
     windows = WindowReader(settings, kind, ports)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
@@ -67,7 +69,7 @@ def compose_loop(
     steps = LoopSteps(
         start=StartLoop(settings, kind, ports.plans, events),
         carry_on=(
-            CarryOn(reviewer, runner),
+            CarryOn(orders, reviewer, runner),
             TakeWindows(settings, kind, windows, teller, events, metrics),
         ),
         decide=(
@@ -76,9 +78,6 @@ def compose_loop(
             DecideOnce(settings, planners, situations, reviewer, begin, timer, teller, events, metrics),
             RunShadows(situations, timer, events),  # Last: no shadow may delay the commands of a plan that begins.
         ),
-        show=(
-            SettlePlans(ports),
-            ShowState(settings, ports, windows, reviewer, runner, metrics, border_faults),
-        ),
+        show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),
     )
     return ControlLoop(state, steps, runner)

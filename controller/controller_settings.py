@@ -12,6 +12,7 @@ from pathlib import Path
 from controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
 from controller.state.planner_interface import PlannerSettings
 from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.order_keys import OrderSettings
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from schemas.plan import PlanPhase
@@ -101,7 +102,7 @@ class ControllerSettings:
     None opens no port, the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped
     up. ``dry_run``: plans wait for a person's approval (`regraft plans`) instead of being carried out. Default true: a
     system that is not ours is not rewired unasked; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long
-    a plan may wait for that. Default 15 minutes.
+    a plan may wait for that. Default 15 minutes. ``orders``: whose orders are followed.
     """
 
     bootstrap: str
@@ -133,6 +134,7 @@ class ControllerSettings:
     metrics_host: str = "127.0.0.1"
     dry_run: bool = True
     review_ms_max: int = 15 * MINUTE_MS
+    orders: OrderSettings = field(default_factory=OrderSettings)
     clock: RunClock = field(default_factory=RunClock)
     planners: Mapping[str, PlannerSettings] = field(default_factory=dict)
     decision: DecisionSettings = field(default_factory=DecisionSettings)

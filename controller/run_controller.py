@@ -37,7 +37,7 @@ from overlay.inventory import Inventory
 from schemas.command import CommandResult
 from schemas.order_book import OrderBook
 from schemas.state import StateRow, WindowClosed
-from schemas.topics import CLIENTS, DEAD_LETTERS, EVENTS, ORDERS, RESULTS, STATE, WINDOWS, topic_name
+from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, EVENTS, ORDERS, RESULTS, STATE, WINDOWS, topic_name
 
 log = structlog.get_logger(__name__)
 
@@ -194,13 +194,13 @@ class KafkaLinks:
         )
         self._results = TopicReader(kafka, {topic_name(RESULTS, settings.namespace): CommandResult}, since_ms, bury)
         self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
-        self._orders = KafkaOrders(kafka, settings.namespace, bury)
+        self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, lambda: self._waiting_count() == 0)
         self._readers = (self._state, self._results, self._clients, self._orders)
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
         plans = self._plans
-        return ControlPorts(self._state, self._results, plans, plans, self._clients, self._orders, views)
+        return ControlPorts(self._state, self._results, plans, plans, self._clients, self._orders, plans, views)
 
     def faults(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic."""
@@ -213,7 +213,7 @@ class KafkaLinks:
         metrics.queue_length.labels("outbound").set_function(self._waiting_count)
         for name, reader in (("state", self._state), ("results", self._results)):
             metrics.kafka_faults.labels(name).set_function(partial(getattr, reader, "fault_count"))
-        for topic in (EVENTS, DEAD_LETTERS):
+        for topic in (EVENTS, AUDIT, DEAD_LETTERS):
             metrics.records_lost.labels(topic.suffix).set_function(
                 partial(self._lost_count, topic_name(topic, self._namespace))
             )

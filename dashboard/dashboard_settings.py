@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.order_keys import OrderSettings
 from schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
@@ -27,11 +29,18 @@ class DashboardSettings:
     ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
     secret_file. ``secret_file``: a file that holds it instead.
     ``token_hours_max``: how long a token may live. Default 24, a day's work.
+    ``revoked_file``: ids of tokens that were taken back, one a line, looked at with each call. Default:
+    revoked-tokens.txt in run.directory, beside the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
     ``answer_ms_max``: how long Valkey may take to answer. Default 800, below the pace, so that looks never pile up.
     ``stale_ms``: without news from the controller for so long the page says so. Default 5000, several of its writings.
     ``clients_max``: pages open at once. Default 64; more are refused in a sentence.
+    ``clients_per_address_max``: pages open at once from one address (of IPv6 from one network of 64 bits), so that
+    nobody takes all places. Default 16; behind a proxy all come from its address unless trusted_proxies names it.
+    ``trusted_proxies``: addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
+    Default: none, as anybody can send these headers.
     ``windows_max``: windows whose rate, completeness and latency are kept. Default 2000, as many as the costs.
+    ``orders``: the key that signs what is ordered here.
     """
 
     bootstrap: str
@@ -46,20 +55,30 @@ class DashboardSettings:
     secret: str | None = field(default=None, repr=False)
     secret_file: Path | None = None
     token_hours_max: float = 24.0
+    revoked_file: Path | None = None
     poll_ms: int = 1000
     answer_ms_max: int = 800
     stale_ms: int = 5000
     clients_max: int = 64
+    clients_per_address_max: int = 16
+    trusted_proxies: tuple[str, ...] = ()
     windows_max: int = 2000
+    orders: OrderSettings = field(default_factory=OrderSettings)
 
     @property
     def kafka(self) -> KafkaAccess:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-dashboard", self.security)
 
+    @property
+    def revoked_path(self) -> Path:
+        """Where the ids of tokens that were taken back stand."""
+        return self.revoked_file or self.inventory_path.with_name("revoked-tokens.txt")
+
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each; a secret is never part of it."""
-        least = {"poll_ms": 50, "answer_ms_max": 10, "clients_max": 1, "windows_max": 10}
+        least = {"poll_ms": 50, "answer_ms_max": 10, "windows_max": 10}
+        least |= {"clients_max": 1, "clients_per_address_max": 1}
         found = [
             f"{name} is {getattr(self, name)}: at least {limit}"
             for name, limit in least.items()
@@ -73,11 +92,20 @@ class DashboardSettings:
             found.append(f"stale_ms is {self.stale_ms}: at least twice poll_ms, {self.poll_ms}, or all is always stale")
         if not 0 < self.token_hours_max <= HOURS_PER_MONTH:
             found.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
+        found += [fault for proxy in self.trusted_proxies for fault in _proxy_faults(proxy)]
         if self.secret is not None and self.secret_file is not None:
             found.append("secret and secret_file are both given: give one of them")
         if self.secret is not None:
             found += secret_faults(self.secret, "secret")
         return found
+
+
+def _proxy_faults(proxy: str) -> list[str]:
+    try:
+        ipaddress.ip_network(proxy)
+    except ValueError as error:
+        return [f"trusted_proxies has {proxy!r} ({error}): name the address of a proxy, or a network like 10.0.0.0/8"]
+    return []
 
 
 def secret_faults(secret: str, where: str) -> list[str]:

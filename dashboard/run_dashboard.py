@@ -19,6 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from dashboard.dashboard_settings import DashboardSettings
+from dashboard.take_order import Send
 from dashboard.web_app import DashboardParts, build_app
 from infra.send_orders import send_order
 from infra.stack_error import StackError
@@ -38,7 +39,8 @@ class DashboardError(StackError):
 def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
     """Serve until ``stop`` is set. Valkey, Kafka or the inventory being away raises nothing.
 
-    Raises DashboardError when no live view is named or the port cannot be used, TokenSecretError for a bad secret.
+    Raises DashboardError when no live view is named or the port cannot be used, TokenSecretError for a bad secret,
+    OrderKeyError for a bad key.
     """
     if settings.redis_url is None:
         raise DashboardError(
@@ -60,9 +62,15 @@ def view_client(url: str, answer_ms_max: int) -> redis.asyncio.Redis:
     return redis.asyncio.Redis.from_url(url, socket_timeout=bound_s, socket_connect_timeout=bound_s, retry=once)
 
 
-def _sender(settings: DashboardSettings) -> Any:
-    def send(order: Order) -> None:
-        send_order(settings.kafka, order, settings.namespace)
+def _sender(settings: DashboardSettings) -> Send:
+    key = settings.orders.dashboard_key()
+    if key is None:
+        log.warning("dashboard_orders_unsigned", text="orders from here are followed only where unsigned ones are")
+
+    def send(order: Order) -> Order:
+        signed = order if key is None else key.sign(order, settings.namespace)
+        send_order(settings.kafka, signed, settings.namespace)
+        return signed
 
     return send
 
@@ -82,19 +90,22 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _server_options(app: FastAPI, settings: DashboardSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        ws="none",
+        timeout_graceful_shutdown=STOP_S_MAX,
+    )
+
+
 def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, stop: threading.Event) -> None:
     """Run the server in a thread of its own, so that it takes no signals; this one keeps the status file."""
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=STOP_S_MAX,
-        )
-    )
+    server = uvicorn.Server(_server_options(app, settings))
     loop = asyncio.new_event_loop()
     faults: list[BaseException] = []
 
@@ -112,7 +123,7 @@ def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, s
     thread = threading.Thread(target=serve, name="dashboard")
     thread.start()
     parts: DashboardParts = app.state.parts
-    log.info("dashboard_served", url=url, can_order=parts.secret is not None)
+    log.info("dashboard_served", url=url, can_order=parts.access.can_order)
     status = StatusFile(settings.status_file) if settings.status_file is not None else None
     try:
         while thread.is_alive() and not stop.is_set():
@@ -132,7 +143,7 @@ def _status(url: str, parts: DashboardParts) -> dict[str, Any]:
     return {
         "time_ms": time.time_ns() // 1_000_000,
         "url": url,
-        "can_order": parts.secret is not None,
+        "can_order": parts.access.can_order,
         "version": parts.board.version,
         "view": parts.poller.server_part(),
     }

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from schemas.bounds import Entity, Name, Number, TimeMs
 from schemas.event import Severity
 
 
@@ -33,7 +34,7 @@ class AlertDelivery(Struct, frozen=True):
 
     target: str
     state: DeliveryState
-    time_ms: int
+    time_ms: TimeMs
     reason: str = ""
 
 
@@ -45,18 +46,18 @@ class Alert(Struct, frozen=True):
     says why the status is kept to ourselves, empty when it is not.
     """
 
-    rule: str
-    subject: str
+    rule: Name
+    subject: Entity
     severity: Severity
     status: AlertStatus
-    raised_ms: int
-    changed_ms: int
+    raised_ms: TimeMs
+    changed_ms: TimeMs
     text: str
-    value: float
+    value: Number
     brokers: tuple[str, ...] = ()
     silenced_by: str = ""
     told: str = ""
-    told_ms: int = 0
+    told_ms: TimeMs = 0
     message: str = ""
     deliveries: tuple[AlertDelivery, ...] = ()
 

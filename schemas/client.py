@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from schemas.bounds import Measure, Name, Number, Text, TimeMs
+
 
 class Role(StrEnum):
     """What a client does."""
@@ -15,10 +17,10 @@ class Role(StrEnum):
 class PredicateRecord(Struct, frozen=True):
     """One condition on one attribute; exactly one of ``number`` and ``text`` is set, none for ``present``."""
 
-    attribute: str
-    operator: str
-    number: float | None = None
-    text: str | None = None
+    attribute: Name
+    operator: Name
+    number: Number | None = None
+    text: Text | None = None
 
 
 class Client(Struct, frozen=True):
@@ -28,10 +30,10 @@ class Client(Struct, frozen=True):
     sorted; it is then a user, and each of its topics is one subscription.
     """
 
-    client: str
+    client: Name
     role: Role
-    home: str
+    home: Name
     predicates: tuple[PredicateRecord, ...]
-    rate_per_s: float
-    time_ms: int
-    topics: tuple[str, ...] = ()
+    rate_per_s: Measure
+    time_ms: TimeMs
+    topics: tuple[Name, ...] = ()

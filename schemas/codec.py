@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 from fastavro import schemaless_reader, schemaless_writer
 
+from schemas.bounds import RECORD_BYTES_MAX
 from schemas.registry import Schema, latest_schema, schema_by_fingerprint, schema_by_id
 
 CONFLUENT_MAGIC = b"\x00"
@@ -64,11 +65,13 @@ def accepted_ids(schema_id: int) -> tuple[int, ...]:
 def decode(value: bytes | None, record_type: type[Record]) -> Record:
     """Return the record that the bytes hold, read as the newest version of its schema.
 
-    Raises UndecodableRecordError when the bytes are empty, framed by neither form, name an unknown schema or one of
-    another record, or are cut.
+    Raises UndecodableRecordError when the bytes are empty or more than RECORD_BYTES_MAX, framed by neither form, name
+    an unknown schema or one of another record, are cut, or hold what is not plausible (:mod:`schemas.bounds`).
     """
     if not value:
         raise UndecodableRecordError(f"the record is empty, a {record_type.__name__} was expected")
+    if len(value) > RECORD_BYTES_MAX:
+        raise UndecodableRecordError(f"the record has {len(value)} bytes, at most {RECORD_BYTES_MAX} are read")
     writer, header_bytes = _writer_schema(value)
     if writer.record != record_type.__name__:
         raise UndecodableRecordError(
@@ -83,6 +86,8 @@ def decode(value: bytes | None, record_type: type[Record]) -> Record:
         return msgspec.convert(datum, record_type)
     except UndecodableRecordError:
         raise
+    except msgspec.ValidationError as error:
+        raise UndecodableRecordError(f"the {writer.record} is not plausible: {error}") from error
     except Exception as error:  # fastavro raises many types on bad bytes; the reason goes to the dead letter.
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise UndecodableRecordError(

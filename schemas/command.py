@@ -4,7 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from schemas.plan import ClientMove, IdMove
+from schemas.bounds import Epoch, Name, NameOrNone, Sum, Text, TimeMs
+from schemas.plan import ClientMove, IdMove, LinkPair
 
 
 class CommandPhase(StrEnum):
@@ -48,18 +49,18 @@ class Command(Struct, frozen=True):
     seen.
     """
 
-    plan: str
+    plan: Name
     phase: CommandPhase
-    broker: str
-    epoch_from: int
-    epoch_to: int
-    links_removed: tuple[tuple[str, str], ...] = ()
-    links_added: tuple[tuple[str, str], ...] = ()
+    broker: Name
+    epoch_from: Epoch
+    epoch_to: Epoch
+    links_removed: tuple[LinkPair, ...] = ()
+    links_added: tuple[LinkPair, ...] = ()
     digest: str = ""
     moves: tuple[ClientMove, ...] = ()
     id_moves: tuple[IdMove, ...] = ()
     lost_brokers: tuple[str, ...] = ()
-    term: int = 0
+    term: Epoch = 0
 
 
 class CommandResult(Struct, frozen=True):
@@ -70,15 +71,15 @@ class CommandResult(Struct, frozen=True):
     command, unless it is refused for its term. ``refusal`` is NONE unless the outcome is REFUSED.
     """
 
-    plan: str
+    plan: Name
     phase: CommandPhase
-    broker: str
-    epoch_to: int
+    broker: Name
+    epoch_to: Epoch
     outcome: Outcome
-    reason: str
-    control_messages: int
-    time_ms: int
-    lost_peers: tuple[str, ...] = ()
-    term: int = 0
-    digest: str = ""
+    reason: Text
+    control_messages: Sum
+    time_ms: TimeMs
+    lost_peers: tuple[Name, ...] = ()
+    term: Epoch = 0
+    digest: NameOrNone = ""
     refusal: Refusal = Refusal.NONE

@@ -2,13 +2,15 @@
 
 from msgspec import Struct
 
+from schemas.bounds import Length, Name, SequenceNumber, Text
+
 
 class DeadLetter(Struct, frozen=True):
     """Where the record stood, why it was refused and its bytes."""
 
-    topic: str
-    partition: int
-    offset: int
-    reason: str
+    topic: Name
+    partition: Length
+    offset: SequenceNumber
+    reason: Text
     value: bytes
     time_ms: int

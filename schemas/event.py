@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from schemas.bounds import Entity, NameOrNone, TimeMs
+
 
 class Severity(StrEnum):
     """How much attention an event asks for."""
@@ -38,10 +40,10 @@ class EventKind(StrEnum):
 class AdaptationEvent(Struct, frozen=True):
     """One event; ``subject`` is what it is about (a plan, a broker, a window)."""
 
-    subject: str
+    subject: Entity
     kind: EventKind
     severity: Severity
-    time_ms: int
+    time_ms: TimeMs
     text: str
-    plan: str = ""
+    plan: NameOrNone = ""
     details: dict[str, str] = {}

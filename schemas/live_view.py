@@ -139,6 +139,7 @@ class ShownPlan(ShownChanges, frozen=True, kw_only=True):
     cost_observed_per_s: float | None
     control_messages: int
     refused: tuple[ShownProposal, ...]
+    digest: str = ""
 
 
 class ShownDecision(Struct, frozen=True, kw_only=True):

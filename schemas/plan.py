@@ -1,18 +1,22 @@
 """Proposals and plans: before, after, predicted gain, price, reason, and the life of a plan as one enum."""
 
+import hashlib
+import json
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
-LinkPair = tuple[str, str]
+from schemas.bounds import Epoch, Name, NameOrNone, Number, Sum, TimeMs
+
+LinkPair = tuple[Name, Name]
 
 
 class ClientMove(Struct, frozen=True, order=True):
     """One client that leaves its home for another broker."""
 
-    client: str
-    home_from: str
-    home_to: str
+    client: Name
+    home_from: Name
+    home_to: Name
 
     @property
     def text(self) -> str:
@@ -23,7 +27,7 @@ class ClientMove(Struct, frozen=True, order=True):
 class IdMove(Struct, frozen=True, order=True):
     """One broker that takes another ID on the ring."""
 
-    broker: str
+    broker: Name
     id_from: int
     id_to: int
 
@@ -36,7 +40,7 @@ class IdMove(Struct, frozen=True, order=True):
 class RingId(Struct, frozen=True, order=True):
     """A broker and its ID on the ring."""
 
-    broker: str
+    broker: Name
     ring_id: int
 
 
@@ -72,17 +76,17 @@ class Proposal(Struct, frozen=True):
     until the plan is verified.
     """
 
-    planner: str
+    planner: Name
     links_removed: tuple[LinkPair, ...]
     links_added: tuple[LinkPair, ...]
-    cost_before_per_s: float
-    cost_after_per_s: float
-    price_per_s: float
+    cost_before_per_s: Number
+    cost_after_per_s: Number
+    price_per_s: Number
     reason: str
     verdict: Verdict = Verdict.ACCEPTED
     verdict_reason: str = ""
     moves: tuple[ClientMove, ...] = ()
-    gain_observed_per_s: float | None = None
+    gain_observed_per_s: Number | None = None
     id_moves: tuple[IdMove, ...] = ()
 
     @property
@@ -113,7 +117,7 @@ class PhaseChange(Struct, frozen=True):
     """When a plan entered a phase, and why."""
 
     phase: PlanPhase
-    time_ms: int
+    time_ms: TimeMs
     reason: str
 
 
@@ -129,24 +133,36 @@ class Plan(Struct, frozen=True):
     not know of each other may choose the same change for the same epoch.
     """
 
-    plan: str
-    epoch_from: int
-    epoch_to: int
-    window_end_ms: int
+    plan: Name
+    epoch_from: Epoch
+    epoch_to: Epoch
+    window_end_ms: TimeMs
     proposals: tuple[Proposal, ...]
     links_removed: tuple[LinkPair, ...]
     links_added: tuple[LinkPair, ...]
     links_target: tuple[LinkPair, ...]
-    cost_before_per_s: float
-    cost_predicted_per_s: float
+    cost_before_per_s: Number
+    cost_predicted_per_s: Number
     phase: PlanPhase
     history: tuple[PhaseChange, ...]
-    undoes: str = ""
-    cost_observed_per_s: float | None = None
-    control_messages: int = 0
+    undoes: NameOrNone = ""
+    cost_observed_per_s: Number | None = None
+    control_messages: Sum = 0
     moves: tuple[ClientMove, ...] = ()
     id_moves: tuple[IdMove, ...] = ()
     ring_target: tuple[RingId, ...] = ()
     refused: tuple[Proposal, ...] = ()
-    term: int = 0
-    begun_by: str = ""
+    term: Epoch = 0
+    begun_by: NameOrNone = ""
+
+    @property
+    def digest(self) -> str:
+        """Return what tells this plan from any other, of the same name too, and stays the same in all its phases.
+
+        It covers when the plan was made, so nobody knows it before, and all that carrying it out changes.
+        """
+        made_ms = self.history[0].time_ms if self.history else 0
+        deed = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]
+        deed += [self.links_removed, self.links_added, self.links_target, self.cost_before_per_s]
+        deed += [self.cost_predicted_per_s, self.moves, self.id_moves, self.ring_target]
+        return hashlib.sha256(json.dumps(to_builtins(deed), separators=(",", ":")).encode()).hexdigest()[:32]

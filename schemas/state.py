@@ -2,14 +2,34 @@
 
 from msgspec import Struct
 
+from schemas.bounds import (
+    Block,
+    DifferenceMs,
+    Entity,
+    Epoch,
+    Length,
+    Measure,
+    Name,
+    NameOrNone,
+    RttMs,
+    SequenceNumber,
+    Sum,
+    TimeMs,
+    span_fault,
+)
+
 
 class Interest(Struct, frozen=True):
     """Common interest of one broker: I_ii in ``notifications`` and I_ij of each peer, all counts of the window."""
 
-    broker: str
-    notifications: int
+    broker: Name
+    notifications: Sum
     peers: tuple[str, ...]
-    common: tuple[int, ...]
+    common: tuple[Sum, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.peers) != len(self.common):
+            raise ValueError(f"{len(self.peers)} peers and {len(self.common)} figures: one for each")
 
 
 class PublisherDelivery(Struct, frozen=True):
@@ -21,14 +41,19 @@ class PublisherDelivery(Struct, frozen=True):
     version 1, whose ``masks`` hold both kinds of bits.
     """
 
-    publisher: str
-    broker: str
-    notifications: int
-    local_deliveries: int
-    bytes: int
-    blocks: tuple[int, ...]
+    publisher: Name
+    broker: Name
+    notifications: Sum
+    local_deliveries: Sum
+    bytes: Sum
+    blocks: tuple[Block, ...]
     masks: tuple[int, ...]
     published: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not len(self.blocks) == len(self.masks) == len(self.published or self.blocks):
+            found = f"{len(self.blocks)} blocks, {len(self.masks)} masks, {len(self.published)} published"
+            raise ValueError(f"{found}: one of each for each block")
 
 
 class QueueState(Struct, frozen=True):
@@ -40,36 +65,39 @@ class QueueState(Struct, frozen=True):
     long a message that went out in the span had waited (:class:`schemas.telemetry.QueueSample`), 0 when none did.
     """
 
-    broker: str
-    peer: str
-    messages_in_per_s: float
-    messages_out_per_s: float
-    notifications_out_per_s: float
-    bytes_in_per_s: float
-    bytes_out_per_s: float
-    busy_share: float
-    queue_length_last: int
-    queue_length_max: int
-    congestion: float
-    span_ms: int
-    wait_ms_mean: float = 0.0
+    broker: Name
+    peer: NameOrNone
+    messages_in_per_s: Measure
+    messages_out_per_s: Measure
+    notifications_out_per_s: Measure
+    bytes_in_per_s: Measure
+    bytes_out_per_s: Measure
+    busy_share: Measure
+    queue_length_last: Length
+    queue_length_max: Length
+    congestion: Measure
+    span_ms: Sum
+    wait_ms_mean: Measure = 0.0
 
 
 class LinkRtt(Struct, frozen=True):
     """Round-trip time of one link end over the window."""
 
-    broker: str
-    peer: str
-    rtt_ms_min: float
-    rtt_ms_last: float
+    broker: Name
+    peer: Name
+    rtt_ms_min: RttMs
+    rtt_ms_last: RttMs
 
 
 class Churn(Struct, frozen=True):
     """How many distinct client changes a broker reported in the window, and of how many clients."""
 
-    broker: str
-    changes: int
-    clients: int
+    broker: Name
+    changes: Sum
+    clients: Sum
+
+
+BODIES = ("interest", "delivery", "queue", "rtt", "churn")
 
 
 class StateRow(Struct, frozen=True):
@@ -79,40 +107,74 @@ class StateRow(Struct, frozen=True):
     ``delivery``, ``queue``, ``rtt``, ``churn``.
     """
 
-    window_start_ms: int
-    window_end_ms: int
+    window_start_ms: TimeMs
+    window_end_ms: TimeMs
     kind: str
-    entity: str
+    entity: Entity
     interest: Interest | None = None
     delivery: PublisherDelivery | None = None
     queue: QueueState | None = None
     rtt: LinkRtt | None = None
     churn: Churn | None = None
 
+    def __post_init__(self) -> None:
+        bodies = [name for name in BODIES if getattr(self, name) is not None]
+        if bodies != [self.kind]:
+            raise ValueError(f"a row of kind {self.kind!r} has the bodies {bodies}: it needs its own and no other")
+        if fault := span_fault(self.window_start_ms, self.window_end_ms):
+            raise ValueError(fault)
+
 
 class BrokerCompleteness(Struct, frozen=True):
     """Batches of one boot of one broker in the window: how many came, how many the sequence span says were sent."""
 
-    broker: str
-    boot: int
-    sequence_min: int
-    sequence_max: int
-    received: int
-    expected: int
-    epoch_min: int
-    epoch_max: int
+    broker: Name
+    boot: TimeMs
+    sequence_min: SequenceNumber
+    sequence_max: SequenceNumber
+    received: Sum
+    expected: Sum
+    epoch_min: Epoch
+    epoch_max: Epoch
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("sequence", self.sequence_min, self.sequence_max),
+            ("epoch", self.epoch_min, self.epoch_max),
+        ):
+            if least > most:
+                raise ValueError(f"{name}_min of {self.broker} is {least}, {name}_max is {most}: it is the greater")
+
+
+class BrokerClock(Struct, frozen=True):
+    """How a broker's clock stands to Kafka's, by the batches that Kafka took in the window.
+
+    ``delay_ms_min`` is the least distance from the time of a batch by its broker's clock to the time at which Kafka
+    took it: the shortest way to Kafka less what the clock is ahead. ``refused`` counts the batches whose time was too
+    far from Kafka's to be used.
+    """
+
+    broker: Name
+    delay_ms_min: DifferenceMs
+    refused: Sum = 0
 
 
 class WindowClosed(Struct, frozen=True):
     """The marker written after all rows of a window.
 
     ``row_counts`` is the number of rows of each kind; ``late_rows`` counts what was dropped behind the watermark
-    since the previous marker (rows after Spark's partial aggregation, so a lower bound of records).
+    since the previous marker (rows after Spark's partial aggregation, so a lower bound of records). ``clocks`` is by
+    broker; empty in a record of version 1, and where event times cannot be held against Kafka's.
     """
 
-    window_start_ms: int
-    window_end_ms: int
-    query_version: int
-    row_counts: dict[str, int]
+    window_start_ms: TimeMs
+    window_end_ms: TimeMs
+    query_version: Length
+    row_counts: dict[str, Length]
     brokers: tuple[BrokerCompleteness, ...]
-    late_rows: int
+    late_rows: Sum
+    clocks: tuple[BrokerClock, ...] = ()
+
+    def __post_init__(self) -> None:
+        if fault := span_fault(self.window_start_ms, self.window_end_ms):
+            raise ValueError(fault)

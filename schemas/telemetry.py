@@ -5,6 +5,21 @@ Every measure can be aggregated idempotently, so a record that arrives twice cha
 
 from msgspec import Struct
 
+from schemas.bounds import (
+    Block,
+    Epoch,
+    Items,
+    Length,
+    Name,
+    NameOrNone,
+    RttMs,
+    Second,
+    SequenceNumber,
+    Text,
+    TimeMs,
+    Total,
+)
+
 BLOCK_SIZE = 64  # Sequence numbers in one mask: a block fits one signed 64-bit long.
 
 
@@ -18,12 +33,12 @@ class Delivery(Struct, frozen=True):
     ``mask | published`` is what V(n) is made of, whatever the version.
     """
 
-    publisher: str
-    block: int
-    second: int
+    publisher: Name
+    block: Block
+    second: Second
     mask: int
-    local_deliveries: int
-    bytes: int
+    local_deliveries: Total
+    bytes: Total
     published: int = 0
 
 
@@ -38,31 +53,31 @@ class QueueSample(Struct, frozen=True):
     sent, so without the link's delay and 0 where the bandwidth is not limited. Records of version 1 have 0.
     """
 
-    peer: str
-    messages_in: int
-    messages_out: int
-    notifications_out: int
-    bytes_in: int
-    bytes_out: int
-    busy_ms: int
-    queue_length: int
-    queue_length_max: int
-    wait_ms: int = 0
+    peer: NameOrNone
+    messages_in: Total
+    messages_out: Total
+    notifications_out: Total
+    bytes_in: Total
+    bytes_out: Total
+    busy_ms: Total
+    queue_length: Length
+    queue_length_max: Length
+    wait_ms: Total = 0
 
 
 class LinkProbe(Struct, frozen=True):
     """A measured round trip to a neighbour."""
 
-    peer: str
-    rtt_ms: float
+    peer: Name
+    rtt_ms: RttMs
 
 
 class ClientChange(Struct, frozen=True):
     """A client that came, left or changed its interest at this broker; ``sequence`` counts per client."""
 
-    client: str
-    sequence: int
-    change: str
+    client: Name
+    sequence: SequenceNumber
+    change: Text
 
 
 class TelemetryBatch(Struct, frozen=True):
@@ -72,12 +87,12 @@ class TelemetryBatch(Struct, frozen=True):
     from 0; ``epoch`` is the configuration that the broker stamps on what it publishes.
     """
 
-    broker: str
-    boot: int
-    sequence: int
-    time_ms: int
-    epoch: int
-    deliveries: tuple[Delivery, ...] = ()
-    queues: tuple[QueueSample, ...] = ()
-    probes: tuple[LinkProbe, ...] = ()
-    clients: tuple[ClientChange, ...] = ()
+    broker: Name
+    boot: TimeMs
+    sequence: SequenceNumber
+    time_ms: TimeMs
+    epoch: Epoch
+    deliveries: Items[Delivery] = ()
+    queues: Items[QueueSample] = ()
+    probes: Items[LinkProbe] = ()
+    clients: Items[ClientChange] = ()

@@ -6,13 +6,18 @@ Nothing here talks to Kafka; ``infra`` creates the topics from this table.
 from dataclasses import dataclass
 
 HOUR_MS = 3_600_000
+LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock: what all brokers' clocks are held against.
+CREATE_TIME = "CreateTime"  # The sender's, or whatever it says.
+DAY_MS = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """One Kafka topic.
 
-    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever).
+    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever). ``timestamps``
+    is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
+    ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too.
     """
 
     suffix: str
@@ -22,6 +27,8 @@ class Topic:
     readers: str
     partitions: int
     retention_ms: int | None
+    timestamps: str = ""
+    compaction_lag_ms: int = 0
 
     @property
     def compacted(self) -> bool:
@@ -29,7 +36,9 @@ class Topic:
         return self.retention_ms is None
 
 
-TELEMETRY = Topic("telemetry", "TelemetryBatch", "broker", "producers", "streaming, recorder", 4, 24 * HOUR_MS)
+TELEMETRY = Topic(
+    "telemetry", "TelemetryBatch", "broker", "producers", "streaming, recorder", 4, 24 * HOUR_MS, LOG_APPEND_TIME
+)
 CLIENTS = Topic("clients", "Client", "client", "producers", "controller", 1, None)
 STATE = Topic("state", "StateRow", "window, kind, entity", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
 WINDOWS = Topic("windows", "WindowClosed", "window", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
@@ -38,7 +47,19 @@ RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller",
 PLANS = Topic("plans", "Plan", "plan", "controller", "controller, alerts", 1, None)
 EVENTS = Topic("events", "AdaptationEvent", "subject", "controller, alerts", "alerts, operator", 1, 7 * 24 * HOUR_MS)
 LEADER = Topic("leader", "LeaderTerm", "leader", "controller", "controller", 1, None)
-ORDERS = Topic("orders", "Order", "scope, subject", "command line, dashboard", "controller, alerts", 1, None)
+# Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
+ORDERS = Topic(
+    "orders",
+    "Order",
+    "scope, subject",
+    "command line, dashboard",
+    "controller, alerts",
+    1,
+    None,
+    LOG_APPEND_TIME,
+    7 * DAY_MS,
+)
+AUDIT = Topic("audit", "AuditEntry", "subject", "controller", "command line", 1, 400 * DAY_MS)
 ALERTS = Topic("alerts", "Alert", "rule, subject", "alerts", "alerts, command line", 1, None)
 DEAD_LETTERS = Topic(
     "dead-letters",
@@ -61,6 +82,7 @@ TOPICS: tuple[Topic, ...] = (
     LEADER,
     EVENTS,
     ORDERS,
+    AUDIT,
     ALERTS,
     DEAD_LETTERS,
 )

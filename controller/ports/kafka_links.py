@@ -64,8 +64,9 @@ class LetterSender:
 class TopicReader(Generic[Record]):
     """Reads topics from a point in time on, without group and commits: a restarted reader starts there again.
 
-    ``record_types`` is by topic name; ``since_ms`` is wall-clock time. A record that does not decode becomes a dead
-    letter, is counted in ``undecodable`` by topic and is skipped.
+    ``record_types`` is by topic name; ``since_ms`` is wall-clock time; ``assigned_count`` counts how often it
+    has begun. A record that does not decode becomes a dead letter, is counted in ``undecodable`` by topic and is
+    skipped.
     """
 
     kafka: KafkaAccess
@@ -80,6 +81,7 @@ class TopicReader(Generic[Record]):
         self._unread: set[tuple[str, int]] = set()
         self._retry_at_s = 0.0
         self._faults = 0
+        self.assigned_count = 0
 
     @property
     def undecodable(self) -> Counter[str]:
@@ -126,6 +128,29 @@ class TopicReader(Generic[Record]):
         """
         return self._assigned and not self._unread
 
+    def begin_again(self) -> None:
+        """Read from the beginning once more, as after a restart."""
+        self._consumer.unassign()
+        self._assigned = False
+
+    def committed(self, topic: str) -> int | None:
+        """Return up to where a topic of one partition was committed, None while Kafka does not say."""
+        try:
+            (found,) = self._consumer.committed([TopicPartition(topic, 0)], timeout=CALL_S)
+            if found.error is not None:
+                raise KafkaException(found.error)
+        except KafkaException as error:
+            self._tell_fault(str(error))
+            return None
+        return max(found.offset, 0)
+
+    def commit(self, topic: str, offset: int) -> None:
+        """Commit up to where a topic of one partition was read; nothing waits for it, and a later one replaces it."""
+        try:
+            self._consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=True)
+        except KafkaException as error:
+            self._tell_fault(str(error))
+
     def close(self) -> None:
         """Let go of the connection."""
         self._consumer.close()
@@ -137,8 +162,7 @@ class TopicReader(Generic[Record]):
         self._tell_fault(error.str())
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             # The topic was deleted under us: find it again once it is there, records read twice change nothing.
-            self._consumer.unassign()
-            self._assigned = False
+            self.begin_again()
 
     def _try_assign(self) -> bool:
         if time.monotonic() < self._retry_at_s:
@@ -157,6 +181,7 @@ class TopicReader(Generic[Record]):
             return False
         self._unread = {(start.topic, start.partition) for start in starts}
         self._assigned = True
+        self.assigned_count += 1
         return True
 
     def _tell_fault(self, reason: str) -> None:

@@ -1,7 +1,7 @@
 """Read the orders of people, a compacted topic, from its beginning, and then as they come.
 
-In: Order records. Out: orders in the order of the topic, and whether all that stood at the start are known. What an
-order means belongs to :mod:`schemas.order_book`.
+In: Order records. Out: orders in the order of the topic, each judged whether it is its giver's own, and whether all
+that stood at the start are known. What an order means belongs to :mod:`schemas.order_book`.
 """
 
 from __future__ import annotations
@@ -10,44 +10,95 @@ from collections import Counter
 from collections.abc import Callable
 
 from confluent_kafka import Message
+from msgspec.structs import replace
 
 from controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
 from infra.decode_strictly import decode_strictly
+from infra.judge_orders import open_judge
 from infra.kafka_access import KafkaAccess
+from infra.order_keys import OrderSettings
+from schemas.audit import GivenOrder
 from schemas.dead_letter import DeadLetter
 from schemas.order import Order
 from schemas.topics import ORDERS, topic_name
 
 
 class KafkaOrders:
-    """The orders topic; until it has been read once, ``is_known`` is False and nothing should be decided."""
+    """The orders topic; until it has been read once, ``is_known`` is False and nothing should be decided.
 
-    def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
-        self._reader = TopicReader(kafka, {topic_name(ORDERS, namespace): Order}, 0, bury)
-        self._standing: dict[bytes | None, Message] = {}  # The newest of each key, until the topic has been read once.
+    It is read again from its beginning when the trusted keys change: what a key signed that is not trusted any more
+    stands no longer. Up to where it was told what came of orders is committed in Kafka once ``is_flushed`` says that
+    all that was told is stored, so that it is told once, through restarts.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaAccess,
+        namespace: str,
+        bury: Callable[[DeadLetter], None],
+        orders: OrderSettings,
+        is_flushed: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._topic = topic_name(ORDERS, namespace)
+        self._reader = TopicReader(kafka, {self._topic: Order}, 0, bury)
+        self._judge, self._keys = open_judge(orders, namespace)
+        self._is_flushed = is_flushed
         self._is_known = False
+        self._unreadable: dict[bytes | None, Message] = {}  # By key, what has not been replaced since.
+        self._told_below: int | None = None
+        self._committed = 0
+        self._keys_version = self._keys.version
+        self._begun_count = 0
 
-    def poll(self) -> list[Order]:
-        """Return what has come since, first all that stands at once; does not wait.
+    @property
+    def version(self) -> int:
+        """Count how often the topic was begun anew."""
+        return self._begun_count
 
-        Raises UnreadableRecordError where one of these is no order: it might forbid what would be done next. One that
-        comes later becomes a dead letter.
+    def poll(self) -> list[GivenOrder]:
+        """Return what has come since, at most a bounded number; does not wait.
+
+        Raises UnreadableRecordError where an order that stands at the start cannot be read: it might forbid what would
+        be done next. One that comes later becomes a dead letter.
         """
-        if self._is_known:
-            return self._reader.poll()
-        for message in self._reader.messages(RECORDS_PER_POLL_MAX):
-            self._standing.pop(message.key(), None)  # The newest stand last.
-            self._standing[message.key()] = message
-        if not self._reader.has_read_all():
+        self._commit()
+        self._keys.refresh()
+        if self._keys.version != self._keys_version:
+            self._keys_version = self._keys.version
+            self._reader.begin_again()
+        if self._told_below is None:
+            self._told_below = self._reader.committed(self._topic)
+            self._committed = self._told_below or 0
+        if self._told_below is None:
             return []
-        self._is_known = True
-        orders = [decode_strictly(message, Order) for message in self._standing.values()]
-        self._standing.clear()
-        return [order for order in orders if order is not None]
+        messages = self._reader.messages(RECORDS_PER_POLL_MAX)
+        if self._reader.assigned_count != self._begun_count:
+            self._begun_count, self._is_known = self._reader.assigned_count, False
+            self._judge.forget()
+        found = [given for given in map(self._given, messages) if given is not None]
+        if not self._is_known and self._reader.has_read_all():
+            self._is_known = True
+            if self._begun_count == 1:
+                self._refuse_unreadable()
+        return found
+
+    def _refuse_unreadable(self) -> None:
+        for message in self._unreadable.values():
+            decode_strictly(message, Order)
+
+    def _given(self, message: Message) -> GivenOrder | None:
+        offset, order = message.offset() or 0, self._reader.decoded(message)
+        self._unreadable.pop(message.key(), None)
+        is_new, self._told_below = offset >= (self._told_below or 0), max(offset + 1, self._told_below or 0)
+        if order is None and message.value() is not None:
+            if not self._is_known:
+                self._unreadable[message.key()] = message
+            return None  # It did not decode, and is a dead letter.
+        return replace(self._judge.given(message, order), is_new=is_new)
 
     @property
     def is_known(self) -> bool:
-        """Tell whether all orders that stood at the start have been handed out."""
+        """Tell whether all that stood at the start has been handed out."""
         return self._is_known
 
     @property
@@ -57,4 +108,10 @@ class KafkaOrders:
 
     def close(self) -> None:
         """Let go of the connection."""
+        self._commit()
         self._reader.close()
+
+    def _commit(self) -> None:
+        if self._told_below is not None and self._told_below > self._committed and self._is_flushed():
+            self._committed = self._told_below
+            self._reader.commit(self._topic, self._committed)

@@ -1,8 +1,8 @@
-"""Plans, their commands and events on Kafka, in transactions of one term.
+"""Plans, their commands, events and the audit of orders on Kafka, in transactions of one term.
 
-In: plans, commands, events. Out: all of a phase stored, or nothing. The controllers of a namespace share one
-transactional id: a store that begins shuts the earlier one out, whatever that still believes. Who may begin is decided
-by :mod:`controller.ports.leadership`.
+In: plans, commands, events, audit entries. Out: all of a phase stored, or nothing. The controllers of a namespace share
+one transactional id: a store that begins shuts the earlier one out, whatever that still believes. Who may begin is
+decided by :mod:`controller.ports.leadership`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from infra.decode_strictly import decode_strictly
 from infra.kafka_access import KafkaAccess
 from infra.read_to_end import read_to_end
 from infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
+from schemas.audit import AuditEntry
 from schemas.codec import encode
 from schemas.command import Command
 from schemas.event import AdaptationEvent
 from schemas.leader import LeaderTerm
 from schemas.plan import Plan
-from schemas.topics import COMMANDS, EVENTS, LEADER, PLANS, topic_name
+from schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, PLANS, topic_name
 
 log = structlog.get_logger(__name__)
 
-EVENTS_WAITING_MAX = 20_000  # Events that wait while Kafka is away: hours of them.
+TOLD_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is away: hours of them.
 LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term for ever.
 
 Batch = tuple[Plan | None, tuple[Command, ...]]
@@ -42,19 +43,19 @@ class KafkaPlanStore:
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._kafka = kafka
-        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, COMMANDS, EVENTS, LEADER)}
+        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, COMMANDS, EVENTS, AUDIT, LEADER)}
         self._writer = TransactionWriter(kafka, writer_id(namespace))
         self._under_way: Batch | None = None
-        self._events: list[AdaptationEvent] = []
+        self._told: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
         self._forgotten: list[str] = []
-        self._filled = (0, 0)  # Of the events and the forgotten plans, how many the transaction under way holds.
+        self._filled = (0, 0)  # Of what is told and of the forgotten plans, how many the transaction under way holds.
         self.lost: Counter[str] = Counter()
 
     @property
     def waiting_count(self) -> int:
         """How many records Kafka has not taken yet."""
         plan, commands = self._under_way or NOTHING
-        return (plan is not None) + len(commands) + len(self._events) + len(self._forgotten)
+        return (plan is not None) + len(commands) + len(self._told) + len(self._forgotten)
 
     def begin(self) -> bool:
         """Shut out an earlier store and end what it left open; False while Kafka does not answer.
@@ -114,18 +115,22 @@ class KafkaPlanStore:
 
     def emit(self, event: AdaptationEvent) -> None:
         """Send an event with the next transaction."""
-        if len(self._events) < EVENTS_WAITING_MAX:
-            self._events.append(event)
-        else:
-            self.lost[self._names[EVENTS]] += 1
+        self._tell(self._names[EVENTS], event.subject, event)
+
+    def keep(self, entry: AuditEntry) -> None:
+        """Send what came of an order with the next transaction."""
+        self._tell(self._names[AUDIT], entry.subject, entry)
 
     def forget(self, plan: str) -> None:
         """Write the plan's tombstone with the next transaction."""
         self._forgotten.append(plan)
 
     def flush(self) -> None:
-        """Send the events and tombstones that wait, unless a plan does, with which they go. Raises DeposedError."""
-        if self._under_way in (None, NOTHING) and (self._events or self._forgotten):
+        """Send the events, entries and tombstones that wait, unless a plan does, which takes them.
+
+        Raises DeposedError.
+        """
+        if self._under_way in (None, NOTHING) and (self._told or self._forgotten):
             self._write(NOTHING)
 
     def close(self) -> None:
@@ -136,6 +141,12 @@ class KafkaPlanStore:
             log.debug("events_not_sent", reason=str(error))
         self._writer.close()
 
+    def _tell(self, name: str, key: str, record: msgspec.Struct) -> None:
+        if len(self._told) < TOLD_WAITING_MAX:
+            self._told.append((name, key, record))
+        else:
+            self.lost[name] += 1
+
     def _write(self, batch: Batch) -> bool:
         self._under_way = batch
         try:
@@ -144,8 +155,8 @@ class KafkaPlanStore:
             raise DeposedError(str(error)) from error
         if is_written:
             self._under_way = None
-            events, forgotten = self._filled
-            del self._events[:events], self._forgotten[:forgotten]
+            told, forgotten = self._filled
+            del self._told[:told], self._forgotten[:forgotten]
         return is_written
 
     def _fill(self, batch: Batch, producer: Producer) -> None:
@@ -159,9 +170,9 @@ class KafkaPlanStore:
             produce(self._names[PLANS], plan.plan, plan)
         for command in commands:
             produce(self._names[COMMANDS], command.broker, command)
-        for event in self._events:
-            produce(self._names[EVENTS], event.subject, event)
-        self._filled = (len(self._events), len(self._forgotten))
+        for name, key, record in self._told:
+            produce(name, key, record)
+        self._filled = (len(self._told), len(self._forgotten))
 
 
 def writer_id(namespace: str) -> str:

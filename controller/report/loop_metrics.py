@@ -22,6 +22,7 @@ class LoopMetrics:
         self.refusals = counter("refusals", "Refused proposals and states by verdict.", ["verdict"])
         self.commands = counter("commands", "Commands sent by phase.", ["phase"])
         self.events = counter("events", "Events emitted by kind.", ["kind"])
+        self.orders = counter("orders", "What came of orders, by kind and outcome.", ["kind", "outcome"])
         self.cost_per_s = gauge(
             "cost_per_s", "Overlay cost of the last window; tree is present, bootstrap or shadow:<planner>.", ["tree"]
         )

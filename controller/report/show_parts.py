@@ -27,6 +27,7 @@ from schemas.live_view import (
     ShownWindow,
 )
 from schemas.plan import Plan, Proposal
+from schemas.plan_life import LIFE
 from schemas.state import QueueState
 
 REFUSALS_SHOWN_MAX = 20
@@ -120,6 +121,7 @@ def shown_plan(plan: Plan) -> ShownPlan:
         cost_observed_per_s=plan.cost_observed_per_s,
         control_messages=plan.control_messages,
         refused=tuple(shown_proposal(one) for one in plan.refused[:REFUSALS_SHOWN_MAX]),
+        digest=plan.digest if LIFE[plan.phase].orders else "",  # Nobody orders anything about the others.
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from controller.controller_settings import AssemblyLimits
 from controller.state.closed_window import ClosedWindow
 from controller.windows.gather_deliveries import gather_deliveries
-from schemas.state import StateRow, WindowClosed
+from schemas.state import BrokerCompleteness, StateRow, WindowClosed
 
 BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counted.
 
@@ -22,6 +22,7 @@ BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counte
 class _PendingWindow:
     end_ms: int
     rows: dict[tuple[str, str], StateRow] = field(default_factory=dict)
+    strange: set[tuple[str, str]] = field(default_factory=set)  # Rows of unknown brokers: they came, and are not used.
     marker: WindowClosed | None = None
     marker_came_ms: int = 0
 
@@ -29,7 +30,7 @@ class _PendingWindow:
         """Return how many rows of each kind the marker names and nobody has seen."""
         if self.marker is None:
             return {}
-        seen = Counter(kind for kind, _ in self.rows)
+        seen = Counter(kind for kind, _ in (*self.rows, *self.strange))
         return {kind: count - seen[kind] for kind, count in self.marker.row_counts.items() if count > seen[kind]}
 
 
@@ -41,6 +42,7 @@ class WindowAssembler:
 
     def __init__(self, brokers: Sequence[str], limits: AssemblyLimits) -> None:
         self._brokers = tuple(sorted(brokers))
+        self._known = frozenset(brokers)
         self._limits = limits
         self._pending: dict[int, _PendingWindow] = {}
         self._closed_until_ms = -1
@@ -52,11 +54,13 @@ class WindowAssembler:
         """Take one record; a row with the same key overwrites, a window that is given out already changes nothing."""
         if record.window_end_ms <= self._closed_until_ms:
             self.refused["window closed already"] += 1
-        elif record.window_start_ms > now_ms + self._limits.future_ms_max:
+        elif record.window_end_ms > now_ms + self._limits.future_ms_max:
             self.refused["window in the far future"] += 1
         else:
             window = self._pending.setdefault(record.window_start_ms, _PendingWindow(record.window_end_ms))
-            if isinstance(record, StateRow):
+            if record.window_end_ms != window.end_ms:
+                self.refused["window of another length than its first record said"] += 1
+            elif isinstance(record, StateRow):
                 self._add_row(window, record)
             else:
                 # The wait for rows runs from the first marker; a repeated one brings the newest counts.
@@ -86,10 +90,16 @@ class WindowAssembler:
 
     def _add_row(self, window: _PendingWindow, row: StateRow) -> None:
         key = (row.kind, row.entity)
-        if key not in window.rows and len(window.rows) >= self._limits.rows_per_window_max:
+        is_strange = not self._known.issuperset(_brokers_of(row))
+        kept = window.strange if is_strange else window.rows
+        if is_strange:
+            self.refused["row of an unknown broker"] += 1
+        if key not in kept and len(kept) >= self._limits.rows_per_window_max:
             self.refused["too many rows in a window"] += 1
-            return
-        window.rows[key] = row
+        elif is_strange:
+            window.strange.add(key)
+        else:
+            window.rows[key] = row
 
     def _drop_excess(self) -> None:
         while len(self._pending) > self._limits.windows_pending_max:
@@ -108,16 +118,17 @@ class WindowAssembler:
     def _close(
         self, start_ms: int, window: _PendingWindow, marker: WindowClosed, missing_rows: Mapping[str, int]
     ) -> ClosedWindow:
-        short = self._short_brokers(marker)
+        known = [entry for entry in marker.brokers if entry.broker in self._known]
+        if len(known) < len(marker.brokers):
+            self.refused["unknown broker in a marker"] += len(marker.brokers) - len(known)
+        short = self._short_brokers(known)
         faults = [f"rows missing: {count} of kind {kind}" for kind, count in sorted(missing_rows.items())]
         if short:
             named = ", ".join(f"{broker} ({why})" for broker, why in list(short.items())[:BROKERS_NAMED_MAX])
             rest = len(short) - BROKERS_NAMED_MAX
             faults.append(f"too few batches of {named}" + (f" and {rest} more" if rest > 0 else ""))
-        known = [entry for entry in marker.brokers if entry.broker in self._brokers]
         rows = list(window.rows.values())
         deliveries = gather_deliveries(rows, self._brokers, (window.end_ms - start_ms) / 1000)
-        self.refused += deliveries.refused
         return ClosedWindow(
             start_ms=start_ms,
             end_ms=window.end_ms,
@@ -134,7 +145,7 @@ class WindowAssembler:
             local_deliveries=deliveries.local_deliveries,
         )
 
-    def _short_brokers(self, marker: WindowClosed) -> dict[str, str]:
+    def _short_brokers(self, entries: Sequence[BrokerCompleteness]) -> dict[str, str]:
         """Return the brokers with too few batches, each with how many of how many came.
 
         Batches that fell out between two windows show only as a gap in the sequence of one boot, so each window also
@@ -142,7 +153,7 @@ class WindowAssembler:
         """
         received: Counter[str] = Counter()
         expected: Counter[str] = Counter()
-        for entry in sorted(marker.brokers, key=lambda entry: (entry.broker, entry.boot)):
+        for entry in sorted(entries, key=lambda entry: (entry.broker, entry.boot)):
             boot, last = self._batches_until.get(entry.broker, (None, -1))
             is_same_boot = boot == entry.boot
             if is_same_boot or self._heard_before:
@@ -159,3 +170,12 @@ class WindowAssembler:
             for broker in self._brokers
             if expected[broker] == 0 or received[broker] < share_min * expected[broker]
         }
+
+
+def _brokers_of(row: StateRow) -> tuple[str, ...]:
+    """Return the brokers that a row names, both ends of a link; peers of common interest say nothing to the loop."""
+    body = row.queue or row.rtt
+    if body is not None:
+        return (body.broker, body.peer) if body.peer else (body.broker,)
+    single = row.delivery or row.interest or row.churn
+    return () if single is None else (single.broker,)

@@ -6,7 +6,6 @@ window has and whether they are all there belongs to :mod:`controller.windows.as
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,15 +18,11 @@ from schemas.telemetry import BLOCK_SIZE
 
 @dataclass(frozen=True, eq=False)
 class WindowDeliveries:
-    """What the delivery rows of a window say; ``refused`` counts the rows that were not used, by reason.
-
-    ``local_deliveries`` leaves out the pairs without a hand-over.
-    """
+    """What the delivery rows of a window say; ``local_deliveries`` leaves out the pairs without a hand-over."""
 
     sets: DeliverySets
     homes: Mapping[str, str]
     local_deliveries: Mapping[tuple[str, str], int]
-    refused: Counter[str]
 
 
 @dataclass
@@ -60,27 +55,21 @@ class _Cells:
 def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: float) -> WindowDeliveries:
     """Return what the rows say of ``brokers``, which are sorted; ``span_s`` is the window's length in seconds.
 
-    One row of version 1, which does not tell what was published from what was delivered, leaves ``delivered`` of the
-    sets unknown and names no home. Cost O(rows + blocks) in Python.
+    Rows are of these brokers only. One row of version 1, which does not tell what was published from what was
+    delivered, leaves ``delivered`` of the sets unknown and names no home. Cost O(rows + blocks) in Python.
     """
     index = {broker: position for position, broker in enumerate(brokers)}
-    cells, refused = _Cells(), Counter[str]()
+    cells = _Cells()
     local_deliveries: dict[tuple[str, str], int] = {}
     for row in rows:
         delivery = row.delivery
         if delivery is None:
             continue
-        position = index.get(delivery.broker)
-        if position is None:
-            refused["delivery of an unknown broker"] += 1
-        elif not len(delivery.blocks) == len(delivery.masks) == len(delivery.published or delivery.blocks):
-            refused["delivery with blocks and masks of different number"] += 1
-        else:
-            cells.add(position, delivery)
-            if delivery.local_deliveries:
-                local_deliveries[delivery.publisher, delivery.broker] = delivery.local_deliveries
+        cells.add(index[delivery.broker], delivery)
+        if delivery.local_deliveries:
+            local_deliveries[delivery.publisher, delivery.broker] = delivery.local_deliveries
     homes = _homes(cells, brokers) if cells.is_published_known else {}
-    return WindowDeliveries(_sets(cells, brokers, span_s), homes, local_deliveries, refused)
+    return WindowDeliveries(_sets(cells, brokers, span_s), homes, local_deliveries)
 
 
 def _sets(cells: _Cells, brokers: Sequence[str], span_s: float) -> DeliverySets:

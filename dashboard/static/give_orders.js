@@ -111,6 +111,8 @@ export class OrderDesk {
 
   _ask(kind, subject) {
     const order = ORDERS[kind];
+    // The plan as it is shown now: the order is about this one, whatever has the name by then.
+    const digest = (this._store.parts.plans ?? []).findLast((plan) => plan.plan === subject)?.digest;
     const dialog = document.getElementById("order-dialog");
     const reason = element("textarea", { id: "order-reason", rows: 2, required: true, minlength: 3, maxlength: 500 });
     const minutes = element("input", { id: "order-minutes", type: "number", min: 1, max: 44640, placeholder: "until taken back" });
@@ -123,6 +125,7 @@ export class OrderDesk {
       const request = { kind, subject, reason: reason.value.trim() };
       if (minutes.value) request.minutes = Number(minutes.value);
       if (evacuate.checked) request.evacuate = true;
+      if (digest) request.plan_digest = digest;
       try {
         const answer = await call("/api/orders", this._token, request);
         dialog.close();

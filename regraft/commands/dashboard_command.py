@@ -60,11 +60,12 @@ def token(
     """Make a token for a person: whoever holds it may give orders on the dashboard until it ends.
 
     Needs the secret that the dashboard has: dashboard.secret, better in REGRAFT_DASHBOARD__SECRET than on a command
-    line, or dashboard.secret_file. A token cannot be taken back; another secret ends all of them.
+    line, or dashboard.secret_file. The token's id, told beside it, takes this one back (`regraft dashboard revoke`);
+    another secret ends all of them.
 
     Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`.
     """
-    from dashboard.operator_tokens import TokenSecretError, make_token, read_secret
+    from dashboard.operator_tokens import TokenSecretError, id_of, make_token, read_secret
 
     dashboard = settings_of(assignments, settings_file).dashboard
     secret = read_secret(dashboard)
@@ -77,9 +78,33 @@ def token(
     made = make_token(secret, by, dashboard.namespace, hours, dashboard.token_hours_max, now_s)
     if as_json:
         until_ms = int((now_s + hours * 3600) * 1000)
-        typer.echo(json.dumps({"token": made, "by": by, "namespace": dashboard.namespace, "until_ms": until_ms}))
+        told = {"token": made, "id": id_of(made), "by": by, "namespace": dashboard.namespace, "until_ms": until_ms}
+        typer.echo(json.dumps(told))
     else:
+        typer.echo(f"Id of the token, to revoke it with: {id_of(made)}", err=True)
         typer.echo(made)
+
+
+@dashboard_app.command()
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="ID", help="The id of a token, or the token itself.")],
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Take one token back: dashboards that read the same dashboard.revoked_file refuse it from now on.
+
+    Run it where the dashboard runs, or where that file can be written; no dashboard needs to be restarted.
+
+    Examples: `regraft dashboard revoke 3f9c2a7be01d4c58`;
+    `regraft dashboard revoke 3f9c2a7be01d4c58 --set dashboard.revoked_file=/etc/regraft/revoked.txt`.
+    """
+    from dashboard.operator_tokens import id_of
+    from dashboard.revoked_tokens import revoke_token
+
+    file = settings_of(assignments, settings_file).dashboard.revoked_path
+    token_id = id_of(which)
+    was_added = revoke_token(file, token_id)
+    typer.echo(f"Token {token_id} {'is' if was_added else 'was already'} revoked in {file}.")
 
 
 def _settings_at(

@@ -147,7 +147,7 @@ def _check_shift(settings: Settings) -> None:
 
 
 def demo_flags(flags: Flags, wanted: Settings) -> Flags:
-    """Return the flags with what the demo sets where nobody else did: its shift, shadow planners and horizon."""
+    """Return the flags with what the demo sets where nobody else did: shift, shadow planners, horizon, orders."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     scenario = scenario_of(wanted.demo.scenario)
     if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
@@ -167,6 +167,8 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     for name, value in preset.items():
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value
+    if "orders.allow_unsigned" not in wanted.chosen:  # Only who runs the demo reaches its Kafka.
+        merged.setdefault("orders", {})["allow_unsigned"] = True
     planners = {name: dict(values) for name, values in merged.get("planners", {}).items()}
     for planner, values in scenario.planners.items():
         for name, value in values.items():
@@ -219,6 +221,7 @@ class _DemoRun:
         self._events_told = len(events)
         self._observer = RunObserver(settings.run.directory)
         self._shift_told = False
+        self._expects_shift = scenario_of(settings.demo.scenario).has_shift
         self._use: dict[str, ServiceUse] = {}
         self._started_s = time.time()
         self._running_s = settings.demo.running_s
@@ -246,11 +249,12 @@ class _DemoRun:
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Tell whether traffic goes on: kills that take longer than the run lengthen it, within a bound."""
+        """Tell whether traffic goes on: kills lengthen the run, within a bound, until it has shown what it is to."""
         if self._elapsed_s < self._running_s or self._kills is None:
             return self._elapsed_s < self._running_s
         is_over = self._kills.is_over(self._elapsed_s, self._newest_window_ms)
-        return not is_over and self._elapsed_s < KILLED_RUN_FACTOR_MAX * self._running_s
+        has_followed = self._observer.has_followed_shift or not self._expects_shift
+        return not (is_over and has_followed) and self._elapsed_s < KILLED_RUN_FACTOR_MAX * self._running_s
 
     @property
     def _newest_window_ms(self) -> int:
@@ -310,6 +314,8 @@ class _DemoRun:
             inventory=self._inventory,
             started_ms=int(self._started_s * 1000),
             ended_ms=int(time.time() * 1000),
+            traffic_end_ms=traffic_end_ms,
+            expects_regime_change=self._expects_shift,
             ledger=observer.ledger,
             windows=windows,
             windows_incomplete=sum(not window.complete for window in windows),

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from schemas.bounds import field_bounds
 from schemas.client import Client, PredicateRecord, Role
 from schemas.codec import (
     SINGLE_OBJECT_MAGIC,
@@ -22,13 +24,11 @@ from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent
 from schemas.plan import Plan
 from schemas.registry import SCHEMAS, latest_schema
-from schemas.state import PublisherDelivery, QueueState, StateRow, WindowClosed
-from schemas.telemetry import Delivery, QueueSample, TelemetryBatch
+from schemas.state import LinkRtt, PublisherDelivery, QueueState, StateRow, WindowClosed
+from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 from tests.schemas.old_versions import encode_as
+from tests.schemas.plausible_records import records_of
 
-LONGS = st.integers(-(2**63), 2**63 - 1)
-INTS = st.integers(-(2**31), 2**31 - 1)
-INT_FIELDS = {"queue_length", "queue_length_max", "queue_length_last", "partition", "query_version"}
 TYPES: dict[str, type[msgspec.Struct]] = {
     kind.__name__: kind
     for kind in (
@@ -45,49 +45,6 @@ TYPES: dict[str, type[msgspec.Struct]] = {
 }
 SAMPLE = QueueSample("b2", 1, 2, 3, 4, 5, 6, 7, 8, 9)
 BATCH = TelemetryBatch("b1", 1, 2, 3, 4, (Delivery("p", 5, 6, -7, 8, 9, -10),), (SAMPLE,))
-
-
-def records_of(kind: type) -> st.SearchStrategy[object]:
-    """Return records with every integer in the range that Avro has for its field."""
-    fields = {}
-    for field in msgspec.structs.fields(kind):
-        fields[field.name] = values_of(field.type, INTS if field.name in INT_FIELDS else LONGS)
-    return st.builds(kind, **fields)
-
-
-def values_of(kind: object, integers: st.SearchStrategy[int]) -> st.SearchStrategy[object]:
-    info = msgspec.inspect.type_info(kind)
-    return _values(info, integers)
-
-
-def _values(info: msgspec.inspect.Type, integers: st.SearchStrategy[int]) -> st.SearchStrategy[object]:
-    match info:
-        case msgspec.inspect.IntType():
-            return integers
-        case msgspec.inspect.FloatType():
-            return st.floats(allow_nan=False)
-        case msgspec.inspect.StrType():
-            return st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-        case msgspec.inspect.BytesType():
-            return st.binary(max_size=16)
-        case msgspec.inspect.BoolType():
-            return st.booleans()
-        case msgspec.inspect.NoneType():
-            return st.none()
-        case msgspec.inspect.EnumType():
-            return st.sampled_from(list(info.cls))
-        case msgspec.inspect.UnionType():
-            return st.one_of([_values(each, integers) for each in info.types])
-        case msgspec.inspect.VarTupleType():
-            return st.lists(_values(info.item_type, integers), max_size=3).map(tuple)
-        case msgspec.inspect.TupleType():
-            return st.tuples(*(_values(each, integers) for each in info.item_types))
-        case msgspec.inspect.DictType():
-            return st.dictionaries(_values(info.key_type, integers), _values(info.value_type, integers), max_size=3)
-        case msgspec.inspect.StructType():
-            return records_of(info.cls)
-        case _:
-            raise AssertionError(f"no strategy for {info}")
 
 
 @pytest.fixture(autouse=True)
@@ -200,3 +157,65 @@ def test_an_id_that_the_registry_gave_to_another_schema_means_that_schema() -> N
     with pytest.raises(UndecodableRecordError, match="is a StateRow"):
         decode(fixed, TelemetryBatch)
     assert accepted_ids(102) == (202,)
+
+
+RTT_ROW = StateRow(0, 5_000, "rtt", "b1|b2", rtt=LinkRtt("b1", "b2", 3.0, 4.0))
+PUBLISHED = PublisherDelivery("p", "b1", 1, 1, 1, (0,), (1,), (0,))
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (replace(RTT_ROW, rtt=LinkRtt("b1", "b2", float("nan"), 4.0)), "rtt_ms_min"),
+        (replace(RTT_ROW, rtt=LinkRtt("b1", "b2", 3.0, float("inf"))), "rtt_ms_last"),
+        (replace(RTT_ROW, rtt=LinkRtt("b1", "b2", -1e300, 4.0)), "rtt_ms_min"),
+        (replace(RTT_ROW, entity="b1|b2\n"), "entity"),
+        (replace(BATCH, broker=""), "broker"),
+        (replace(BATCH, broker="b\x00"), "broker"),
+        (replace(BATCH, broker="b\u202e1"), "broker"),
+        (replace(BATCH, broker="b" * 257), "broker"),
+        (replace(BATCH, sequence=-1), "sequence"),
+        (replace(BATCH, time_ms=1 << 62), "time_ms"),
+        (replace(BATCH, queues=(replace(SAMPLE, bytes_out=-(2**60)),)), "bytes_out"),
+        (replace(BATCH, deliveries=(Delivery("p", -5, 6, 7, 8, 9),)), "block"),
+        (replace(BATCH, deliveries=(Delivery("p", 1 << 62, 6, 7, 8, 9),)), "block"),
+    ],
+)
+def test_what_no_broker_can_mean_is_refused_where_it_is_decoded(record: msgspec.Struct, said: str) -> None:
+    """No number, infinities, negative counters and names that no person could read: the reason names the field."""
+    with pytest.raises(UndecodableRecordError, match=f"not plausible.*{said}"):
+        decode(encode(record), type(record))
+
+
+def test_a_row_needs_its_own_body_and_a_window_that_ends() -> None:
+    """What a row says of itself must hold: else whoever adds it up would find nothing, or divide by no time at all."""
+    for values, said in (
+        ({"kind": "churn"}, "of kind 'churn'"),
+        ({"kind": "rtt", "rtt": None}, "has the bodies"),
+        ({"window_end_ms": 0}, "window goes from 0 to 0"),
+        ({"window_end_ms": 1 << 40}, "window goes from"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            replace(RTT_ROW, **values)
+    with pytest.raises(ValueError, match="3 blocks, 1 masks"):
+        replace(PUBLISHED, blocks=(0, 1, 2))
+
+
+def test_a_record_of_50_mb_is_refused_before_it_is_decoded() -> None:
+    """Its size is looked at first, so that nothing of that size is built."""
+    with pytest.raises(UndecodableRecordError, match="52428800 bytes, at most 8388608"):
+        decode(encode(BATCH)[:5] + bytes(50 * 1024 * 1024 - 5), TelemetryBatch)
+
+
+def test_every_field_of_telemetry_but_the_masks_is_bounded() -> None:
+    """A field without a bound would be judged by nobody: neither by the codec nor by the columns of the Spark job."""
+    bounded = {bound.name for bound in field_bounds(TelemetryBatch)}
+    fields = {*TelemetryBatch.__struct_fields__}
+    for name, part in (
+        ("deliveries", Delivery),
+        ("queues", QueueSample),
+        ("probes", LinkProbe),
+        ("clients", ClientChange),
+    ):
+        fields |= {f"{name}.{field}" for field in part.__struct_fields__}
+    assert fields - bounded == {"deliveries.mask", "deliveries.published"}

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,19 +189,42 @@ def test_windows_of_version_1_have_no_homes() -> None:
     assert window.sets_at({"p0": "b01"}) is window.sets
 
 
-def test_rows_of_unknown_brokers_and_bad_rows_are_counted_not_used() -> None:
-    """A delivery of a broker outside of the inventory, or with fewer masks than blocks, changes nothing else."""
+def test_invented_brokers_leave_no_trace_but_their_number() -> None:
+    """Of 10,000 brokers outside of the inventory nothing gets into a window, which is complete without them."""
+    invented = [f"stranger-{number}" for number in range(10_000)]
+    bodies = [
+        *(("delivery", PublisherDelivery("p", broker, 1, 1, 1, (0,), (1,))) for broker in invented),
+        *(("rtt", LinkRtt("b00", broker, 1.0, 1.0)) for broker in invented),
+        ("churn", Churn("stranger-0", 7, 7)),
+    ]
     rows = [
         *rows_of(BROKERS, 0, WANTED),
-        StateRow(0, WINDOW_MS, "delivery", "x", delivery=PublisherDelivery("p", "stranger", 1, 1, 1, (0,), (1,))),
-        StateRow(0, WINDOW_MS, "delivery", "y", delivery=PublisherDelivery("p", "b00", 1, 1, 1, (0, 1), (1,))),
+        *(StateRow(0, WINDOW_MS, kind, f"x{number}", **{kind: body}) for number, (kind, body) in enumerate(bodies)),
     ]
+    marker = marker_of((*BROKERS, *invented), 0, rows)
     assembler = WindowAssembler(BROKERS, LIMITS)
-    for record in [*rows, marker_of(BROKERS, 0, rows)]:
+    for record in [*rows, marker]:
         assembler.add(record, 0)
     (window,) = assembler.closed(0)
+    assert window.is_complete
     assert window.sets.notification_count == len(WANTED)
-    assert sum(assembler.refused.values()) == 2
+    assert not {rtt.peer for rtt in window.rtts} & set(invented)
+    assert window.client_changes < 7
+    assert assembler.refused == {"row of an unknown broker": 20_001, "unknown broker in a marker": 10_000}
+    assert set(assembler._batches_until) == set(BROKERS)
+
+
+def test_a_window_has_one_length() -> None:
+    """A record that lets a window end later than the first one said is refused: it would close all until then."""
+    assembler = WindowAssembler(BROKERS, LIMITS)
+    first, *rest = window_records(0)
+    assembler.add(first, 0)
+    assembler.add(msgspec.structs.replace(first, window_end_ms=first.window_end_ms + 60_000), 0)
+    for record in rest:
+        assembler.add(record, 0)
+    (window,) = assembler.closed(0)
+    assert (window.end_ms, window.is_complete) == (first.window_end_ms, True)
+    assert assembler.refused.total() == 1
 
 
 def test_buffers_are_bounded() -> None:
