@@ -17,6 +17,8 @@ from pathlib import Path
 import psutil
 
 from infra.check_disk import FREE_MB_MIN, free_mb
+from infra.compare_topics import durability_note
+from infra.create_topics import count_brokers
 from infra.fetch_jars import check_jars, jar_dir, read_lock
 from infra.find_cache import find_cache, find_checkout
 from infra.find_java import NoJavaError, find_java
@@ -186,11 +188,21 @@ def _external_servers(environ: Mapping[str, str]) -> Iterator[Finding]:
     bootstrap, redis_url = environ.get(BOOTSTRAP_VARIABLE), external_redis_url(environ)
     if bootstrap:
         to_do = f"Correct {BOOTSTRAP_VARIABLE}, or unset it and a local broker is started."
-        yield _answered("kafka server", bootstrap, is_kafka_ready(KafkaAccess(bootstrap), SERVER_TIMEOUT_S), to_do)
+        is_ready = is_kafka_ready(KafkaAccess(bootstrap), SERVER_TIMEOUT_S)
+        yield _answered("kafka server", bootstrap, is_ready, to_do)
+        if is_ready:
+            yield _durable(count_brokers(KafkaAccess(bootstrap)))
     if redis_url:
         to_do = "Correct REGRAFT_REDIS_URL (or REDIS_URL), or unset it and a local server is started."
         shown = redis_url.rsplit("@", 1)[-1]  # what is before the @ may be a password
         yield _answered("redis server", shown, is_redis_ready(redis_url, SERVER_TIMEOUT_S), to_do)
+
+
+def _durable(broker_count: int) -> Finding:
+    note = durability_note(broker_count)
+    if note:
+        return Finding("kafka replicas", FindingStatus.WARN, note, "Give the cluster three brokers before it matters.")
+    return Finding("kafka replicas", FindingStatus.OK, f"{broker_count} brokers")
 
 
 def _answered(name: str, address: str, answered: bool, to_do: str) -> Finding:

@@ -17,7 +17,8 @@ class Topic:
 
     ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever). ``timestamps``
     is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
-    ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too.
+    ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too. ``is_one_log``: records of
+    different keys have one order, or the topic is a lock, so it may not have more than its one partition.
     """
 
     suffix: str
@@ -29,6 +30,7 @@ class Topic:
     retention_ms: int | None
     timestamps: str = ""
     compaction_lag_ms: int = 0
+    is_one_log: bool = False
 
     @property
     def compacted(self) -> bool:
@@ -41,12 +43,14 @@ TELEMETRY = Topic(
 )
 CLIENTS = Topic("clients", "Client", "client", "producers", "controller", 1, None)
 STATE = Topic("state", "StateRow", "window, kind, entity", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
-WINDOWS = Topic("windows", "WindowClosed", "window", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
-COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 24 * HOUR_MS)
+WINDOWS = Topic(
+    "windows", "WindowClosed", "window", "streaming", "controller, alerts", 1, 24 * HOUR_MS, is_one_log=True
+)
+COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 24 * HOUR_MS, is_one_log=True)
 RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller", 1, 24 * HOUR_MS)
-PLANS = Topic("plans", "Plan", "plan", "controller", "controller, alerts", 1, None)
+PLANS = Topic("plans", "Plan", "plan", "controller", "controller, alerts", 1, None, is_one_log=True)
 EVENTS = Topic("events", "AdaptationEvent", "subject", "controller, alerts", "alerts, operator", 1, 7 * 24 * HOUR_MS)
-LEADER = Topic("leader", "LeaderTerm", "leader", "controller", "controller", 1, None)
+LEADER = Topic("leader", "LeaderTerm", "leader", "controller", "controller", 1, None, is_one_log=True)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(
     "orders",
@@ -58,6 +62,7 @@ ORDERS = Topic(
     None,
     LOG_APPEND_TIME,
     7 * DAY_MS,
+    is_one_log=True,
 )
 AUDIT = Topic("audit", "AuditEntry", "subject", "controller", "command line", 1, 400 * DAY_MS)
 ALERTS = Topic("alerts", "Alert", "rule, subject", "alerts", "alerts, command line", 1, None)

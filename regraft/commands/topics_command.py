@@ -47,11 +47,14 @@ def topics(
     ]
     created: list[str] = []
     if create:
-        from infra.create_topics import create_topics
+        from infra.compare_topics import durability_note
+        from infra.create_topics import count_brokers, create_topics
         from regraft.stages.run_loop import require_kafka
 
         require_kafka(kafka.access)
         created = create_topics(kafka.access, namespace=kafka.namespace)
+        if note := durability_note(count_brokers(kafka.access)):
+            typer.echo(note, err=True)
     if as_json:
         typer.echo(json.dumps({"topics": rows, "created": created if create else None}, indent=2))
         return

@@ -12,10 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Message, Producer
 
 from controller.ports.plan_store import KafkaPlanStore
 from infra.create_topics import create_topics
@@ -32,7 +33,7 @@ from schemas.command import Command, CommandResult, Outcome
 from schemas.leader import LeaderTerm
 from schemas.live_view import LiveViewError, decode_view
 from schemas.plan import Plan, PlanPhase
-from schemas.topics import COMMANDS, LEADER, STATE, WINDOWS, topic_name
+from schemas.topics import COMMANDS, LEADER, STATE, WINDOWS, Topic, topic_name
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until
@@ -186,19 +187,29 @@ class FailoverSite:
     @property
     def term(self) -> LeaderTerm:
         """Who leads."""
-        found = read_to_end(self.kafka, topic_name(LEADER, NAMESPACE)) or []
+        found = self.read(LEADER)
         return decode(found[-1].value() or b"", LeaderTerm) if found else LeaderTerm(0, "", 0)
 
     @property
     def commands(self) -> list[Command]:
         """All commands that brokers could read, in the order of their topic."""
-        found = read_to_end(self.kafka, topic_name(COMMANDS, NAMESPACE)) or []
+        found = self.read(COMMANDS)
         return [decode(message.value() or b"", Command) for message in found]
 
     def wait_for_term_above(self, number: int) -> LeaderTerm:
         """Wait for the next leader."""
         wait_until(lambda: self.term.term > number, PATIENCE_S)
         return self.term
+
+    def read(self, topic: Topic) -> list[Message]:
+        """Return all that a topic holds, however long a busy Kafka takes for that."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline_s:
+            with suppress(KafkaException):
+                found = read_to_end(self.kafka, topic_name(topic, NAMESPACE))
+                if found is not None:
+                    return found
+        raise AssertionError(f"{topic.suffix} was not read to its end in {PATIENCE_S:g} s")
 
     def account(self) -> LedgerSnapshot:
         """Let what is under way arrive, and return the final account."""
