@@ -138,7 +138,7 @@ class Leadership:
 
     def _next_number(self, store: KafkaPlanStore) -> int | None:
         """Return a number above every term of before, those of plans too; None when they could not be read."""
-        plans = store.load()
+        plans = store.read_ahead()
         try:
             messages = read_to_end(self._kafka, self._topic)
         except KafkaException as error:

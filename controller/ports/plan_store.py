@@ -49,6 +49,7 @@ class KafkaPlanStore:
         self._told: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
         self._forgotten: list[str] = []
         self._filled = (0, 0)  # Of what is told and of the forgotten plans, how many the transaction under way holds.
+        self._read_ahead: list[Plan] | None = None
         self.lost: Counter[str] = Counter()
 
     @property
@@ -82,11 +83,20 @@ class KafkaPlanStore:
         except WriterLostError as error:
             raise DeposedError(str(error)) from error
 
+    def read_ahead(self) -> list[Plan] | None:
+        """Load the plans and keep them for the next :meth:`load`: who has begun is the only one who writes them."""
+        self._read_ahead = None
+        self._read_ahead = self.load()
+        return self._read_ahead
+
     def load(self) -> list[Plan] | None:
         """Return the newest version of each plan from the whole topic; None when it cannot be read to its end.
 
         Raises UnreadableRecordError for a record that is no plan: its epoch would be used again.
         """
+        if self._read_ahead is not None:
+            found_ahead, self._read_ahead = self._read_ahead, None
+            return found_ahead
         try:
             messages = read_to_end(self._kafka, self._names[PLANS])
         except KafkaException as error:

@@ -42,6 +42,14 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE = "site"
 INVENTORY: Inventory = inventory_of(line_of(5), {})
 ANSWERS = (Outcome.PREPARED, Outcome.ACTIVATED, Outcome.DRAINED, Outcome.RETIRED)
+# Which answers are held back to keep a plan in the phase; for VERIFYING it is the windows.
+HELD = {
+    PlanPhase.PREPARING: ANSWERS,
+    PlanPhase.ACTIVATING: ANSWERS[1:],
+    PlanPhase.DRAINING: ANSWERS[2:],
+    PlanPhase.RETIRING: ANSWERS[3:],
+    PlanPhase.VERIFYING: (),
+}
 PACE_S = 0.3  # Wall time between two windows of a second each: nothing waits for their real time.
 PATIENCE_S = 60.0
 LOG_SHOWN_MAX = 3_000
@@ -164,9 +172,23 @@ class FailoverSite:
         self.instances[name] = Instance(self.kafka, name, self._folder / name, self._session_ms)
         return self.instances[name]
 
-    def hold(self, outcomes: Sequence[Outcome]) -> None:
-        """Keep back what brokers answer, from these on."""
-        self.ports.held = frozenset(outcomes)
+    def bring_to(self, phase: PlanPhase) -> int:
+        """Wait until the newest plan is in the phase, keep it there, and return its epoch."""
+        self.ports.held = frozenset(HELD[phase])
+
+        def is_there() -> bool:
+            plans = self.plans
+            is_open = bool(plans) and plans[-1].phase is not PlanPhase.COMPLETED
+            self.are_windows_held = phase is PlanPhase.VERIFYING and is_open
+            return bool(plans) and plans[-1].phase is phase
+
+        wait_until(is_there)
+        self.are_windows_held = True
+        return self.plans[-1].epoch_to
+
+    def is_completed(self, epoch: int) -> bool:
+        """Tell whether the plan to this epoch is over, as it should be."""
+        return any(plan.epoch_to == epoch and plan.phase is PlanPhase.COMPLETED for plan in self.plans)
 
     def release(self) -> None:
         """Let answers and windows go on."""

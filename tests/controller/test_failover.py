@@ -9,27 +9,14 @@ import pytest
 from infra.kafka_server import start_kafka
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
-from tests.controller.failover_site import ANSWERS, FailoverSite
+from tests.controller.failover_site import HELD, FailoverSite
 from tests.wait_until import wait_until
-
-# Which answers are held back to keep a plan in the phase; for VERIFYING it is the windows.
-HELD = {
-    PlanPhase.PREPARING: ANSWERS,
-    PlanPhase.ACTIVATING: ANSWERS[1:],
-    PlanPhase.DRAINING: ANSWERS[2:],
-    PlanPhase.RETIRING: ANSWERS[3:],
-    PlanPhase.VERIFYING: (),
-}
 
 
 def end_leader_in(site: FailoverSite, phase: PlanPhase, *, is_killed: bool) -> None:
     """Kill or suspend whoever leads while a plan is in the phase, let the other go on, then wake the first."""
-    before = site.term
-    leader, count = site.instances[before.leader], len(site.plans)
-    site.hold(HELD[phase])
-    wait_until(lambda: len(site.plans) > count)
-    site.are_windows_held = True
-    wait_until(lambda: site.phase is phase)
+    before, epoch = site.term, site.bring_to(phase)
+    leader = site.instances[before.leader]
     leader.send(signal.SIGKILL if is_killed else signal.SIGSTOP)
     after = site.wait_for_term_above(before.term)
     assert after.leader != before.leader
@@ -40,7 +27,7 @@ def end_leader_in(site: FailoverSite, phase: PlanPhase, *, is_killed: bool) -> N
         leader.send(signal.SIGCONT)
         wait_until(lambda: leader.is_standby is True)
         assert leader.process.poll() is None
-    wait_until(lambda: site.plans[count].phase is PlanPhase.COMPLETED)
+    wait_until(lambda: site.is_completed(epoch))
 
 
 @pytest.mark.stack
