@@ -15,6 +15,7 @@ from types import FrameType
 import structlog
 
 from infra.check_disk import is_disk_full, tell_disk_full
+from infra.create_topics import check_topics
 from infra.stack_error import StackError
 from overlay.configuration import NotATreeError
 from overlay.inventory import InventoryError
@@ -122,6 +123,7 @@ def run_stage(name: str, settings: Settings) -> int:
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
         use_registry(namespace=settings.kafka.namespace)
+        check_topics(settings.kafka.access, settings.kafka.namespace)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError) as error:
         log.error("stage_cannot_run", stage=name, reason=str(error))
