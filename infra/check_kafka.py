@@ -141,12 +141,13 @@ def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str],
         else:
             if operations and not operations & {AclOperation.READ, AclOperation.WRITE, AclOperation.ALL}:
                 barred.append(name)
-    if barred:
-        shown = ", ".join(barred[:SHOWN_MAX]) + (" ..." if len(barred) > SHOWN_MAX else "")
-        who = kafka.security.username or "this client"
-        to_do = "Give it the rights that docs/security.md lists; `regraft topics --create` makes missing topics."
-        return KafkaFault(f"{who} may not read or write {len(barred)} of {len(topics)} topics: {shown}", to_do)
-    return f", {len(missing)} of {len(topics)} topics are not made yet" if missing else ", all topics are there"
+    who = kafka.security.username or "this client"
+    if barred and len(barred) == len(topics) - len(missing):
+        to_do = "Give it the rights that docs/security.md lists."
+        return KafkaFault(f"{who} may not read or write any topic, such as {barred[0]}", to_do)
+    found = f", {len(missing)} of {len(topics)} topics are not made yet" if missing else ", all topics are there"
+    shown = ", ".join(barred[:SHOWN_MAX]) + (" ..." if len(barred) > SHOWN_MAX else "")
+    return f"{found}; {who} may not read or write {shown}" if barred else found
 
 
 def _short(reason: str) -> str:

@@ -55,7 +55,7 @@ class Topic:
 TELEMETRY = Topic(
     "telemetry", "TelemetryBatch", "broker", (BROKERS,), (STREAMING, RECORDER), 4, DAY_MS, LOG_APPEND_TIME
 )
-CLIENTS = Topic("clients", "Client", "client", (BROKERS,), (CONTROLLER, RECORDER), 1, None)
+CLIENTS = Topic("clients", "Client", "client", (BROKERS,), (BROKERS, CONTROLLER, RECORDER), 1, None)
 STATE = Topic("state", "StateRow", "window, kind, entity", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
 WINDOWS = Topic("windows", "WindowClosed", "window", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
 COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS)

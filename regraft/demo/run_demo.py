@@ -24,6 +24,7 @@ from controller.kinds.find_kind import kind_of
 from infra.create_topics import create_topics
 from infra.hold_lock import LockHeldError, hold_lock
 from infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
+from infra.make_certificates import write_private
 from infra.service import ServiceEvent, ServiceEventKind
 from infra.show_progress import show_progress
 from infra.stack_error import StackError
@@ -46,6 +47,7 @@ from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings
 from regraft.settings.scenarios import scenario_of
+from regraft.settings.settings_example import servers_text
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver
 from regraft.stages.run_loop import dashboard_address
@@ -57,6 +59,7 @@ KILLED_RUN_FACTOR_MAX = 3.0
 START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
 TOKEN_HOURS = 1.0
 SECRET_BYTES = 32
+CLIENT_FILE = "client.toml"
 
 log = structlog.get_logger(__name__)
 
@@ -119,6 +122,8 @@ def _run(
             advance(START_STEPS[0], 0)
             stack = running.enter_context(_local_stack(load_settings(flags, settings_file), options, events))
             settings = load_settings(_stack_flags(flags, stack), settings_file)
+            if options.secure:  # Passwords are in files that it names: no URL holds any.
+                write_private(stack.run_dir / "security" / CLIENT_FILE, servers_text(settings).encode())
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
             create_topics(settings.kafka.access, namespace=settings.kafka.namespace)

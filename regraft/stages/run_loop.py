@@ -13,6 +13,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from infra.check_kafka import KafkaFault, check_kafka
 from infra.create_topics import create_topics
 from infra.hold_lock import hold_lock
 from infra.kafka_access import KafkaAccess
@@ -99,12 +100,12 @@ def dashboard_address(settings: Settings) -> str:
 
 
 def require_kafka(kafka: KafkaAccess) -> None:
-    """Raise KafkaAwayError when nothing that serves Kafka's clients answers."""
-    if not is_kafka_ready(kafka, ANSWER_S_MAX):
-        raise KafkaAwayError(
-            f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: start it, or name another with "
-            "--bootstrap or REGRAFT_KAFKA_BOOTSTRAP."
-        )
+    """Raise KafkaAwayError, which says why, when nothing that serves Kafka's clients answers."""
+    if is_kafka_ready(kafka, ANSWER_S_MAX):
+        return
+    found = check_kafka(kafka, timeout_s=ANSWER_S_MAX)
+    why = f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else "it was slow to. Try again."
+    raise KafkaAwayError(f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: {why}")
 
 
 def _watch(settings: Settings, console: Console, stop: threading.Event, supervisor: Supervisor) -> None:

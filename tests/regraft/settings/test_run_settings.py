@@ -8,7 +8,7 @@ from infra.kafka_access import KafkaAccess
 from regraft.commands.parse_assignments import parse_assignments
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
-from regraft.settings.settings_example import example_text, settings_text, toml_text
+from regraft.settings.settings_example import example_text, servers_text, settings_text, toml_text
 from regraft.settings.settings_model import SettingsModel, collect_faults, settings_model, to_dataclass
 
 CHECKOUT = Path(__file__).parents[3]
@@ -241,6 +241,24 @@ def test_a_secret_is_a_reference_in_every_record(tmp_path: Path) -> None:
     for each in shown:
         assert "hunter2" not in each
         assert str(password) in each
+
+
+def test_commands_reach_the_same_servers_by_a_file(tmp_path: Path) -> None:
+    """What the secured demo writes for them is a settings file like any other, and holds no password."""
+    password = tmp_path / "password"
+    password.write_text("hunter2")
+    login = {"username": "regraft", "password_file": str(password)}
+    settings = load_settings(
+        {
+            "kafka": {"bootstrap": "k:1", "security": {"tls": True, "mechanism": "PLAIN", **login}},
+            "redis": {"url": "rediss://valkey:1/0", "security": login},
+        }
+    )
+    file = tmp_path / "client.toml"
+    file.write_text(servers_text(settings))
+    read = load_settings(file=file)
+    assert (read.kafka, read.redis) == (settings.kafka, settings.redis)
+    assert "hunter2" not in file.read_text()
 
 
 def test_faults_of_security_are_among_all_others(tmp_path: Path) -> None:
