@@ -135,6 +135,7 @@ class RoleNames:
 NAMES_OF: dict[Role, RoleNames] = {
     Role.BROKERS: RoleNames(("regraft-emulator",)),
     Role.STREAMING: RoleNames(("regraft-streaming", "spark-kafka-source-*")),
+    # The leader of several controllers is found by a group, and shuts out those before it by a transactional id.
     Role.CONTROLLER: RoleNames(("regraft-controller", "{namespace}.leader"), ("{namespace}.controller",)),
     Role.ALERTS: RoleNames(("regraft-alerts", "{namespace}.alerts"), ("{namespace}.alerts-writer",)),
     Role.DASHBOARD: RoleNames(("regraft-dashboard",)),
