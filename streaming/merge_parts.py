@@ -13,10 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from schemas.bounds import SUM_MAX
+
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
 QUEUE_COUNTERS = ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms", "wait_ms")
+HALF_BITS, HALF_MASK = 32, (1 << 32) - 1
 PACKED_BITS = 62  # Sort keys are packed into one signed long when their ranges fit.
 
 
@@ -192,7 +195,7 @@ def _merge_deliveries(stamps: _Stamps, lists: pa.ListArray) -> MergedDeliveries:
     # The seconds of a block: its bits together, its counters added.
     at = _starts(keys)
     masks, published = (_reduced(np.bitwise_or, each, at) for each in bits)
-    local, size = _reduced(np.add, local, at), _reduced(np.add, size, at)
+    local, size = _added(local, at), _added(size, at)
     *names, blocks = (key[at] for key in keys)
     at = _starts(names)
     window, publisher, broker = (key[at] for key in names)
@@ -204,8 +207,8 @@ def _merge_deliveries(stamps: _Stamps, lists: pa.ListArray) -> MergedDeliveries:
         publisher=publisher,
         broker=broker,
         notifications=_reduced(np.add, counts, at),
-        local_deliveries=_reduced(np.add, local, at),
-        bytes=_reduced(np.add, size, at),
+        local_deliveries=_added(local, at),
+        bytes=_added(size, at),
         starts=np.append(at, blocks.size),
         blocks=blocks,
         masks=masks,
@@ -229,7 +232,7 @@ def _merge_queues(stamps: _Stamps, lists: pa.ListArray) -> MergedQueues:
 
     def moved(values: Longs) -> Longs:
         """Return max - min within each boot, added over the boots of a queue."""
-        return _reduced(np.add, _reduced(np.maximum, values, boots) - _reduced(np.minimum, values, boots), queues)
+        return _added(_reduced(np.maximum, values, boots) - _reduced(np.minimum, values, boots), queues)
 
     return MergedQueues(
         brokers=stamps.brokers,
@@ -332,6 +335,16 @@ def _reduced(operation: np.ufunc, values: Longs, starts: Longs) -> Longs:
         return np.zeros(0, dtype=np.int64)
     reduced: Longs = operation.reduceat(values, starts)
     return reduced
+
+
+def _added(values: Longs, starts: Longs) -> Longs:
+    """Return the sum of each group of numbers from 0 on, SUM_MAX where it is more: a sender may claim anything."""
+    added = _reduced(np.add, values, starts)
+    if not values.size or int(values.max()) <= SUM_MAX // values.size:
+        return added
+    high, low = _reduced(np.add, values >> HALF_BITS, starts), _reduced(np.add, values & HALF_MASK, starts)
+    added[high + (low >> HALF_BITS) > SUM_MAX >> HALF_BITS] = SUM_MAX
+    return added
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

@@ -12,6 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name every Spark text uses)
 from pyspark.sql.avro.functions import from_avro
 
+from infra.dead_letters import VALUE_BYTES_MAX
+from schemas.bounds import RECORD_BYTES_MAX
 from schemas.codec import (
     CONFLUENT_HEADER_BYTES,
     CONFLUENT_MAGIC,
@@ -20,12 +22,10 @@ from schemas.codec import (
     accepted_ids,
 )
 from schemas.registry import latest_schema, schema_by_id, schema_ids_of
+from streaming.refuse_batches import implausible, strangers
 from streaming.streaming_settings import SECOND_MS, StreamingSettings
 
 RECORD = "TelemetryBatch"
-TIME_MS_MAX = 253_402_300_799_999  # The end of the year 9999; later times overflow in the arithmetic of windows.
-TIMES = "times go from 1970 to 9999"
-SEQUENCE_MAX = 1 << 62
 
 
 def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
@@ -90,10 +90,20 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
 
 
 def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
-    """Return the refused records: topic, partition, offset, reason, value and time_ms (the Kafka timestamp)."""
+    """Return the refused records: topic, partition, offset, reason, value, its bytes and time_ms (Kafka's timestamp).
+
+    Of a value longer than a letter holds there is only the beginning.
+    """
     judged = _judge(records, settings)
+    value = F.coalesce("value", F.lit(b""))
     return judged.where(F.col("reason").isNotNull()).select(
-        "topic", "partition", "offset", "reason", F.coalesce("value", F.lit(b"")).alias("value"), "time_ms"
+        "topic",
+        "partition",
+        "offset",
+        "reason",
+        F.substring(value, 1, VALUE_BYTES_MAX).alias("value"),
+        F.length(value).alias("value_bytes"),
+        "time_ms",
     )
 
 
@@ -124,7 +134,8 @@ def _decoded() -> Column:
         ):
             body = F.substring(value, size + 1, rest)
             batch = from_avro(body, writer.text, {"mode": "PERMISSIVE", "avroSchema": reader})
-            found = header.isin([F.lit(magic) for magic in accepted_magics])
+            is_short = F.length(value) <= RECORD_BYTES_MAX
+            found = header.isin([F.lit(magic) for magic in accepted_magics]) & is_short
             branches = F.when(found, batch) if branches is None else branches.when(found, batch)
     assert branches is not None, f"{RECORD} has no schema"
     return branches
@@ -132,8 +143,11 @@ def _decoded() -> Column:
 
 def _reason(settings: StreamingSettings) -> Column:
     """Return why a record is refused, null when it is good."""
-    reason = F.when(F.col("batch.broker").isNull(), _undecodable_reason())
-    for found, why in _nonsense():
+    size = F.length("value")
+    too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, at most {RECORD_BYTES_MAX} are read"))
+    reason = F.when(size > RECORD_BYTES_MAX, too_large)
+    reason = reason.when(F.col("batch.broker").isNull(), _undecodable_reason())
+    for found, why in (*implausible(), *strangers(settings.inventory_path)):
         reason = reason.when(found, why)
     times: list[tuple[str, Column, Column]] = [
         ("its time", F.col("batch.time_ms"), F.col("batch.time_ms")),
@@ -155,29 +169,6 @@ def _reason(settings: StreamingSettings) -> Column:
                 behind > settings.past_ms_max, _clock_reason(what, behind, "before", settings.past_ms_max)
             )
     return reason
-
-
-def _nonsense() -> list[tuple[Column, Column]]:
-    """Return what decodes but would end the job further on: times or sequences that overflow, text that is no UTF-8."""
-    time_ms, sequence, seconds = F.col("batch.time_ms"), F.col("batch.sequence"), F.col("batch.deliveries.second")
-    texts = ("deliveries.publisher", "queues.peer", "probes.peer", "clients.client", "clients.change")
-    text = F.concat_ws(",", F.col("batch.broker"), *(F.array_join(f"batch.{name}", ",") for name in texts))
-    return [
-        (~time_ms.between(0, TIME_MS_MAX), F.concat(F.lit("its time is "), time_ms, F.lit(f" ms, {TIMES}"))),
-        (
-            (F.array_min(seconds) < 0) | (F.array_max(seconds) > TIME_MS_MAX // SECOND_MS),
-            F.concat(
-                F.lit("a delivery of it is of second "),
-                F.when(F.array_min(seconds) < 0, F.array_min(seconds)).otherwise(F.array_max(seconds)),
-                F.lit(f", {TIMES}"),
-            ),
-        ),
-        (
-            ~sequence.between(0, SEQUENCE_MAX),
-            F.concat(F.lit("its sequence is "), sequence, F.lit(f", sequences go from 0 to {SEQUENCE_MAX}")),
-        ),
-        (~F.is_valid_utf8(text), F.lit("a name in it is not UTF-8")),
-    ]
 
 
 def _clock_reason(what: str, distance_ms: Column, side: str, bound_ms: int) -> Column:

@@ -370,7 +370,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
         emulator=stage("emulator", seed=run.seed, clock=run.clock, inventory_path=inventory_path),
-        streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint"),
+        streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint", inventory_path=inventory_path),
         controller=stage(
             "controller",
             seed=run.seed,
