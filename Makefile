@@ -22,11 +22,13 @@ $(STAMP):
 		exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m infra.set_up
 	@rm -f .venv/set-up-* && touch $@
 
+test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
+	@rm -f $(SKIPS_FILE)
 	$(BIN)/python -m pytest -m "not spark and not stack" -n auto --dist worksteal
 	$(BIN)/python -m pytest -m "spark or stack"
 

@@ -24,8 +24,10 @@ from confluent_kafka import (
 )
 
 from infra.dead_letters import RecordDecoder
+from infra.judge_orders import open_judge
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_consumer
+from infra.order_keys import OrderSettings
 from infra.stack_error import StackError
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent
@@ -55,6 +57,10 @@ class InputGoneError(StackError):
     """A topic is gone, and with it the positions in it; a new process finds the topic again."""
 
 
+class TrustedKeysChangedError(RuntimeError):
+    """Other keys are trusted now, so what stands has to be read anew: begin with a new reader."""
+
+
 @dataclass(frozen=True)
 class InputRecord:
     """A decoded record, when it was written, and whether an earlier stage has judged it."""
@@ -80,7 +86,7 @@ class InputReader:
     ``remembered`` is what the last stage stored beside its positions, empty at the first start.
     """
 
-    def __init__(self, kafka: KafkaAccess, namespace: str, lookback: Lookback) -> None:
+    def __init__(self, kafka: KafkaAccess, namespace: str, lookback: Lookback, orders: OrderSettings) -> None:
         self._namespace, self._lookback = namespace, lookback
         self._types = {topic_name(topic, namespace): record for topic, record in INPUTS.items()}
         self._windows_topic = topic_name(WINDOWS, namespace)
@@ -90,6 +96,8 @@ class InputReader:
             group=topic_name(ALERTS, namespace),
         )
         self._decoder = RecordDecoder(self._bury)
+        self._judge, self._keys = open_judge(orders, namespace)
+        self._keys_version = self._keys.version
         self._is_assigned = False
         self._retry_at_s = 0.0
         self._unread: set[tuple[str, int]] = set()
@@ -99,6 +107,7 @@ class InputReader:
         self._markers: dict[int, tuple[int, int]] = {}
         self.letters: list[DeadLetter] = []
         self.faults = 0
+        self.orders_refused = 0
         self.remembered: dict[str, int] = {}
 
     @property
@@ -132,7 +141,10 @@ class InputReader:
         return True
 
     def poll(self) -> list[InputRecord]:
-        """Return what has come since, at most a bounded number; does not wait."""
+        """Return what has come since, at most a bounded number; does not wait. Raises TrustedKeysChangedError."""
+        self._keys.refresh()
+        if self._keys.version != self._keys_version:
+            raise TrustedKeysChangedError(self._keys.fault or f"trusted are {', '.join(sorted(self._keys.by_name))}")
         try:
             messages = self._consumer.consume(RECORDS_PER_POLL_MAX, timeout=0)
         except KafkaException as error:
@@ -181,6 +193,9 @@ class InputReader:
             return None
         record = self._decoder.decode(message, self._types[place[0]])
         if record is None:
+            return None
+        if isinstance(record, Order) and self._judge.given(message, record).refusal:
+            self.orders_refused += 1  # The controller tells of it.
             return None
         if isinstance(record, WindowClosed):
             self._markers.setdefault(record.window_start_ms, (place[1], offset))

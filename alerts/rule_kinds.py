@@ -96,7 +96,7 @@ class LevelRule(Rule):
     ``queue.congestion`` is messages in / messages out * length (Shafique, Eq. 10: congested above tau),
     ``queue.length`` the length at the window's end, ``queue.busy`` the busy share; ``window.incomplete`` the share of
     the batches that are missing from the broker that lacks most, ``window.late`` the seconds from the end of a window
-    until it is written, ``window.late_rows`` the rows that came too late to count.
+    until it is written, ``window.late_rows`` the rows that came too late; ``broker.clock`` the s off Kafka's clock.
     """
 
     SOURCES = (
@@ -105,8 +105,8 @@ class LevelRule(Rule):
         "queue.busy",
         "window.incomplete",
         "window.late",
-        "window.late_rows",
-    )
+        "window.late_rows", "broker.clock",
+    )  # fmt: skip
 
     above: float
     clear_below: float

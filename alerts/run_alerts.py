@@ -23,7 +23,7 @@ from alerts.gather_windows import ROWS_WAIT_MS
 from alerts.message_senders import MessageSender
 from alerts.name_targets import name_target, name_webhook
 from alerts.post_webhook import WebhookSender
-from alerts.read_evidence import RECORDS_PER_POLL_MAX, InputReader, Lookback
+from alerts.read_evidence import RECORDS_PER_POLL_MAX, InputReader, Lookback, TrustedKeysChangedError
 from alerts.read_rules import RuleBook, load_rules
 from alerts.show_alerts import LiveAlerts, alerts_document
 from alerts.tell_alerts import Silencer
@@ -66,16 +66,16 @@ def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
                 _run_once(settings, rules, metrics, health, stop)
-            except AlertStoreLostError as error:
+            except (AlertStoreLostError, TrustedKeysChangedError) as error:
                 log.warning("alerts_begin_anew", reason=str(error))
 
 
 def _run_once(
     settings: AlertSettings, rules: RuleBook, metrics: AlertMetrics, health: AlertHealth, stop: threading.Event
 ) -> None:
-    """Begin with what is stored and go on until ``stop`` is set. Raises AlertStoreLostError."""
+    """Begin with what is stored and go on until ``stop`` is set, or raise that it has to be begun anew."""
     with ExitStack() as held:
-        reader = InputReader(settings.kafka, settings.namespace, lookback_of(settings, rules))
+        reader = InputReader(settings.kafka, settings.namespace, lookback_of(settings, rules), settings.orders)
         held.callback(reader.close)
         store = AlertStore(settings.kafka, settings.namespace)
         held.callback(store.close)
@@ -246,7 +246,11 @@ class AlertLoop:
     def _faults(self) -> dict[str, int]:
         found = {f"undecodable: {topic}": count for topic, count in self._reader.undecodable.items()}
         found |= {f"windows: {why}": count for why, count in self._engine.gatherer.dropped.items()}
-        found |= {"reading": self._reader.faults, "storing": self._store.failures}
+        found |= {
+            "refused: orders": self._reader.orders_refused,
+            "reading": self._reader.faults,
+            "storing": self._store.failures,
+        }
         found |= {"live view": 0 if self._view is None else self._view.failures}
         return {what: count for what, count in found.items() if count}
 
@@ -309,9 +313,9 @@ def _limits(settings: AlertSettings) -> DeliveryLimits:
 
 
 def _view(settings: AlertSettings) -> LiveAlerts | None:
-    if settings.redis_url is None:
+    access = settings.redis
+    if access is None:
         return None
-    client = redis.Redis.from_url(
-        settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S
-    )
+    time_outs = {"socket_timeout": VIEW_TIMEOUT_S, "socket_connect_timeout": VIEW_TIMEOUT_S}
+    client = redis.Redis.from_url(access.url, **access.client_options(), **time_outs)
     return LiveAlerts(client, settings.namespace)

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from controller.control_loop import ControlLoop, LoopSteps
 from controller.control_ports import ControlPorts
-from controller.controller_settings import ControllerSettings
+from controller.controller_settings import TERM_FIRST, ControllerSettings
 from controller.decide.find_planners import planners_of
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.review_plans import PlanReviewer
+from controller.execute.take_orders import OrderTaker
 from controller.execute.verify_plans import PlanVerifier
 from controller.kinds.find_kind import kind_of
 from controller.loop_state import LoopState
@@ -44,28 +45,30 @@ def compose_loop(
     metrics: LoopMetrics | None = None,
     border_faults: Callable[[], dict[str, int]] = dict,
     stopwatch_s: Callable[[], float] = time.perf_counter,
+    *,
+    term: int = TERM_FIRST,
+    instance: str = "",
 ) -> ControlLoop:
     """Return a loop that has not begun.
 
     ``planner`` is the settings' one unless given. ``border_faults`` tells what went wrong in the ports, by name.
-    ``stopwatch_s`` measures how long decisions take; nothing is decided by it.
+    ``stopwatch_s`` measures how long decisions take; nothing is decided by it. ``term`` is that of this leader, higher
+    than any before; ``instance`` names this controller in the plans that it begins, and no two have the same.
     """
     metrics = metrics or LoopMetrics()
-    kind, state, teller = kind_of(inventory, settings), LoopState(PlanLog(inventory)), RefusalTeller()
+    kind, state, teller = kind_of(inventory, settings), LoopState(PlanLog(inventory), term), RefusalTeller()
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
-    notes = CommandNotes(state, metrics)
-    runner = PlanRunner(replace(ports, events=events), state.plan_log, settings.transition, notes.note)
-    reviewer = PlanReviewer(settings, ports.orders, runner, events)
+    notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
+    runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
+    orders = OrderTaker(ports.orders, events, ports.audit)
+    reviewer = PlanReviewer(settings, orders, runner)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
     windows = WindowReader(settings, kind, ports)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     steps = LoopSteps(
         start=StartLoop(settings, kind, ports.plans, events),
-        carry_on=(
-            CarryOn(reviewer, runner),
-            TakeWindows(settings, kind, windows, teller, events, metrics),
-        ),
+        carry_on=(CarryOn(orders, reviewer, runner), TakeWindows(settings, kind, windows, teller, events, metrics)),
         decide=(
             PlanVerifier(settings, kind, windows, runner, events, begin).verify,
             FollowReview(reviewer, situations),
@@ -74,7 +77,7 @@ def compose_loop(
         ),
         show=(
             ForgetPlans(ports),
-            ShowState(settings, ports, windows, reviewer, runner, metrics, border_faults),
+            ShowState(settings, ports, windows, orders, runner, metrics, border_faults),
         ),
     )
     return ControlLoop(state, steps, runner)

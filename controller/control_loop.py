@@ -47,17 +47,27 @@ class ControlLoop:
         """Tell whether brokers are between two configurations because of a plan of ours."""
         return self._runner.is_busy or self.state.plan_log.moving is not None
 
+    @property
+    def deposed_by_term(self) -> int:
+        """The higher term that brokers have heard of, 0 when there is none: with one, this loop does nothing more."""
+        return self._runner.deposed_by_term
+
     def step(self, now_ms: int) -> bool:
         """Do what is to be done now; return True when the next step should follow at once.
 
-        A plan that is decided in one step is carried out from the next, so its times are those of the deed.
+        A plan that is decided in one step is carried out from the next, so its times are those of the deed. Nothing is
+        done once it is known that another controller leads (``deposed_by_term``).
         """
         state, steps = self.state, self._steps
+        if self.deposed_by_term:
+            return False
         steps.start(state, now_ms)
         if not state.has_plans:
             return False
         for step in steps.carry_on:
             step(state, now_ms)
+            if self._runner.deposed_by_term:
+                return False
         state.has_begun = False
         for step in () if state.is_winding_down else steps.decide:
             step(state, now_ms)

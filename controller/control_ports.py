@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from overlay.user_interests import UserInterests
+from schemas.audit import AuditEntry, GivenOrder
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
 from schemas.live_view import LiveView
-from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
 
@@ -70,13 +70,26 @@ class PlanStore(Protocol):
 class OrderSource(Protocol):
     """What people order."""
 
-    def poll(self) -> list[Order]:
+    def poll(self) -> list[GivenOrder]:
         """Return what has come since, at most a bounded number; first all that stands."""
         ...
 
     @property
     def is_known(self) -> bool:
         """Tell whether all that stood at the start has been handed out; until then nothing may be decided."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Count how often it was begun anew, from the first order on: then nothing of what it gave before holds."""
+        ...
+
+
+class AuditSink(Protocol):
+    """Where it is kept what came of orders."""
+
+    def keep(self, entry: AuditEntry) -> None:
+        """Hand the entry over; it may be lost when the other side is away for long."""
         ...
 
 
@@ -139,4 +152,5 @@ class ControlPorts:
     plans: PlanStore
     clients: ClientRegister
     orders: OrderSource
+    audit: AuditSink
     views: tuple[ViewSink, ...] = ()

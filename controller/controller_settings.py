@@ -10,11 +10,15 @@ from pathlib import Path
 from controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
 from controller.state.planner_interface import PlannerSettings
 from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.order_keys import OrderSettings
+from infra.redis_access import RedisAccess, RedisSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
 from schemas.topics import DEFAULT_NAMESPACE
+
+TERM_FIRST = 1  # Of the first leader; 0 is what controllers send that know of no terms.
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ class ControllerSettings:
     """Everything the controller is told at its start.
 
     ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
-    live-view keys. ``redis_url``: where the live view is kept; None runs without one.
+    live-view keys. ``redis_url``: where the live view is kept; None runs without one. ``redis_security``: its
+    TLS and credentials.
     ``inventory_path``: the brokers, their costs and the bootstrap overlay.
     ``planner``: the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first,
     then publishers on the tree that these lead to. ``seed``: of the planner's random choices. ``shadow_planners``:
@@ -93,14 +98,15 @@ class ControllerSettings:
     None opens no port, the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped
     up. ``dry_run``: plans wait for a person's approval (`regraft plans`) instead of being carried out. Default true: a
     system that is not ours is not rewired unasked; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long
-    a plan may wait for that. Default 15 minutes.
+    a plan may wait for that. Default 15 minutes. ``orders``: whose orders are followed.
     """
 
     bootstrap: str
     inventory_path: Path
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     namespace: str = DEFAULT_NAMESPACE
-    redis_url: str | None = None
+    redis_url: str | None = field(default=None, repr=False)
+    redis_security: RedisSecurity = field(default_factory=RedisSecurity)
     planner: str = "swap_links_cost+relocate_publishers_joint"
     seed: int = 1
     shadow_planners: tuple[str, ...] = ()
@@ -123,6 +129,7 @@ class ControllerSettings:
     metrics_host: str = "127.0.0.1"
     dry_run: bool = True
     review_ms_max: int = 15 * MINUTE_MS
+    orders: OrderSettings = field(default_factory=OrderSettings)
     clock: RunClock = field(default_factory=RunClock)
     planners: Mapping[str, PlannerSettings] = field(default_factory=dict)
     decision: DecisionSettings = field(default_factory=DecisionSettings)
@@ -133,6 +140,11 @@ class ControllerSettings:
     def kafka(self) -> KafkaAccess:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-controller", self.security)
+
+    @property
+    def redis(self) -> RedisAccess | None:
+        """How this stage reaches the live view, None without one."""
+        return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings and between them, one sentence each; all at once."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from controller.controller_settings import TERM_FIRST
 from controller.decide.decide_plan import Decision
 from controller.decide.judge_proposals import Situation
 from controller.decide.shadow_planners import ShadowPlanner
@@ -27,6 +28,8 @@ PLANS_MAX = 200
 class LoopState:
     """The state of one control loop; counts and series are since its start, windows of the look-back included.
 
+    ``term`` is that of this leader.
+
     ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``has_begun``
     says that a plan has begun in this step of the loop. ``shadows`` are the planners that look on; ``for_shadows`` is
     the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which the
@@ -35,6 +38,7 @@ class LoopState:
     """
 
     plan_log: PlanLog
+    term: int = TERM_FIRST
     has_plans: bool = False
     started_ms: int = 0
     is_winding_down: bool = False

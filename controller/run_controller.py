@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections import Counter
 from contextlib import ExitStack
 from functools import partial
@@ -14,7 +15,7 @@ import structlog
 from controller.compose_loop import compose_loop
 from controller.control_loop import ControlLoop
 from controller.control_ports import ControlPorts, ViewSink
-from controller.controller_settings import ControllerSettings
+from controller.controller_settings import TERM_FIRST, ControllerSettings
 from controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from controller.ports.client_register import KafkaClientRegister
 from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
@@ -27,7 +28,19 @@ from infra.serve_metrics import serve_metrics
 from overlay.inventory import Inventory
 from schemas.command import CommandResult
 from schemas.state import StateRow, WindowClosed
-from schemas.topics import CLIENTS, COMMANDS, DEAD_LETTERS, EVENTS, ORDERS, PLANS, RESULTS, STATE, WINDOWS, topic_name
+from schemas.topics import (
+    AUDIT,
+    CLIENTS,
+    COMMANDS,
+    DEAD_LETTERS,
+    EVENTS,
+    ORDERS,
+    PLANS,
+    RESULTS,
+    STATE,
+    WINDOWS,
+    topic_name,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -41,13 +54,18 @@ class ControllerSettingsError(ValueError):
     """The settings cannot be used; the message lists every fault."""
 
 
+class ControllerDeposedError(RuntimeError):
+    """Another controller leads; the message names both terms."""
+
+
 def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     """Run the control loop until ``stop`` is set, then until the transition under way is over, within a bound.
 
     A transition that is not over by ``settings.stop_ms_max`` is taken up by the next controller.
 
     Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read,
-    MetricsPortError when the metrics port is in use and NotATreeError, RingError or ValueError when the stored plans
+    MetricsPortError when the metrics port is in use, ControllerDeposedError when brokers obey a controller of a higher
+    term, after which nothing is sent any more, and NotATreeError, RingError or ValueError when the stored plans
     belong to another inventory. Kafka or Valkey being away raises nothing.
     """
     _check(settings.faults() + planner_faults(settings) + own_faults(settings))
@@ -61,13 +79,22 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
         held.callback(links.close)
         links.show(metrics)
         ports = measured(links.ports(_views(settings, metrics)), metrics, health)
-        _turn(compose_loop(settings, inventory, ports, None, metrics, links.faults), settings, metrics, health, stop)
+        loop = compose_loop(
+            settings, inventory, ports, None, metrics, links.faults, term=TERM_FIRST, instance=uuid.uuid4().hex
+        )
+        _turn(loop, settings, metrics, health, stop)
+        if loop.deposed_by_term:
+            log.error("controller_deposed", term=loop.state.term, by_term=loop.deposed_by_term)
+            raise ControllerDeposedError(
+                f"brokers obey a controller of term {loop.deposed_by_term}, this one has term {loop.state.term}: "
+                "it stops; let the other one lead, or end it and start this one with a higher term"
+            )
 
 
 def _turn(
     loop: ControlLoop, settings: ControllerSettings, metrics: LoopMetrics, health: LoopHealth, stop: threading.Event
 ) -> None:
-    """Step until ``stop`` is set, then until the transition under way is over or its time is."""
+    """Step until ``stop`` is set, then until the transition under way is over or its time is; or until deposed."""
     now_ms, tick_s = settings.clock.now_ms, settings.clock.wall_s(settings.tick_ms)
     hurried_s = tick_s / HURRY  # Clients that move wait for each answer and each command of their plan.
 
@@ -78,12 +105,12 @@ def _turn(
         health.pulse.beat()
         return follows_at_once
 
-    while not stop.is_set():
+    while not stop.is_set() and not loop.deposed_by_term:
         if not step():
             stop.wait(hurried_s if loop.is_transition_running else tick_s)
     loop.wind_down()
     deadline_ms = now_ms() + settings.stop_ms_max
-    while loop.is_transition_running and now_ms() < deadline_ms:
+    while loop.is_transition_running and not loop.deposed_by_term and now_ms() < deadline_ms:
         step()
         time.sleep(hurried_s)
     step()
@@ -111,13 +138,17 @@ class KafkaLinks:
         self._results = TopicReader(kafka, {topic_name(RESULTS, settings.namespace): CommandResult}, since_ms, bury)
         self._plans = KafkaPlanStore(kafka, settings.namespace, bury)
         self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
-        self._orders = KafkaOrders(kafka, settings.namespace, bury)
+
+        def is_flushed() -> bool:
+            return self._sender.waiting_count == 0
+
+        self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, is_flushed)
         self._readers = (self._state, self._results, self._plans, self._clients, self._orders)
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
-        sender, orders = self._sender, self._orders
-        return ControlPorts(self._state, self._results, sender, sender, self._plans, self._clients, orders, views)
+        out = self._sender
+        return ControlPorts(self._state, self._results, out, out, self._plans, self._clients, self._orders, out, views)
 
     def faults(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic."""
@@ -130,7 +161,7 @@ class KafkaLinks:
         metrics.queue_length.labels("outbound").set_function(lambda: self._sender.waiting_count)
         for name, reader in (("state", self._state), ("results", self._results)):
             metrics.kafka_faults.labels(name).set_function(partial(getattr, reader, "fault_count"))
-        for topic in (COMMANDS, EVENTS, DEAD_LETTERS):
+        for topic in (COMMANDS, EVENTS, AUDIT, DEAD_LETTERS):
             metrics.records_lost.labels(topic.suffix).set_function(
                 partial(self._sender.lost.__getitem__, topic_name(topic, self._namespace))
             )
@@ -154,10 +185,10 @@ class KafkaLinks:
 
 def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[ViewSink, ...]:
     views: list[ViewSink] = []
-    if settings.redis_url is not None:
-        client = redis.Redis.from_url(
-            settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S
-        )
+    access = settings.redis
+    if access is not None:
+        time_outs = {"socket_timeout": VIEW_TIMEOUT_S, "socket_connect_timeout": VIEW_TIMEOUT_S}
+        client = redis.Redis.from_url(access.url, **access.client_options(), **time_outs)
         live = ValkeyView(client, settings.namespace)
         metrics.view_failures.set_function(lambda: live.failures)
         views.append(live)

@@ -1,10 +1,13 @@
-"""Tokens that let a person give orders: signed, with a name, an end, and one namespace they are for.
+"""Tokens that let a person read or give orders: signed, with a name, an end, and one namespace they are for.
 
 In: a secret and a name, or a token. Out: a token, or who holds it. What an operator may do does not belong here.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +19,10 @@ from infra.stack_error import StackError
 ALGORITHM = "HS256"
 ISSUER = "regraft"
 SCOPE = "operate"
+READ_SCOPE = "read"  # To look only, where reading needs a token (dashboard.login_to_read).
 NAME_LENGTH_MAX = 100
+ID_BYTES = 8
+ID_FORM = re.compile(r"[0-9a-f]{16}")
 TOKEN_LENGTH_MAX = 4096
 LEEWAY_S = 5.0  # Clocks of the machine that made a token and of the one that checks it differ a little.
 
@@ -26,7 +32,7 @@ class TokenSecretError(StackError):
 
 
 class TokenRefusedError(Exception):
-    """Say why a token does not let its holder give orders.
+    """Say why a token does not let its holder do what was asked for.
 
     ``status`` is the HTTP status: 401 for a token that is none, 403 for one that is not for this. ``why`` is one word
     for programs.
@@ -39,10 +45,12 @@ class TokenRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Who holds a token, and until when."""
+    """Who holds a token, until when, and which token it is."""
 
     name: str
     until_ms: int
+    token_id: str
+    can_order: bool
 
 
 def read_secret(settings: DashboardSettings) -> str | None:
@@ -58,7 +66,9 @@ def read_secret(settings: DashboardSettings) -> str | None:
     return secret
 
 
-def make_token(secret: str, name: str, namespace: str, hours: float, hours_max: float, now_s: float) -> str:
+def make_token(
+    secret: str, name: str, namespace: str, hours: float, hours_max: float, now_s: float, scope: str = SCOPE
+) -> str:
     """Return a token for ``name``. Raises TokenSecretError for a name or a time that is no good."""
     name = name.strip()
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
@@ -71,18 +81,42 @@ def make_token(secret: str, name: str, namespace: str, hours: float, hours_max: 
         "iss": ISSUER,
         "aud": namespace,
         "sub": name,
-        "scope": SCOPE,
+        "scope": scope,
+        "jti": secrets.token_hex(ID_BYTES),
         "iat": int(now_s),
         "exp": int(now_s + hours * 3600),
     }
     return jwt.encode(claims, secret, algorithm=ALGORITHM)
 
 
-def check_token(secret: str, token: str, namespace: str, hours_max: float) -> Operator:
-    """Return who holds the token. Raises TokenRefusedError.
+def id_of(text: str) -> str:
+    """Return the id of a token, given either; who gives a token need not have its secret. Raises TokenSecretError."""
+    found = text.strip()
+    if "." in found and len(found) <= TOKEN_LENGTH_MAX:
+        try:
+            found = str(jwt.decode(found, options={"verify_signature": False}).get("jti"))
+        except jwt.InvalidTokenError as error:
+            raise TokenSecretError(f"This is no token ({error}): give a token, or the id of one.") from error
+    if ID_FORM.fullmatch(found) is None:
+        raise TokenSecretError(
+            f"A token's id has {2 * ID_BYTES} digits of 0-9 and a-f: give one, as `regraft dashboard token` told it, "
+            "or the token itself."
+        )
+    return found
+
+
+def check_token(
+    secret: str,
+    token: str,
+    namespace: str,
+    hours_max: float,
+    revoked: Container[str] = frozenset(),
+    scopes: Container[str] = (SCOPE,),
+) -> Operator:
+    """Return who holds the token, one of these scopes. Raises TokenRefusedError.
 
     Only our own algorithm is taken, whatever the token says of itself; one that lives longer than tokens may is refused
-    though its signature is right.
+    though its signature is right, and so is one whose id is ``revoked``.
     """
     if len(token) > TOKEN_LENGTH_MAX:
         raise TokenRefusedError(401, "malformed", f"The token is longer than {TOKEN_LENGTH_MAX} characters.")
@@ -94,7 +128,7 @@ def check_token(secret: str, token: str, namespace: str, hours_max: float) -> Op
             issuer=ISSUER,
             audience=namespace,
             leeway=LEEWAY_S,
-            options={"require": ["exp", "iat", "sub", "scope", "aud", "iss"]},
+            options={"require": ["exp", "iat", "sub", "scope", "aud", "iss", "jti"]},
         )
     except jwt.ExpiredSignatureError as error:
         raise TokenRefusedError(401, "expired", "The token has expired: ask for another one.") from error
@@ -105,13 +139,15 @@ def check_token(secret: str, token: str, namespace: str, hours_max: float) -> Op
     except jwt.InvalidTokenError as error:
         raise TokenRefusedError(401, "malformed", f"The token cannot be used: {error}.") from error
     name, scope = claims["sub"], claims["scope"]
-    if scope != SCOPE:
+    if scope not in scopes:
         raise TokenRefusedError(403, "scope", f"The token is for {scope!r}, orders need {SCOPE!r}.")
     if claims["exp"] - claims["iat"] > hours_max * 3600 + 1:
         raise TokenRefusedError(
             403, "lifetime", f"The token lives longer than the {hours_max:g} hours that tokens may (token_hours_max)."
         )
-    return Operator(name, claims["exp"] * 1000)
+    if claims["jti"] in revoked:
+        raise TokenRefusedError(401, "revoked", "The token was revoked: ask for another one.")
+    return Operator(name, claims["exp"] * 1000, claims["jti"], can_order=scope == SCOPE)
 
 
 def _read_file(path: Path) -> str:

@@ -25,13 +25,17 @@ MINUTE_MS = 60_000
 MINUTES_MAX = 60 * 24 * 31
 MAY_END = (OrderKind.PAUSE, OrderKind.MAINTAIN)
 
-Send = Callable[[Order], None]
+Send = Callable[[Order], Order]  # Returns the order as it was stored.
 
 log = structlog.get_logger(__name__)
 
 
 class OrderRequest(BaseModel):
-    """What a page or a program asks for; ``minutes`` ends a pause or a maintenance by itself."""
+    """What a page or a program asks for; ``minutes`` ends a pause or a maintenance by itself.
+
+    ``plan_digest`` is that of the plan which the page shows; a program may leave it out, and then means the plan of
+    that name that is shown now.
+    """
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
@@ -40,6 +44,7 @@ class OrderRequest(BaseModel):
     reason: str = Field(min_length=REASON_LENGTH_MIN, max_length=500)
     minutes: float | None = Field(default=None, gt=0, le=MINUTES_MAX)
     evacuate: bool = False
+    plan_digest: str = Field(default="", max_length=64)
 
 
 class OrderRefusedError(Exception):
@@ -59,17 +64,22 @@ class OrderDesk:
         self._now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
         self._waiting = 0
 
-    async def give(self, request: OrderRequest, by: str) -> Order:
-        """Store the order and return it when Kafka has acknowledged it. Raises OrderRefusedError."""
-        self._check(request)
+    async def give(self, request: OrderRequest, by: str, source: str = "") -> Order:
+        """Store the order and return it when Kafka has acknowledged it. Raises OrderRefusedError.
+
+        ``by`` gives it, from the address ``source``.
+        """
+        digest = self._check(request)
         if self._waiting >= ORDERS_AT_ONCE_MAX:
             raise OrderRefusedError(429, f"{self._waiting} orders wait for Kafka already: try again in a moment.")
         now_ms = self._now_ms()
         until_ms = 0 if request.minutes is None else now_ms + int(request.minutes * MINUTE_MS)
-        order = Order(request.subject, request.kind, by, request.reason, now_ms, until_ms, request.evacuate)
+        order = Order(
+            request.subject, request.kind, by, request.reason, now_ms, until_ms, request.evacuate, digest, source
+        )
         self._waiting += 1
         try:
-            await asyncio.to_thread(self._send, order)
+            order = await asyncio.to_thread(self._send, order)
         except StackError as error:
             raise OrderRefusedError(503, str(error)) from error
         finally:
@@ -77,7 +87,8 @@ class OrderDesk:
         log.info("order_given", kind=order.kind, subject=order.subject, by=by, reason=order.reason)
         return order
 
-    def _check(self, request: OrderRequest) -> None:
+    def _check(self, request: OrderRequest) -> str:
+        """Return the digest of the plan that is meant, empty for other orders."""
         kind, subject = request.kind, request.subject
         if kind.scope == "adaptation" and subject != WHOLE_OVERLAY:
             raise OrderRefusedError(422, f"{kind} concerns the whole overlay: leave the subject out, not {subject!r}.")
@@ -86,16 +97,21 @@ class OrderDesk:
         if request.evacuate and kind is not OrderKind.MAINTAIN:
             raise OrderRefusedError(422, f"Only {OrderKind.MAINTAIN} evacuates, not {kind}.")
         if kind.scope == "plan":
-            self._check_plan(kind, subject)
+            return self._check_plan(request)
         if kind.scope == "broker":
             configuration: ShownConfiguration | None = self._board.value("configuration")
             if configuration is None or subject not in configuration.brokers:
                 raise OrderRefusedError(409, f"There is no broker {subject!r} in the overlay that is shown.")
+        return ""
 
-    def _check_plan(self, kind: OrderKind, subject: str) -> None:
+    def _check_plan(self, request: OrderRequest) -> str:
+        kind, subject = request.kind, request.subject
         plans: Sequence[ShownPlan] = self._board.value("plans") or ()
         found = next((plan for plan in reversed(plans) if plan.plan == subject), None)
         if found is None:
             raise OrderRefusedError(409, f"There is no plan {subject!r} among the {len(plans)} that are shown.")
         if against := against_order(kind, subject, found.phase):
             raise OrderRefusedError(409, f"{against}.")
+        if request.plan_digest not in ("", found.digest):
+            raise OrderRefusedError(409, f"{subject} is another plan than the one that you were shown: look again.")
+        return found.digest

@@ -4,28 +4,33 @@ In: the parts that do the work. Out: an ASGI application. Serving it belongs to 
 """
 
 import asyncio
+import platform
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Depends, FastAPI, Header, HTTPException, Request
+from fastapi import Depends, FastAPI, Header, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from dashboard.check_access import AccessCheck
 from dashboard.dashboard_metrics import DashboardMetrics
 from dashboard.dashboard_settings import DashboardSettings
 from dashboard.guard_requests import RequestGuard
 from dashboard.live_board import LiveBoard
-from dashboard.operator_tokens import Operator, TokenRefusedError, check_token, read_secret
+from dashboard.open_pages import OpenPages
+from dashboard.operator_tokens import Operator, TokenRefusedError
 from dashboard.poll_view import LIVE, ViewPoller, ViewSource
 from dashboard.read_view import SERIES
+from dashboard.revoked_tokens import RevokedFileError
+from dashboard.serve_sessions import add_sessions, reader_of
 from dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequest, Send
 from dashboard.tell_phases import phases_part
 from dashboard.watch_inventory import InventoryWatcher
@@ -45,7 +50,7 @@ class DashboardParts:
     metrics: DashboardMetrics
     poller: ViewPoller
     desk: OrderDesk
-    secret: str | None
+    access: AccessCheck
 
     def ill_reason(self) -> str | None:
         """Return why the page shows nothing live, None where it does."""
@@ -55,11 +60,11 @@ class DashboardParts:
 
 def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> FastAPI:
     """Return the application; its state's ``parts`` are what it answers from. Raises TokenSecretError."""
-    secret = read_secret(settings)
+    access = AccessCheck(settings)
     board, metrics = LiveBoard(SERIES), DashboardMetrics()
-    poller = ViewPoller(source, board, settings, metrics, can_order=secret is not None)
+    poller = ViewPoller(source, board, settings, metrics, can_order=access.can_order)
     watcher = InventoryWatcher(settings.inventory_path, board)
-    parts = DashboardParts(settings, board, metrics, poller, OrderDesk(board, send), secret)
+    parts = DashboardParts(settings, board, metrics, poller, OrderDesk(board, send), access)
 
     @asynccontextmanager
     async def run_tasks(_: FastAPI) -> AsyncIterator[None]:
@@ -78,6 +83,7 @@ def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> Fa
     app = FastAPI(title="Regraft dashboard", lifespan=run_tasks, docs_url=None, redoc_url=None)
     app.state.parts = parts
     _add_reading(app, parts)
+    add_sessions(app, parts.access)
     _add_orders(app, parts)
     _add_health(app, parts)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -87,52 +93,37 @@ def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> Fa
 
 def _add_reading(app: FastAPI, parts: DashboardParts) -> None:
     board, metrics = parts.board, parts.metrics
-
-    pages = OpenPages(parts.settings.clients_max, metrics)
+    settings = parts.settings
+    pages = OpenPages(settings.clients_max, settings.clients_per_address_max, metrics)
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")
 
-    @app.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(pages.one_more)])
-    async def stream() -> AsyncIterator[ServerSentEvent]:
+    reader = reader_of(parts.access)
+
+    @app.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(reader), Depends(pages.one_more)])
+    async def stream(who: Annotated[Operator | None, Depends(reader)]) -> AsyncIterator[ServerSentEvent]:
         """Send the whole state, then what changes, and a beat where nothing does."""
-        async for event in follow_board(board, metrics):
+        async for event in follow_board(board, metrics, lambda: parts.access.still_holds(who)):
             yield event
 
-    @app.get("/api/state")
+    @app.get("/api/state", dependencies=[Depends(reader)])
     async def state() -> Response:
         """Return everything that pages show as one JSON document."""
         document = {"boot": board.boot, "version": board.version, "now_ms": _now_ms(), "parts": board.values()}
         return Response(msgspec.json.encode(document), media_type="application/json")
 
 
-class OpenPages:
-    """Counts the pages that are open, up to a maximum."""
+async def follow_board(
+    board: LiveBoard, metrics: DashboardMetrics, may_read: Callable[[], bool]
+) -> AsyncIterator[ServerSentEvent]:
+    """Yield the whole state, then what changes, until the board is closed; a page that is slow skips states.
 
-    def __init__(self, pages_max: int, metrics: DashboardMetrics) -> None:
-        self._pages_max = pages_max
-        self._metrics = metrics
-        self._count = 0
-
-    async def one_more(self) -> AsyncIterator[None]:
-        """Count a page while it is open; raise HTTPException where so many are open already."""
-        if self._count >= self._pages_max:
-            self._metrics.clients_refused.inc()
-            raise HTTPException(503, f"{self._pages_max} pages are open already (dashboard.clients_max)")
-        self._count += 1
-        self._metrics.clients.set(self._count)
-        try:
-            yield
-        finally:
-            self._count -= 1
-            self._metrics.clients.set(self._count)
-
-
-async def follow_board(board: LiveBoard, metrics: DashboardMetrics) -> AsyncIterator[ServerSentEvent]:
-    """Yield the whole state, then what changes, until the board is closed; a page that is slow skips states."""
+    Whether the page may still read is asked at least each 5 s.
+    """
     seen, kind = 0, "snapshot"
-    while not board.is_closed:
+    while not board.is_closed and may_read():
         text = board.text_since(seen)
         if seen:
             metrics.skipped.inc(board.version - seen - 1)
@@ -141,7 +132,7 @@ async def follow_board(board: LiveBoard, metrics: DashboardMetrics) -> AsyncIter
         if kind == "snapshot":
             yield _event("beat", _beat(), metrics)  # tells the page our clock
         kind = "change"
-        while board.version == seen and not board.is_closed:
+        while board.version == seen and not board.is_closed and may_read():
             await board.wait_beyond(seen, BEAT_S)
             if board.version == seen and not board.is_closed:
                 yield _event("beat", _beat(), metrics)
@@ -157,37 +148,33 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
     metrics = parts.metrics
 
     def operator(authorization: Annotated[str | None, Header()] = None) -> Operator:
-        if parts.secret is None:
-            text = "This dashboard is read-only: it has no secret (dashboard.secret or dashboard.secret_file)."
-            raise TokenRefusedError(403, "read_only", text)
-        scheme, _, token = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            text = "Orders need a token: Authorization: Bearer TOKEN (`regraft dashboard token` makes one)."
-            raise TokenRefusedError(401, "missing", text)
-        settings = parts.settings
-        return check_token(parts.secret, token.strip(), settings.namespace, settings.token_hours_max)
-
-    @app.get("/api/session")
-    async def session(who: Annotated[Operator, Depends(operator)]) -> dict[str, Any]:
-        """Say who holds the token and until when."""
-        return {"by": who.name, "until_ms": who.until_ms}
+        return parts.access.operator(authorization)
 
     @app.post("/api/orders", status_code=202)
-    async def give_order(request: OrderRequest, who: Annotated[Operator, Depends(operator)]) -> dict[str, Any]:
+    async def give_order(
+        request: OrderRequest, asked: Request, who: Annotated[Operator, Depends(operator)]
+    ) -> dict[str, Any]:
         """Store an order for the controller; what comes of it is told as an event."""
+        asker = asked.client.host if asked.client is not None else "unknown"
         try:
-            order = await parts.desk.give(request, who.name)
+            order = await parts.desk.give(request, who.name, f"dashboard on {platform.node()}, asked from {asker}")
         except OrderRefusedError as error:
             metrics.orders.labels(request.kind, "failed" if error.status == 503 else "refused").inc()
             raise
         metrics.orders.labels(request.kind, "stored").inc()
-        return {"order": msgspec.to_builtins(order), "text": "Stored for the controller, which decides what follows."}
+        told = {name: value for name, value in msgspec.to_builtins(order).items() if name != "signature"}
+        return {"order": told, "text": "Stored for the controller, which decides what follows."}
 
     @app.exception_handler(TokenRefusedError)
     async def refuse_token(_: Request, error: TokenRefusedError) -> JSONResponse:
         metrics.strangers.labels(error.why).inc()
         headers = {"WWW-Authenticate": 'Bearer realm="regraft"'} if error.status == 401 else None
         return JSONResponse({"error": error.why, "text": error.text}, error.status, headers)
+
+    @app.exception_handler(RevokedFileError)
+    async def refuse_all(_: Request, error: RevokedFileError) -> JSONResponse:
+        metrics.strangers.labels("revoked_file").inc()
+        return JSONResponse({"error": "revoked_file", "text": str(error)}, 503)
 
     @app.exception_handler(OrderRefusedError)
     async def refuse_order(_: Request, error: OrderRefusedError) -> JSONResponse:

@@ -7,7 +7,7 @@ not belong here. ``python -m infra.create_topics`` does it for the cluster in ``
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
@@ -23,6 +23,7 @@ from infra.stack_error import StackError
 from schemas.topics import DEFAULT_NAMESPACE, TOPICS, Topic, topic_name
 
 TIMEOUT_S = 30.0
+TIMESTAMP_TYPE = "message.timestamp.type"
 SEEN_WAIT_S_MAX = 10.0
 COMPACTED_SEGMENT_BYTES = 8 * 1024 * 1024  # only closed segments are compacted: small ones close during a short run
 
@@ -48,14 +49,43 @@ def create_topics(
     ]
     created = _create(admin, fresh) if fresh else []
     _wait_seen(admin, bootstrap, set(wanted))
-    _check(admin, {name: topic for name, topic in wanted.items() if name not in created}, _partitions(admin, bootstrap))
+    _check(
+        kafka,
+        admin,
+        {name: topic for name, topic in wanted.items() if name not in created},
+        _partitions(admin, bootstrap),
+    )
     return created
 
 
+def timestamp_type(kafka: KafkaAccess, name: str) -> str | None:
+    """Return whose clock gives the topic's records their time, None where Kafka does not say."""
+    admin = open_admin(kafka, TIMEOUT_S)
+    try:
+        [future] = admin.describe_configs(
+            [ConfigResource(ResourceType.TOPIC, name)], request_timeout=TIMEOUT_S
+        ).values()
+        return str(future.result()[TIMESTAMP_TYPE].value)
+    except KafkaException:
+        return None
+
+
+def alter_hint(kafka: KafkaAccess, name: str, configuration: Mapping[str, str]) -> str:
+    """Return the command that alters a topic so."""
+    changes = ",".join(f"{key}={value}" for key, value in configuration.items())
+    return (
+        f"kafka-configs.sh --bootstrap-server {kafka.bootstrap} --alter --entity-type topics --entity-name {name} "
+        f"--add-config {changes}"
+    )
+
+
 def _configuration(topic: Topic) -> dict[str, str]:
-    if topic.retention_ms is None:
-        return {"cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
-    return {"cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
+    found = {TIMESTAMP_TYPE: topic.timestamps} if topic.timestamps else {}
+    if topic.retention_ms is not None:
+        return {**found, "cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
+    if topic.compaction_lag_ms:
+        found["min.compaction.lag.ms"] = str(topic.compaction_lag_ms)
+    return {**found, "cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
 
 
 def _partitions(admin: AdminClient, bootstrap: str) -> dict[str, int]:
@@ -93,7 +123,7 @@ def _wait_seen(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
         time.sleep(0.05)
 
 
-def _check(admin: AdminClient, wanted: dict[str, Topic], partitions: dict[str, int]) -> None:
+def _check(kafka: KafkaAccess, admin: AdminClient, wanted: dict[str, Topic], partitions: dict[str, int]) -> None:
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in wanted]
     futures = admin.describe_configs(resources, request_timeout=TIMEOUT_S) if resources else {}
     for resource, future in futures.items():
@@ -101,11 +131,14 @@ def _check(admin: AdminClient, wanted: dict[str, Topic], partitions: dict[str, i
         expected = {"partitions": str(topic.partitions), **_configuration(topic)}
         expected.pop("segment.bytes", None)  # a size to taste, not a promise
         actual = {"partitions": str(partitions[name]), **{key: entry.value for key, entry in found.items()}}
-        faults = [f"{key} is {actual[key]}, not {value}" for key, value in expected.items() if actual[key] != value]
-        if faults:
+        wrong = {key: value for key, value in expected.items() if actual[key] != value}
+        if wrong:
+            faults = "; ".join(f"{key} is {actual[key]}, not {value}" for key, value in wrong.items())
+            wrong.pop("partitions", None)  # no configuration
+            how = f" ({alter_hint(kafka, name, wrong)})" if wrong else ""
             raise TopicMismatchError(
-                f"Topic {name} is not as schemas/topics.py has it ({'; '.join(faults)}): "
-                "alter or delete it, or choose another namespace."
+                f"Topic {name} is not as schemas/topics.py has it ({faults}): "
+                f"alter it{how} or delete it, or choose another namespace."
             )
 
 

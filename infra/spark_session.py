@@ -58,6 +58,7 @@ def base_configuration(
     return {
         "spark.driver.memory": f"{driver_memory_mb}m",
         "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{log_settings}",
+        "spark.executorEnv.PYTHONSAFEPATH": "1",  # or a folder where Spark runs could stand in for one of our packages
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),

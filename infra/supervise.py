@@ -33,6 +33,9 @@ LOG_TAIL_BYTES = 4_000
 KILL_WAIT_S = 5.0
 OWN_NAME = "supervisor"
 WRAPPER = Path(__file__).with_name("die_with_parent.py")
+# `python -m` puts the working directory first on the path: a folder there named like one of our packages would be taken
+# for it. What a child needs stands in PYTHONPATH, which this leaves alone, and its own children inherit both.
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 
 log = structlog.get_logger(__name__)
 
@@ -242,7 +245,7 @@ class Supervisor:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, **service.environment},
+                    env=_environment(service),
                     cwd=service.directory,
                     start_new_session=True,  # Ctrl-C reaches the supervisor only, which then stops all in order
                 )
@@ -333,6 +336,12 @@ class Supervisor:
             self._on_event(event)
         except Exception:  # a listener's fault must not end the thread that all children hang on
             log.exception("service_listener_failed", service=event.service, what=str(kind))
+
+
+def _environment(service: Service) -> dict[str, str]:
+    own = service.inherited
+    inherited = {name: value for name, value in os.environ.items() if own is None or name in own}
+    return {**inherited, **SAFE_PATH, **service.environment}
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

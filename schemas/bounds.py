@@ -39,6 +39,7 @@ NameOrNone = Annotated[str, Meta(max_length=NAME_LENGTH_MAX, pattern=CLEAN)]  # 
 Entity = Annotated[str, Meta(min_length=1, max_length=2 * NAME_LENGTH_MAX + 1, pattern=CLEAN)]
 Text = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 TimeMs = Annotated[int, Meta(ge=0, le=TIME_MS_MAX)]
+DifferenceMs = Annotated[int, Meta(ge=-TIME_MS_MAX, le=TIME_MS_MAX)]  # Of two clocks.
 Second = Annotated[int, Meta(ge=0, le=SECOND_MAX)]
 SequenceNumber = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
 Block = Annotated[int, Meta(ge=0, le=BLOCK_MAX)]

@@ -28,11 +28,22 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
-class Command(Struct, frozen=True):
-    """One step of one plan for one broker; idempotent by (plan, phase, broker).
+class Refusal(StrEnum):
+    """Why a broker refuses, as far as a controller acts on it; the reason says it to people."""
 
-    A prepare carries the change as links removed and added, ring IDs reassigned and clients moved, and the digest of
-    the target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring it names only
+    NONE = ""
+    TERM = "term"  # A leader of a higher term commands.
+    PLAN = "plan"  # The epoch, or the broker, belongs to another plan.
+    EPOCH = "epoch"  # The broker holds another epoch than the plan begins from, or is past it.
+    PHASE = "phase"  # What has to come first has not, or cannot.
+
+
+class Command(Struct, frozen=True):
+    """One step of one plan for one broker; idempotent by (plan, digest, phase, broker).
+
+    ``digest`` tells the plan from every other (:func:`overlay.plan_digest.plan_digest`), in every phase. A prepare
+    carries the change as links removed and added, ring IDs reassigned and clients moved; the digest holds that of the
+    target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring it names only
     the users that come to or leave this broker. A retire names the brokers that are dead: what they would have had to
     send first is not waited for. ``term`` is that of the leader who sends it: brokers refuse a lower one than they have
     seen.
@@ -56,7 +67,8 @@ class CommandResult(Struct, frozen=True):
     """A broker's answer.
 
     ``control_messages`` counts what it sent to peers for this plan so far; ``lost_peers`` are the neighbours that it
-    has found dead. ``term`` and ``digest`` are those of the command that is answered.
+    has found dead. ``digest`` is that of the command, ``term`` the highest that the broker has seen: that of the
+    command, unless it is refused for its term. ``refusal`` is NONE unless the outcome is REFUSED.
     """
 
     plan: Name
@@ -70,3 +82,4 @@ class CommandResult(Struct, frozen=True):
     lost_peers: tuple[Name, ...] = ()
     term: Epoch = 0
     digest: NameOrNone = ""
+    refusal: Refusal = Refusal.NONE

@@ -97,7 +97,8 @@ def order_text(order: Order) -> str:
     """Say what was ordered, by whom and why, for people."""
     about = "adaptation" if order.subject == WHOLE_OVERLAY else order.subject
     asked = f"{order.kind} {about}" + (", its clients move away" if order.evacuate else "")
-    return f"{asked}, by {order.by}: {order.reason}"
+    key = f" (key {order.key_name})" if order.key_name not in ("", order.by) else ""
+    return f"{asked}, by {order.by}{key}: {order.reason}"
 
 
 def _why(order: Order) -> dict[str, Any]:

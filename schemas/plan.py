@@ -1,8 +1,10 @@
 """Proposals and plans: before, after, predicted gain, price, reason, and the life of a plan as one enum."""
 
+import hashlib
+import json
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from schemas.bounds import Epoch, Name, NameOrNone, Number, Sum, TimeMs
 
@@ -127,7 +129,8 @@ class Plan(Struct, frozen=True):
     change their ID. ``undoes`` names the plan
     that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows. ``refused``
     are the proposals that did not become part of it, each with its reason; of very many only the first. ``term`` is
-    that of the leader who wrote this version.
+    that of the leader who wrote this version, ``begun_by`` names the controller that began to carry it out: two that do
+    not know of each other may choose the same change for the same epoch.
     """
 
     plan: Name
@@ -150,3 +153,16 @@ class Plan(Struct, frozen=True):
     ring_target: tuple[RingId, ...] = ()
     refused: tuple[Proposal, ...] = ()
     term: Epoch = 0
+    begun_by: NameOrNone = ""
+
+    @property
+    def digest(self) -> str:
+        """Return what tells this plan from any other, of the same name too, and stays the same in all its phases.
+
+        It covers when the plan was made, so nobody knows it before, and all that carrying it out changes.
+        """
+        made_ms = self.history[0].time_ms if self.history else 0
+        deed = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]
+        deed += [self.links_removed, self.links_added, self.links_target, self.cost_before_per_s]
+        deed += [self.cost_predicted_per_s, self.moves, self.id_moves, self.ring_target]
+        return hashlib.sha256(json.dumps(to_builtins(deed), separators=(",", ":")).encode()).hexdigest()[:32]

@@ -22,6 +22,7 @@ SCHEMAS: dict[int, str] = {
     201: "state_row.v1",
     202: "state_row.v2",
     301: "window_closed.v1",
+    302: "window_closed.v2",
     401: "command.v1",
     402: "command.v2",
     403: "command.v3",
@@ -41,7 +42,9 @@ SCHEMAS: dict[int, str] = {
     802: "client.v2",
     901: "dead_letter.v1",
     1001: "order.v1",
+    1002: "order.v2",
     1101: "alert.v1",
+    1201: "audit_entry.v1",
 }
 
 

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from schemas.bounds import (
     Block,
+    DifferenceMs,
     Entity,
     Epoch,
     Length,
@@ -145,11 +146,25 @@ class BrokerCompleteness(Struct, frozen=True):
                 raise ValueError(f"{name}_min of {self.broker} is {least}, {name}_max is {most}: it is the greater")
 
 
+class BrokerClock(Struct, frozen=True):
+    """How a broker's clock stands to Kafka's, by the batches that Kafka took in the window.
+
+    ``delay_ms_min`` is the least distance from the time of a batch by its broker's clock to the time at which Kafka
+    took it: the shortest way to Kafka less what the clock is ahead. ``refused`` counts the batches whose time was too
+    far from Kafka's to be used.
+    """
+
+    broker: Name
+    delay_ms_min: DifferenceMs
+    refused: Sum = 0
+
+
 class WindowClosed(Struct, frozen=True):
     """The marker written after all rows of a window.
 
     ``row_counts`` is the number of rows of each kind; ``late_rows`` counts what was dropped behind the watermark
-    since the previous marker (rows after Spark's partial aggregation, so a lower bound of records).
+    since the previous marker (rows after Spark's partial aggregation, so a lower bound of records). ``clocks`` is by
+    broker; empty in a record of version 1, and where event times cannot be held against Kafka's.
     """
 
     window_start_ms: TimeMs
@@ -158,6 +173,7 @@ class WindowClosed(Struct, frozen=True):
     row_counts: dict[str, Length]
     brokers: tuple[BrokerCompleteness, ...]
     late_rows: Sum
+    clocks: tuple[BrokerClock, ...] = ()
 
     def __post_init__(self) -> None:
         if fault := span_fault(self.window_start_ms, self.window_end_ms):

@@ -1,27 +1,50 @@
 """The one table of Kafka topics: name, record, key, partitions, retention, who writes and who reads.
 
-Nothing here talks to Kafka; ``infra`` creates the topics from this table.
+Nothing here talks to Kafka; ``infra`` creates the topics from this table, and the rights of those who use them.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-HOUR_MS = 3_600_000
+DAY_MS = 24 * 3_600_000
+LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock: what all brokers' clocks are held against.
+CREATE_TIME = "CreateTime"  # The sender's, or whatever it says.
+
+
+class Role(StrEnum):
+    """Who uses topics; in Kafka each is a principal of its own, or several (one for each operator)."""
+
+    BROKERS = "brokers"
+    STREAMING = "streaming"
+    CONTROLLER = "controller"
+    ALERTS = "alerts"
+    DASHBOARD = "dashboard"
+    OPERATOR = "operator"
+    RECORDER = "recorder"
+
+
+BROKERS, STREAMING, CONTROLLER = Role.BROKERS, Role.STREAMING, Role.CONTROLLER
+DASHBOARD, OPERATOR, RECORDER = Role.DASHBOARD, Role.OPERATOR, Role.RECORDER
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """One Kafka topic.
 
-    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever).
+    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever). ``timestamps``
+    is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
+    ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too.
     """
 
     suffix: str
     record: str
     key: str
-    writers: str
-    readers: str
+    writers: tuple[Role, ...]
+    readers: tuple[Role, ...]
     partitions: int
     retention_ms: int | None
+    timestamps: str = ""
+    compaction_lag_ms: int = 0
 
     @property
     def compacted(self) -> bool:
@@ -29,24 +52,40 @@ class Topic:
         return self.retention_ms is None
 
 
-TELEMETRY = Topic("telemetry", "TelemetryBatch", "broker", "producers", "streaming, recorder", 4, 24 * HOUR_MS)
-CLIENTS = Topic("clients", "Client", "client", "producers", "controller", 1, None)
-STATE = Topic("state", "StateRow", "window, kind, entity", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
-WINDOWS = Topic("windows", "WindowClosed", "window", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
-COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 24 * HOUR_MS)
-RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller", 1, 24 * HOUR_MS)
-PLANS = Topic("plans", "Plan", "plan", "controller", "controller, alerts", 1, None)
-EVENTS = Topic("events", "AdaptationEvent", "subject", "controller, alerts", "alerts, operator", 1, 7 * 24 * HOUR_MS)
-ORDERS = Topic("orders", "Order", "scope, subject", "command line, dashboard", "controller, alerts", 1, None)
-ALERTS = Topic("alerts", "Alert", "rule, subject", "alerts", "alerts, command line", 1, None)
+TELEMETRY = Topic(
+    "telemetry", "TelemetryBatch", "broker", (BROKERS,), (STREAMING, RECORDER), 4, DAY_MS, LOG_APPEND_TIME
+)
+CLIENTS = Topic("clients", "Client", "client", (BROKERS,), (CONTROLLER, RECORDER), 1, None)
+STATE = Topic("state", "StateRow", "window, kind, entity", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
+WINDOWS = Topic("windows", "WindowClosed", "window", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
+COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS)
+RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS)
+PLANS = Topic("plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None)
+EVENTS = Topic(
+    "events", "AdaptationEvent", "subject", (CONTROLLER, Role.ALERTS), (Role.ALERTS, OPERATOR, RECORDER), 1, 7 * DAY_MS
+)
+# Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
+ORDERS = Topic(
+    "orders",
+    "Order",
+    "scope, subject",
+    (DASHBOARD, OPERATOR),
+    (CONTROLLER, Role.ALERTS, RECORDER),
+    1,
+    None,
+    timestamps=LOG_APPEND_TIME,
+    compaction_lag_ms=7 * DAY_MS,
+)
+AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR,), 1, 400 * DAY_MS)
+ALERTS = Topic("alerts", "Alert", "rule, subject", (Role.ALERTS,), (Role.ALERTS, OPERATOR, RECORDER), 1, None)
 DEAD_LETTERS = Topic(
     "dead-letters",
     "DeadLetter",
     "source topic",
-    "producers, streaming, controller, alerts",
-    "operator, alerts",
+    (BROKERS, STREAMING, CONTROLLER, Role.ALERTS),
+    (Role.ALERTS, OPERATOR),
     1,
-    7 * 24 * HOUR_MS,
+    7 * DAY_MS,
 )
 
 TOPICS: tuple[Topic, ...] = (
@@ -59,6 +98,7 @@ TOPICS: tuple[Topic, ...] = (
     PLANS,
     EVENTS,
     ORDERS,
+    AUDIT,
     ALERTS,
     DEAD_LETTERS,
 )
@@ -69,3 +109,26 @@ DEFAULT_NAMESPACE = "regraft"
 def topic_name(topic: Topic, namespace: str = DEFAULT_NAMESPACE) -> str:
     """Return the name of a topic inside a namespace, for example ``regraft.telemetry``."""
     return f"{namespace}.{topic.suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleNames:
+    """What a role needs of Kafka beside topics: the consumer groups it names, and the ids of its transactions.
+
+    Names that end in * stand for all that begin so; {namespace} is that of the topics.
+    """
+
+    groups: tuple[str, ...] = ()
+    transactions: tuple[str, ...] = ()
+
+
+# Readers that commit nothing also name a group, their client id: Kafka asks for a right to it all the same.
+NAMES_OF: dict[Role, RoleNames] = {
+    Role.BROKERS: RoleNames(("regraft-emulator",)),
+    Role.STREAMING: RoleNames(("regraft-streaming", "spark-kafka-source-*")),
+    Role.CONTROLLER: RoleNames(("regraft-controller",)),
+    Role.ALERTS: RoleNames(("regraft-alerts", "{namespace}.alerts"), ("{namespace}.alerts-writer",)),
+    Role.DASHBOARD: RoleNames(("regraft-dashboard",)),
+    Role.OPERATOR: RoleNames(("regraft",)),
+    Role.RECORDER: RoleNames(("regraft",)),
+}

@@ -8,16 +8,22 @@ idempotent: a batch that arrives twice is in it once. What is inside the parts (
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from streaming.read_telemetry import LEAD_MS, part_of
+
 
 def aggregate_windows(rows: DataFrame, window_ms: int, grace_ms: int) -> DataFrame:
     """Return window_start_ms, broker, boot and ``parts`` of each closed window.
 
-    On a stream in append mode a window comes out once, whole, when the latest event time seen is ``grace_ms`` past
-    its end.
+    On a stream in append mode a window comes out once, whole, when the latest pulse is ``grace_ms`` past its end.
     """
+    timed = rows.withWatermark("event_time", f"{LEAD_MS + grace_ms} milliseconds")
+    # Pulses have moved the watermark and end here. A condition on window_ms alone Spark would move ahead of the
+    # watermark, and it infers one from whatever is null without it.
+    is_of_window = F.coalesce(F.col("window_ms"), -F.unix_millis("event_time")) >= 0
     return (
-        rows.withWatermark("event_time", f"{grace_ms} milliseconds")
-        .groupBy(F.window("event_time", f"{window_ms} milliseconds"), "broker", "boot")
+        timed.where(is_of_window)
+        .select("event_time", "batch.broker", "batch.boot", part_of(window_ms).alias("part"))
+        .groupBy("event_time", "broker", "boot")
         .agg(F.collect_set("part").alias("parts"))
-        .select(F.unix_millis("window.start").alias("window_start_ms"), "broker", "boot", "parts")
+        .select((F.unix_millis("event_time") - window_ms).alias("window_start_ms"), "broker", "boot", "parts")
     )

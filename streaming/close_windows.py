@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from overlay.delivery_sets import DeliverySets
-from schemas.state import BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
 from streaming.build_rows import (
     ROW_KINDS,
     QueueSpan,
@@ -81,6 +81,7 @@ def close_windows(merged: MergedWindows, window_ms: int, late_rows: int = 0) -> 
             row_counts=dict(zip(ROW_KINDS, counts, strict=True)),
             brokers=tuple(_completeness(merged, window)),
             late_rows=late_rows if position == 0 else 0,
+            clocks=tuple(_clocks(merged, window)),
         )
         closed.append(WindowRows(window, interest, merged.deliveries, (*queues, *rtts, *churn), marker))
     return closed
@@ -159,3 +160,11 @@ def _completeness(merged: MergedWindows, window: Window) -> Iterator[BrokerCompl
             epoch_min=int(batches.epoch_min[row]),
             epoch_max=int(batches.epoch_max[row]),
         )
+
+
+def _clocks(merged: MergedWindows, window: Window) -> Iterator[BrokerClock]:
+    clocks = merged.clocks
+    rows = window_slice(clocks.window_start_ms, window.start_ms)
+    for row in range(rows.start, rows.stop):
+        name = clocks.brokers[clocks.broker[row]]
+        yield BrokerClock(name, int(clocks.delay_ms_min[row]), int(clocks.refused[row]))

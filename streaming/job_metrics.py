@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.serve_metrics import Health, Pulse
 from infra.stage_metrics import StageMetrics
+from streaming.read_telemetry import LEAD_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +59,13 @@ class JobMetrics:
         self.cells = counter("cells", "Delivery cells read.")
         self.late_rows = counter("late_rows", "Rows dropped because their window was closed.")
         self.dead_letters = counter("dead_letters", "Records that were refused and kept with the reason.")
+        self.clocks_off = counter(
+            "clocks_off",
+            "Batches among the refused ones whose time was too far from Kafka's: a broker's clock is wrong.",
+        )
+        self.cells_off = counter(
+            "cells_off", "Delivery cells left out as their time was too far from Kafka's: a publisher's clock is wrong."
+        )
         self.windows = counter("windows", "Windows written.")
         self.windows_rewritten = counter(
             "windows_rewritten", "Windows written again because their micro-batch ran again; nothing changes by it."
@@ -82,7 +90,7 @@ class JobMetrics:
         newest, watermark = progress.eventTime.get("max"), progress.eventTime.get("watermark")
         if newest is not None and watermark is not None:
             lag = datetime.fromisoformat(newest) - datetime.fromisoformat(watermark)
-            self.watermark_lag_ms.set(max(lag.total_seconds(), 0.0) * 1_000)
+            self.watermark_lag_ms.set(max(lag.total_seconds() * 1_000 - LEAD_MS, 0.0))
 
     def show_heap(self, spark: SparkSession) -> None:
         """Ask the Java process how full its heap is, now and after its last full collection."""

@@ -111,6 +111,17 @@ class MergedBatches:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class MergedClocks:
+    """One row for each (window, broker), sorted so: how the broker's clock stood to Kafka's in it."""
+
+    brokers: tuple[str, ...]
+    window_start_ms: Longs
+    broker: Longs
+    delay_ms_min: Longs
+    refused: Longs
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class MergedWindows:
     """All figures of the windows that were closed together; ``window_starts_ms`` ascending."""
 
@@ -120,6 +131,7 @@ class MergedWindows:
     probes: MergedProbes
     changes: MergedChanges
     batches: MergedBatches
+    clocks: MergedClocks
 
 
 def merge_parts(table: pa.Table) -> MergedWindows:
@@ -145,6 +157,7 @@ def merge_parts(table: pa.Table) -> MergedWindows:
         _merge_probes(stamps, parts.field("probes")),
         _merge_changes(stamps, parts.field("clients")),
         _merge_batches(stamps, parts),
+        _merge_clocks(stamps, parts),
     )
 
 
@@ -298,6 +311,22 @@ def _merge_batches(stamps: _Stamps, parts: pa.StructArray) -> MergedBatches:
         epoch_min=_reduced(np.minimum, epoch, boots),
         epoch_max=_reduced(np.maximum, epoch, boots),
     )
+
+
+def _merge_clocks(stamps: _Stamps, parts: pa.StructArray) -> MergedClocks:
+    delays = parts.field("delay_ms")
+    is_taken = pc.is_valid(delays).to_numpy(zero_copy_only=False).astype(np.bool_)
+    keys = [key[is_taken] for key in (stamps.window, stamps.broker, stamps.boot, stamps.sequence)]
+    delay_ms = _longs(pc.drop_null(delays))
+    is_off = parts.field("is_off").to_numpy(zero_copy_only=False).astype(np.int64)[is_taken]
+    order = _order(keys)
+    keys, delay_ms, is_off = [key[order] for key in keys], delay_ms[order], is_off[order]
+    at = _starts(keys)  # A batch that comes again counts once.
+    delay_ms, is_off = _reduced(np.minimum, delay_ms, at), _reduced(np.maximum, is_off, at)
+    window, broker = (key[at] for key in keys[:2])
+    at = _starts([window, broker])
+    delay_ms_min, refused = _reduced(np.minimum, delay_ms, at), _reduced(np.add, is_off, at)
+    return MergedClocks(stamps.brokers, window[at], broker[at], delay_ms_min, refused)
 
 
 def _order(keys: Sequence[Longs]) -> Longs:

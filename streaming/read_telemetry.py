@@ -1,19 +1,21 @@
 """Kafka records -> telemetry rows: decode, judge and split by window, in Spark's own expressions only.
 
-In: the columns of Spark's Kafka source. Out: ``telemetry_rows``, one row for each (batch, window) with the part of
-the batch that belongs to the window, and ``dead_letters``, the records that were refused, with the reason. A record
-that cannot be used becomes a dead letter and never ends the query. Aggregation does not belong here.
+In: the columns of Spark's Kafka source. Out: ``telemetry_rows``, one row for each (batch, window), of which ``part_of``
+makes the part of the batch that belongs to the window, and ``dead_letters``, the records that were refused, with the
+reason. A record that cannot be used becomes a dead letter and never ends the query. Aggregation does not belong here.
 
 A row is a part of a *batch*, not a single cell: nearly every cell (broker, publisher, block, second) is unique, so
 a row of state for each of them merges nothing and has to be stored, shuffled and removed all the same.
 """
+
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name every Spark text uses)
 from pyspark.sql.avro.functions import from_avro
 
 from infra.dead_letters import VALUE_BYTES_MAX
-from schemas.bounds import RECORD_BYTES_MAX
+from schemas.bounds import RECORD_BYTES_MAX, TIME_MS_MAX
 from schemas.codec import (
     CONFLUENT_HEADER_BYTES,
     CONFLUENT_MAGIC,
@@ -23,9 +25,10 @@ from schemas.codec import (
 )
 from schemas.registry import latest_schema, schema_by_id, schema_ids_of
 from streaming.refuse_batches import implausible, strangers
-from streaming.streaming_settings import SECOND_MS, StreamingSettings
+from streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
 RECORD = "TelemetryBatch"
+LEAD_MS = 86_400_000  # Pulses stand so far ahead that no row of a window is ahead of them; the watermark takes it off.
 
 
 def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
@@ -50,42 +53,67 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
 
 
 def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation: str | None = None) -> DataFrame:
-    """Return one row for each (batch, window): event_time, broker, boot and ``part``.
+    """Return event_time, window_ms and what ``part_of`` makes a part of: a row for each (batch, window), and pulses.
 
-    ``part`` holds sequence, time_ms, epoch, ``own`` (the batch's own time is in the window) and the deliveries of
-    the window; queues, probes and clients are set only where ``own``. The rows of a batch's older windows stand at
-    the start of these, so only the batch's own time moves the watermark. ``observation`` names the metrics that a
-    stream reports with its progress: records and refused records.
+    A batch has a row in the window of its own time, in those of its deliveries, and in that in which Kafka took it,
+    where its delay counts; one whose clock is too far off has only the last. Such rows stand at the end of their window
+    and never move the watermark, whatever window they are of. Only a pulse does, the one row of a good batch without a
+    window: LEAD_MS after the batch's own time or Kafka's, whichever is earlier, so no clock runs ahead of Kafka's.
+    ``observation`` names the metrics that a stream reports with its progress.
     """
-    judged = _judge(records, settings).select("batch", "reason")
+    judged = _judge(records, settings)
     if observation is not None:
         judged = judged.observe(
             observation,
             F.count(F.lit(1)).alias("records"),
             F.count("reason").alias("dead"),
+            F.count(F.when(F.col("is_off"), 1)).alias("clocks_off"),
             F.coalesce(F.sum(F.size("batch.deliveries")), F.lit(0)).alias("cells"),
+            F.coalesce(F.sum(F.size("batch.deliveries") - F.size("deliveries")), F.lit(0)).alias("cells_off"),
         )
-    window_ms = settings.window_ms
+    window_ms, is_timed = settings.window_ms, settings.bounds.future_ms_max is not None
+    taken_window = _window_start("time_ms", window_ms) if is_timed else F.lit(None).cast("bigint")
+    windows = _windows(window_ms)
+    if is_timed:
+        windows = F.array_union(windows, F.array(taken_window))
+    pulse = F.array(F.lit(None).cast("bigint"))
     split = judged.select(
         "batch",
+        "deliveries",
+        "is_off",
+        F.col("time_ms").alias("kafka_ms"),
+        taken_window.alias("taken_window_ms"),
         F.explode(
-            F.when(F.col("reason").isNull(), _windows(window_ms)).otherwise(F.array().cast("array<bigint>"))
+            F.when(F.col("reason").isNull(), F.concat(pulse, windows))
+            .when(F.col("is_off"), F.array(taken_window))
+            .otherwise(F.array().cast("array<bigint>"))
         ).alias("window_ms"),
     )
-    own = _window_start("batch.time_ms", window_ms) == F.col("window_ms")
-    event_ms = F.when(own, F.col("batch.time_ms")).otherwise(F.col("window_ms"))
-    return split.select(
-        F.timestamp_millis(event_ms).alias("event_time"),
-        F.col("batch.broker").alias("broker"),
-        F.col("batch.boot").alias("boot"),
-        F.struct(
-            F.col("batch.sequence").alias("sequence"),
-            F.col("batch.time_ms").alias("time_ms"),
-            F.col("batch.epoch").alias("epoch"),
-            own.alias("own"),
-            _deliveries_of_window(window_ms).alias("deliveries"),
-            *(F.when(own, F.col(f"batch.{name}")).alias(name) for name in ("queues", "probes", "clients")),
-        ).alias("part"),
+    own_ms = F.col("batch.time_ms")
+    pulse_ms = F.least(own_ms, F.col("kafka_ms")) if is_timed else own_ms
+    event_ms = F.when(F.col("window_ms").isNull(), F.least(pulse_ms, F.lit(TIME_MS_MAX - LEAD_MS)) + LEAD_MS)
+    return split.withColumn("event_time", F.timestamp_millis(event_ms.otherwise(F.col("window_ms") + window_ms)))
+
+
+def part_of(window_ms: int) -> Column:
+    """Return the part that a row of ``telemetry_rows`` has of its batch; it is no pulse.
+
+    ``part`` holds sequence, time_ms, epoch, ``own`` (the batch's own time is in the window), ``delay_ms`` (where Kafka
+    took it in the window), ``is_off`` (its clock is too far from Kafka's, nothing else of it counts) and the
+    deliveries of the window; queues, probes and clients are set only where ``own``.
+    """
+    own = (_window_start("batch.time_ms", window_ms) == F.col("window_ms")) & ~F.col("is_off")
+    taken = F.col("taken_window_ms") == F.col("window_ms")
+    none = F.filter("batch.deliveries", lambda _: F.lit(False))
+    return F.struct(
+        F.col("batch.sequence").alias("sequence"),
+        F.col("batch.time_ms").alias("time_ms"),
+        F.col("batch.epoch").alias("epoch"),
+        own.alias("own"),
+        F.when(taken, F.col("kafka_ms") - F.col("batch.time_ms")).alias("delay_ms"),
+        F.col("is_off").alias("is_off"),
+        F.when(F.col("is_off"), none).otherwise(_deliveries_of_window(window_ms)).alias("deliveries"),
+        *(F.when(own, F.col(f"batch.{name}")).alias(name) for name in ("queues", "probes", "clients")),
     )
 
 
@@ -108,9 +136,20 @@ def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
 
 
 def _judge(records: DataFrame, settings: StreamingSettings) -> DataFrame:
-    """Add ``batch`` (all null inside where it did not decode), ``time_ms`` of Kafka and ``reason`` (null when good)."""
+    """Add what is known of each record, the batch all null inside where it did not decode.
+
+    ``batch``, ``time_ms`` of Kafka, ``reason`` (why it is refused, null when it is good), ``is_off`` (refused for its
+    time alone) and ``deliveries`` (those of the batch whose times are near Kafka's: they are of another broker's
+    clock, where the publisher is).
+    """
     decoded = records.withColumn("time_ms", F.unix_millis("timestamp")).withColumn("batch", _decoded())
-    return decoded.withColumn("reason", _reason(settings))
+    decoded = decoded.withColumn("fault", _fault(settings.inventory_path))
+    off = F.when(F.col("fault").isNull(), _clock_reason(settings.bounds))
+    return (
+        decoded.withColumn("reason", F.coalesce("fault", off))
+        .withColumn("is_off", F.col("fault").isNull() & F.col("reason").isNotNull())
+        .withColumn("deliveries", _near_deliveries(settings.bounds))
+    )
 
 
 def _decoded() -> Column:
@@ -141,43 +180,56 @@ def _decoded() -> Column:
     return branches
 
 
-def _reason(settings: StreamingSettings) -> Column:
-    """Return why a record is refused, null when it is good."""
+def _fault(inventory_path: Path | None) -> Column:
+    """Return why a record is no telemetry that is taken, null when it is."""
     size = F.length("value")
     too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, at most {RECORD_BYTES_MAX} are read"))
-    reason = F.when(size > RECORD_BYTES_MAX, too_large)
-    reason = reason.when(F.col("batch.broker").isNull(), _undecodable_reason())
-    for found, why in (*implausible(), *strangers(settings.inventory_path)):
-        reason = reason.when(found, why)
-    times: list[tuple[str, Column, Column]] = [
-        ("its time", F.col("batch.time_ms"), F.col("batch.time_ms")),
-        (
-            "a delivery of it",
-            F.array_min("batch.deliveries.second") * SECOND_MS,
-            F.array_max("batch.deliveries.second") * SECOND_MS,
-        ),
-    ]
-    for what, earliest, latest in times:
-        if settings.future_ms_max is not None:
-            ahead = latest - F.col("time_ms")
-            reason = reason.when(
-                ahead > settings.future_ms_max, _clock_reason(what, ahead, "after", settings.future_ms_max)
+    fault = F.when(size > RECORD_BYTES_MAX, too_large)
+    fault = fault.when(F.col("batch.broker").isNull(), _undecodable_reason())
+    for found, why in (*implausible(), *strangers(inventory_path)):
+        fault = fault.when(found, why)
+    return fault
+
+
+def _clock_reason(bounds: EventBounds) -> Column:
+    """Return why a batch's own time is refused, null when it is near Kafka's."""
+    reason = F.lit(None).cast("string")
+    delay_ms = F.col("time_ms") - F.col("batch.time_ms")
+    for distance_ms, side, bound_ms in (
+        (-delay_ms, "after", bounds.future_ms_max),
+        (delay_ms, "before", bounds.past_ms_max),
+    ):
+        if bound_ms is not None:
+            told = F.concat(
+                F.lit("its time is "),
+                distance_ms,
+                F.lit(f" ms {side} the record's Kafka time, at most {bound_ms} are taken: check the clock of broker "),
+                F.col("batch.broker"),
             )
-        if settings.past_ms_max is not None:
-            behind = F.col("time_ms") - earliest
-            reason = reason.when(
-                behind > settings.past_ms_max, _clock_reason(what, behind, "before", settings.past_ms_max)
-            )
+            reason = F.when(distance_ms > bound_ms, told).otherwise(reason)
     return reason
 
 
-def _clock_reason(what: str, distance_ms: Column, side: str, bound_ms: int) -> Column:
-    return F.concat(
-        F.lit(f"{what} is "),
-        distance_ms,
-        F.lit(f" ms {side} the record's Kafka time, at most {bound_ms} are taken: check the clock of broker "),
-        F.col("batch.broker"),
-    )
+def _near_deliveries(bounds: EventBounds) -> Column:
+    """Return the deliveries whose second is near Kafka's time; most batches have no other and are not searched."""
+    deliveries, seconds, kafka_ms = F.col("batch.deliveries"), F.col("batch.deliveries.second"), F.col("time_ms")
+    latest_ms = None if bounds.future_ms_max is None else kafka_ms + bounds.future_ms_max
+    earliest_ms = None if bounds.past_ms_max is None else kafka_ms - bounds.past_ms_max
+    far = F.lit(False)
+    if latest_ms is not None:
+        far |= F.array_max(seconds) * SECOND_MS > latest_ms
+    if earliest_ms is not None:
+        far |= F.array_min(seconds) * SECOND_MS < earliest_ms
+
+    def is_near(delivery: Column) -> Column:
+        second_ms, found = delivery["second"] * SECOND_MS, F.lit(True)
+        if latest_ms is not None:
+            found &= second_ms <= latest_ms
+        if earliest_ms is not None:
+            found &= second_ms >= earliest_ms
+        return found
+
+    return F.when(F.col("fault").isNull() & far, F.filter(deliveries, is_near)).otherwise(deliveries)
 
 
 def _undecodable_reason() -> Column:
@@ -223,7 +275,7 @@ def _second_window_start(second: Column, window_ms: int) -> Column:
 def _windows(window_ms: int) -> Column:
     """Return the starts of all windows that a batch has something in, its own first."""
     own = F.array(_window_start("batch.time_ms", window_ms))
-    seconds = F.col("batch.deliveries.second")
+    seconds = F.col("deliveries.second")
     first = _second_window_start(F.array_min(seconds), window_ms)
     last = _second_window_start(F.array_max(seconds), window_ms)
     several = F.transform(seconds, lambda second: _second_window_start(second, window_ms))
@@ -236,7 +288,7 @@ def _windows(window_ms: int) -> Column:
 
 def _deliveries_of_window(window_ms: int) -> Column:
     """Return the deliveries of the row's window; most batches lie in one window and are not searched."""
-    deliveries, seconds = F.col("batch.deliveries"), F.col("batch.deliveries.second")
+    deliveries, seconds = F.col("deliveries"), F.col("deliveries.second")
     here = F.col("window_ms")
     first = _second_window_start(F.array_min(seconds), window_ms)
     last = _second_window_start(F.array_max(seconds), window_ms)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.bounds import SUM_MAX
-from schemas.state import BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
 from streaming.build_rows import (
     ROW_KINDS,
     QueueSpan,
@@ -21,13 +21,14 @@ from streaming.build_rows import (
     queue_row,
     rtt_row,
 )
-from streaming.streaming_settings import QUERY_VERSION, SECOND_MS
+from streaming.streaming_settings import QUERY_VERSION, SECOND_MS, EventBounds
 
 Batch = Mapping[str, Any]
 Moment = tuple[int, int, int, int]  # boot, time_ms, sequence, place in the batch: the order of "last"
 
 COUNTERS = ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms", "wait_ms")
 UNSIGNED = (1 << 64) - 1
+ANY_TIME = EventBounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +56,76 @@ class _Cells:
     probes: dict[tuple[str, str], tuple[float, Moment, float]] = field(default_factory=dict)
     changes: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
     batches: dict[tuple[str, int], dict[int, tuple[int, int]]] = field(default_factory=dict)
+    delays_ms: dict[str, int] = field(default_factory=dict)
+    clocks_off: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
 
 
 class ReferenceAggregator:
     """Windows of telemetry by the watermark rule of the Spark job, or all at the end.
 
-    ``take`` batches in any order and as often as you like; ``advance`` moves the watermark to the latest event time
-    taken minus ``grace_ms`` and closes what it passed, as Spark does between two micro-batches.
+    ``take`` batches in any order and as often as you like; ``advance`` moves the watermark to the latest time taken
+    minus ``grace_ms`` and closes what it passed, as Spark does between two micro-batches. The time of a batch is its
+    own or Kafka's, whichever is earlier.
     """
 
-    def __init__(self, window_ms: int, grace_ms: int) -> None:
-        self._window_ms, self._grace_ms = window_ms, grace_ms
+    def __init__(self, window_ms: int, grace_ms: int, bounds: EventBounds = ANY_TIME) -> None:
+        self._window_ms, self._grace_ms, self._bounds = window_ms, grace_ms, bounds
         self._open: dict[int, _Cells] = {}
-        self._event_ms_max = 0
+        self._time_ms_max = 0
         self._late_rows_untold = 0
         self.watermark_ms = 0
         self.late_rows = 0
 
-    def take(self, batch: Batch) -> None:
-        """Take one batch; the parts of it that belong to windows already closed are counted as late and dropped."""
-        own_ms = self._window_start(batch["time_ms"])
-        starts = {own_ms}
+    def take(self, batch: Batch, kafka_ms: int | None = None) -> None:
+        """Take one batch; the parts of it that belong to windows already closed are counted as late and dropped.
+
+        ``kafka_ms`` is when Kafka took it; without it, any time is taken and no clock is judged.
+        """
+        bounds = ANY_TIME if kafka_ms is None else self._bounds
+        taken_ms = batch["time_ms"] if kafka_ms is None else kafka_ms
+        is_off = not _is_near(batch["time_ms"], taken_ms, bounds)
+        starts = set() if is_off else self._take_deliveries(batch, taken_ms, bounds)
+        if not is_off:
+            own_ms = self._window_start(batch["time_ms"])
+            starts.add(own_ms)
+            self._take_own(self._cells(own_ms), batch)
+        time_ms = batch["time_ms"]
+        if bounds.future_ms_max is not None:
+            taken_window_ms = self._window_start(taken_ms)
+            starts.add(taken_window_ms)
+            _take_delay(self._cells(taken_window_ms), batch, taken_ms - time_ms, is_off)
+            time_ms = min(time_ms, taken_ms)
+        if not is_off:
+            self._time_ms_max = max(self._time_ms_max, time_ms)
+        for start_ms in starts:
+            if self._is_closed(start_ms):
+                self.late_rows += 1
+                self._late_rows_untold += 1
+                self._open.pop(start_ms, None)
+
+    def advance(self, event_ms: int | None = None) -> list[ReferenceWindow]:
+        """Move the watermark and return the windows it has passed, ascending.
+
+        ``event_ms`` replaces the latest event time taken, for a reader that knows how far its slowest partition is.
+        """
+        latest_ms = self._time_ms_max if event_ms is None else event_ms
+        self.watermark_ms = max(self.watermark_ms, latest_ms - self._grace_ms)
+        return self._close(start_ms for start_ms in sorted(self._open) if self._is_closed(start_ms))
+
+    def finish(self) -> list[ReferenceWindow]:
+        """Return all windows that are still open, ascending."""
+        return self._close(sorted(self._open))
+
+    def _take_deliveries(self, batch: Batch, taken_ms: int, bounds: EventBounds) -> set[int]:
+        """Take what was delivered at times near Kafka's; return the starts of the windows it belongs to."""
+        starts = set()
         seconds_ms = self._window_ms // SECOND_MS
         broker = batch["broker"]
         window_second, cells = -1, {}
         for delivery in batch["deliveries"]:
             second = delivery["second"]
+            if not _is_near(second * SECOND_MS, taken_ms, bounds):
+                continue
             if second - second % seconds_ms != window_second:
                 window_second = second - second % seconds_ms
                 starts.add(window_second * SECOND_MS)
@@ -99,26 +144,7 @@ class ReferenceAggregator:
                 cell[1] |= delivery["published"]
                 cell[2] = max(cell[2], delivery["local_deliveries"])
                 cell[3] = max(cell[3], delivery["bytes"])
-        self._take_own(self._cells(own_ms), batch)
-        for start_ms in starts:
-            self._event_ms_max = max(self._event_ms_max, batch["time_ms"] if start_ms == own_ms else start_ms)
-            if self._is_closed(start_ms):
-                self.late_rows += 1
-                self._late_rows_untold += 1
-                self._open.pop(start_ms, None)
-
-    def advance(self, event_ms: int | None = None) -> list[ReferenceWindow]:
-        """Move the watermark and return the windows it has passed, ascending.
-
-        ``event_ms`` replaces the latest event time taken, for a reader that knows how far its slowest partition is.
-        """
-        latest_ms = self._event_ms_max if event_ms is None else event_ms
-        self.watermark_ms = max(self.watermark_ms, latest_ms - self._grace_ms)
-        return self._close(start_ms for start_ms in sorted(self._open) if self._is_closed(start_ms))
-
-    def finish(self) -> list[ReferenceWindow]:
-        """Return all windows that are still open, ascending."""
-        return self._close(sorted(self._open))
+        return starts
 
     def _window_start(self, time_ms: int) -> int:
         return time_ms - time_ms % self._window_ms
@@ -156,6 +182,19 @@ class ReferenceAggregator:
             window = Window(start_ms, start_ms + self._window_ms)
             closed.append(_window_of(window, self._open.pop(start_ms), late_rows))
         return closed
+
+
+def _is_near(time_ms: int, kafka_ms: int, bounds: EventBounds) -> bool:
+    is_early = bounds.past_ms_max is not None and kafka_ms - time_ms > bounds.past_ms_max
+    return not is_early and (bounds.future_ms_max is None or time_ms - kafka_ms <= bounds.future_ms_max)
+
+
+def _take_delay(cells: _Cells, batch: Batch, delay_ms: int, is_off: bool) -> None:
+    broker = batch["broker"]
+    cells.delays_ms[broker] = min(cells.delays_ms.get(broker, delay_ms), delay_ms)
+    off = cells.clocks_off.setdefault(broker, set())
+    if is_off:
+        off.add((batch["boot"], batch["sequence"]))
 
 
 def _take_sample(
@@ -201,6 +240,10 @@ def _window_of(window: Window, cells: _Cells, late_rows: int) -> ReferenceWindow
         row_counts={kind: len(rows) for kind, rows in zip(ROW_KINDS, kinds, strict=True)},
         brokers=tuple(_completeness(*name, cells.batches[name]) for name in sorted(cells.batches)),
         late_rows=late_rows,
+        clocks=tuple(
+            BrokerClock(broker, delay_ms, len(cells.clocks_off[broker]))
+            for broker, delay_ms in sorted(cells.delays_ms.items())
+        ),
     )
     return ReferenceWindow(tuple(row for rows in kinds for row in rows), marker)
 

@@ -28,8 +28,10 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
+from infra.create_topics import TIMESTAMP_TYPE, alter_hint, timestamp_type
 from infra.serve_metrics import serve_metrics
 from schemas.status_file import StatusFile
+from schemas.topics import LOG_APPEND_TIME
 from streaming.close_windows import WindowRows
 from streaming.job_metrics import JobHealth, JobMetrics
 from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of
@@ -65,6 +67,7 @@ class JobStatus:
     """How far the job is; written to ``settings.status_file`` after every micro-batch, times in ms since 1970.
 
     ``grace_ms``: of the query that runs; written also when another has begun, so what is sent from then on is for it.
+    ``clocks_off``: batches, among the dead letters, ``cells_off``: deliveries that were too far from Kafka's time.
     ``records_behind``: what was not read after the last micro-batch. ``windows_rewritten``: how many of ``windows``
     were written again because their micro-batch ran again.
     """
@@ -87,6 +90,8 @@ class JobStatus:
     batch_ms: int = 0
     records_behind: int = 0
     windows_rewritten: int = 0
+    clocks_off: int = 0
+    cells_off: int = 0
 
 
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
@@ -103,6 +108,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
         raise _unwritable(error, settings) from error
+    _check_timestamps(settings)
     metrics, health = JobMetrics(), JobHealth()
     with ExitStack() as held:
         if settings.metrics_port is not None:
@@ -254,6 +260,8 @@ class _Job:
         observed = _observed(progress)
         status.records += observed.get("records", 0)
         status.cells += observed.get("cells", 0)
+        status.clocks_off += observed.get("clocks_off", 0)
+        status.cells_off += observed.get("cells_off", 0)
         status.state_rows = sum(operator.numRowsTotal for operator in operators)
         status.batch_ms = progress.durationMs.get("triggerExecution", 0)
         status.records_per_s = progress.processedRowsPerSecond
@@ -280,6 +288,8 @@ class _Job:
         metrics.late_rows.inc(late)
         metrics.records.inc(observed.get("records", 0))
         metrics.cells.inc(observed.get("cells", 0))
+        metrics.clocks_off.inc(observed.get("clocks_off", 0))
+        metrics.cells_off.inc(observed.get("cells_off", 0))
         metrics.backlog_records.set(self.status.records_behind)
         metrics.catching_up.set(self.status.catching_up)
         if self._settings.metrics_port is not None and time.monotonic() - self._heap_at_s > HEAP_PAUSE_S:
@@ -302,6 +312,22 @@ def _observed(progress: StreamingQueryProgress) -> dict[str, int]:
 
 def _epoch_ms(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1_000)
+
+
+def _check_timestamps(settings: StreamingSettings) -> None:
+    """Raise StreamingJobError when senders give telemetry its Kafka time: clocks are to be held against Kafka's own."""
+    if settings.create_time or settings.bounds.future_ms_max is None:
+        return
+    found = timestamp_type(settings.kafka, settings.source_topic)
+    if found is None:
+        log.warning("timestamp_type_unknown", topic=settings.source_topic, wanted=LOG_APPEND_TIME)
+    elif found != LOG_APPEND_TIME:
+        hint = alter_hint(settings.kafka, settings.source_topic, {TIMESTAMP_TYPE: LOG_APPEND_TIME})
+        raise StreamingJobError(
+            f"{TIMESTAMP_TYPE} of topic {settings.source_topic} is {found}, so its times are the senders' own and no "
+            f"wrong clock can be told: alter it ({hint}), or set streaming.create_time for a replay",
+            EXIT_REFUSED,
+        )
 
 
 def _unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError:

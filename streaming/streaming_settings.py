@@ -12,7 +12,7 @@ from schemas.bounds import ITEMS_MAX
 from schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 
 # Bump with every change of keys, windows or aggregates: a checkpoint holds state that only its own query understands.
-QUERY_VERSION = 2
+QUERY_VERSION = 3
 
 SECOND_MS = 1_000
 CATCH_UP_GRACE_MS = 60_000
@@ -28,6 +28,9 @@ AVRO_LIMITS: dict[str, int] = {
 # What the benchmark of the streaming stage was tuned with; give them to Spark as spark.driver.extraJavaOptions and,
 # on a cluster, spark.executor.extraJavaOptions. -Xss4m: stopping inside foreachBatch overflows smaller stacks.
 JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC " + " ".join(f"-D{name}={limit}" for name, limit in AVRO_LIMITS.items())
+
+# Spark's own patterns, and what Kafka's options add.
+SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|url|jaas|keystore"
 
 # Session settings that the query needs or was tuned with, for ``SparkSession.builder.config``.
 SPARK_SETTINGS: dict[str, str] = {
@@ -47,7 +50,21 @@ SPARK_SETTINGS: dict[str, str] = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    # Options of the Kafka source hold passwords and keys: nowhere does Spark show these.
+    "spark.redaction.regex": SECRET_OPTIONS,
+    "spark.sql.redaction.options.regex": SECRET_OPTIONS,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class EventBounds:
+    """How far event times may lie after and before the time at which Kafka took the record, None for any distance.
+
+    Where ``future_ms_max`` is set, Kafka's time is one that event times can be held against.
+    """
+
+    future_ms_max: int | None = None
+    past_ms_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +80,11 @@ class StreamingSettings:
     ``trigger_ms``: time from the start of one micro-batch to that of the next; 0 starts it when the last one ends.
     ``records_per_trigger_max``: records in one micro-batch over all partitions.
     ``read_partitions_min``: Spark tasks that read telemetry at once; more than Kafka's partitions splits these up.
-    ``future_ms_max``, ``past_ms_max``: how far a record's event times may lie after and before its Kafka timestamp;
-    None turns a check off, as a replay with original event times needs.
+    ``future_ms_max``, ``past_ms_max``: how far event times may lie after and before the time at which Kafka took the
+    record; of the first no more than half the grace counts. None takes any time, as runs at another clock need; without
+    the first, whoever's clock is the fastest closes the windows of all.
+    ``create_time``: take times that senders gave their records, as in a replay, which puts back those that Kafka gave;
+    else a topic of telemetry that has such is refused, as a wrong clock could say anything.
     ``write_timeout_ms``: how long Kafka may take to acknowledge a window's rows before the job ends.
     ``status_file``: JSON that says how far the job is; None writes none.
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
@@ -83,8 +103,9 @@ class StreamingSettings:
     trigger_ms: int = 200
     records_per_trigger_max: int = 20_000
     read_partitions_min: int = 2
-    future_ms_max: int | None = 60_000
+    future_ms_max: int | None = 1_000
     past_ms_max: int | None = 3_600_000
+    create_time: bool = False
     write_timeout_ms: int = 60_000
     status_file: Path | None = None
     telemetry_topic: str = ""
@@ -102,6 +123,12 @@ class StreamingSettings:
     def source_topic(self) -> str:
         """The topic that is read."""
         return self.telemetry_topic or topic_name(TELEMETRY, self.namespace)
+
+    @property
+    def bounds(self) -> EventBounds:
+        """How far from Kafka's time event times are taken: ahead always less than the grace, so nobody is shut out."""
+        future_ms_max = None if self.future_ms_max is None else min(self.future_ms_max, self.grace_ms // 2)
+        return EventBounds(future_ms_max, self.past_ms_max)
 
     @property
     def query_directory(self) -> Path:
@@ -129,9 +156,11 @@ class StreamingSettings:
             )
             if value < least
         ]
-        for name, bound in (("future_ms_max", self.future_ms_max), ("past_ms_max", self.past_ms_max)):
-            if bound is not None and bound < self.window_ms:
-                found.append(
-                    f"{name} is {bound}, less than a window of {self.window_ms}: good records would be refused"
-                )
+        if self.future_ms_max is not None and self.future_ms_max < 0:
+            found.append(f"future_ms_max is {self.future_ms_max}: at least 0, it is a distance in ms")
+        if self.past_ms_max is not None and self.past_ms_max < self.window_ms:
+            found.append(
+                f"past_ms_max is {self.past_ms_max}, less than a window of {self.window_ms}: good records would be "
+                "refused"
+            )
         return found + port_faults(self.metrics_port)

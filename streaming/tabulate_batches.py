@@ -6,8 +6,6 @@ gives the rows of the Spark job. Which records there are and what becomes of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 from schemas.bounds import SECOND_MAX, FieldBound, field_bounds
 from schemas.telemetry import TelemetryBatch
 from streaming.merge_parts import Longs, distinct
-from streaming.streaming_settings import SECOND_MS
+from streaming.streaming_settings import SECOND_MS, EventBounds
 
 FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # What every batch must come with.
 
@@ -36,14 +34,6 @@ _OWN_LISTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EventBounds:
-    """How far event times may lie after and before a record's Kafka time, None for any distance."""
-
-    future_ms_max: int | None
-    past_ms_max: int | None
-
-
 def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> NDArray[np.bool_]:
     """Tell which batches the Spark job takes: all fields that are there within their bounds, clocks near Kafka's."""
     sane = np.ones(len(batches), dtype=np.bool_)
@@ -52,12 +42,7 @@ def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> ND
         if bound.path[0] in names:
             sane &= ~_beyond(batches, bound)
     time_ms = _longs(batches, "time_ms")
-    earliest_ms, latest_ms = _delivery_span_ms(batches)
-    if bounds.future_ms_max is not None:
-        sane &= np.maximum(time_ms, latest_ms) - kafka_ms <= bounds.future_ms_max
-    if bounds.past_ms_max is not None:
-        sane &= kafka_ms - np.minimum(time_ms, earliest_ms) <= bounds.past_ms_max
-    return sane
+    return np.asarray(sane & _is_near(time_ms, kafka_ms, bounds))
 
 
 def _beyond(batches: pa.StructArray, bound: FieldBound) -> NDArray[np.bool_]:
@@ -83,6 +68,21 @@ def _values_beyond(values: pa.Array, bound: FieldBound) -> NDArray[np.bool_]:
     return np.asarray(~((numbers >= bound.least) & (numbers <= bound.most)))  # What is no number is neither.
 
 
+def with_near_deliveries(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> pa.StructArray:
+    """Return the batches without the deliveries whose time is far from Kafka's: another broker's clock gave it."""
+    owner, cells = _cells(batches)
+    near = _is_near(_longs(cells, "second") * SECOND_MS, kafka_ms[owner], bounds)
+    if near.all():
+        return batches
+    offsets = np.zeros(len(batches) + 1, dtype=np.int32)
+    np.cumsum(np.bincount(owner[near], minlength=len(batches)), out=offsets[1:])
+    kept = pa.ListArray.from_arrays(pa.array(offsets), cells.filter(pa.array(near)))
+    names = [field.name for field in batches.type]
+    return pa.StructArray.from_arrays(
+        [kept if name == "deliveries" else batches.field(name) for name in names], names=names
+    )
+
+
 def kafka_lag_ms(batches: pa.StructArray, kafka_ms: Longs) -> tuple[int, int]:
     """Return how far Kafka's time of a record ever lies after the earliest of its events, and before the latest."""
     if not len(batches):
@@ -97,7 +97,7 @@ def kafka_lag_ms(batches: pa.StructArray, kafka_ms: Longs) -> tuple[int, int]:
 def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end_ms: int) -> pa.Table:
     """Return window_start_ms, broker, boot and ``parts`` for the windows that start in a span of time.
 
-    Queues, probes and clients may be missing in ``batches``; the windows then have none.
+    Queues, probes and clients may be missing in ``batches``; the windows then have none. How clocks stand is left out.
     """
     time_ms = _longs(batches, "time_ms")
     owner, cells = _cells(batches)
@@ -116,6 +116,8 @@ def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end
     rows = pa.array(part_batch)
     columns = {name: batches.field(name).take(rows) for name in ("sequence", "time_ms", "epoch")}
     columns["own"] = pa.array(is_own)
+    columns["delay_ms"] = pa.nulls(part_batch.size, pa.int64())
+    columns["is_off"] = pa.array(np.zeros(part_batch.size, dtype=np.bool_))
     columns["deliveries"] = pa.ListArray.from_arrays(pa.array(offsets), cells.take(pa.array(cell[order])))
     names = {field.name for field in batches.type}
     for name, kind in _OWN_LISTS.items():
@@ -133,6 +135,15 @@ def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end
             "parts": pa.ListArray.from_arrays(each_alone, parts),
         }
     )
+
+
+def _is_near(time_ms: Longs, kafka_ms: Longs, bounds: EventBounds) -> NDArray[np.bool_]:
+    near = np.ones(time_ms.size, dtype=np.bool_)
+    if bounds.future_ms_max is not None:
+        near &= time_ms - kafka_ms <= bounds.future_ms_max
+    if bounds.past_ms_max is not None:
+        near &= kafka_ms - time_ms <= bounds.past_ms_max
+    return near
 
 
 def _longs(rows: pa.StructArray, name: str) -> Longs:

@@ -2,14 +2,27 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import settings
 
+from tests.list_skips import list_skips
+
 # A busy machine is no fault: no example fails by how long it takes.
 settings.register_profile("regraft", deadline=None)
 settings.load_profile("regraft")
+
+# Child processes import this checkout, whatever is installed and whatever the directory that they run in holds.
+CHECKOUT = str(Path(__file__).parents[1])
+os.environ["PYTHONPATH"] = os.pathsep.join([CHECKOUT, *filter(None, [os.environ.get("PYTHONPATH")])])
+os.environ["PYTHONSAFEPATH"] = "1"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let every run say what it skipped."""
+    list_skips(config)
 
 
 @pytest.fixture(autouse=True)

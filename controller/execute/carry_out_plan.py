@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from controller.control_ports import ControlPorts
-from controller.controller_settings import TransitionLimits
+from controller.controller_settings import TERM_FIRST, TransitionLimits
 from controller.execute.transition import PersistPlan, SendCommand, Transition, TransitionEffect
 from controller.state.plan_log import PlanLog
 from schemas.command import Command, CommandResult
@@ -20,8 +22,12 @@ from schemas.plan import Plan
 class PlanRunner:
     """Runs one plan at a time; ``on_command`` is told each command that was sent, and when.
 
-    When a plan cannot be stored nothing further happens: the effects behind it wait, answers stay unread in their
-    topic, and the next :meth:`advance` tries to store it again. So both queues here are bounded by one step.
+    ``term`` is that of this leader and stands in every command and every stored plan; ``instance`` names this
+    controller in the plans that it begins. ``on_foreign`` is told what was foreign about each answer that was left out.
+    Whoever hears of a higher term is deposed: ``deposed_by_term`` is that term, and nothing is stored or sent any more.
+
+    When a plan cannot be stored nothing further happens: the effects behind it and the answers read so far wait, and
+    the next :meth:`advance` tries to store it again. So both queues here are bounded by one step.
     """
 
     def __init__(
@@ -30,11 +36,18 @@ class PlanRunner:
         log: PlanLog,
         limits: TransitionLimits,
         on_command: Callable[[Command, int], None] = lambda command, now_ms: None,
+        on_foreign: Callable[[str], None] = lambda part: None,
+        term: int = TERM_FIRST,
+        instance: str = "",
     ) -> None:
         self._ports = ports
         self._log = log
         self._limits = limits
         self._on_command = on_command
+        self._on_foreign = on_foreign
+        self._term = term
+        self._instance = instance
+        self.deposed_by_term = 0
         self._transition: Transition | None = None
         self._effects: deque[TransitionEffect] = deque()
         self._results: deque[CommandResult] = deque()
@@ -54,7 +67,7 @@ class PlanRunner:
         """Take up a new plan; nothing is stored or sent before the next :meth:`advance`."""
         if self.is_busy:
             raise RuntimeError(f"plan {plan.plan} cannot begin: another plan is under way, one at a time")
-        self._transition = self._transition_of(plan)
+        self._transition = self._transition_of(msgspec.structs.replace(plan, begun_by=self._instance))
         self._effects.extend(self._transition.start(now_ms, reason))
 
     def cancel(self, reason: str, now_ms: int) -> None:
@@ -69,7 +82,7 @@ class PlanRunner:
     def advance(self, now_ms: int) -> None:
         """Run what waits, take answers, let time pass; take up an unfinished plan when there is one."""
         was_blocked = self._is_blocked
-        if not self._run_effects(now_ms):
+        if self._is_deposed() or not self._run_effects(now_ms):
             return
         if was_blocked and self._transition is not None:
             # The brokers could not be asked while the store was away, so the phase gets its whole time from now.
@@ -77,7 +90,7 @@ class PlanRunner:
         if self._transition is None:
             unfinished = self._log.moving
             if unfinished is None:
-                self._ports.results.poll()  # Late answers to plans that are over.
+                self._results.clear()  # Late answers to plans that are over.
                 return
             self._transition = self._transition_of(unfinished)
             self._effects.extend(self._transition.resume(now_ms))
@@ -87,16 +100,26 @@ class PlanRunner:
                 self._transition = None
 
     def _transition_of(self, plan: Plan) -> Transition:
-        return Transition(plan, self._log.target_of(plan), self._limits)
+        return Transition(plan, self._log.target_of(plan), self._limits, self._term)
+
+    def _is_deposed(self) -> bool:
+        """Take in what brokers answer, and tell whether one of them has heard of a higher term."""
+        if not self._results and not self.deposed_by_term:
+            self._results.extend(self._ports.results.poll())
+        term = max((result.term for result in self._results), default=0)
+        if term > self._term:
+            self.deposed_by_term = term
+        return self.deposed_by_term > 0
 
     def _take_results(self, transition: Transition, now_ms: int) -> bool:
         """Feed the answers one by one; return False when one of them led to a plan that could not be stored."""
-        if not self._results:
-            self._results.extend(self._ports.results.poll())
         while self._run_effects(now_ms):
             if not self._results:
                 return True
-            self._effects.extend(transition.on_result(self._results.popleft(), now_ms))
+            result = self._results.popleft()
+            if foreign := transition.foreign_part(result):
+                self._on_foreign(foreign)
+            self._effects.extend(transition.on_result(result, now_ms))
         return False
 
     def _run_effects(self, now_ms: int) -> bool:
@@ -104,10 +127,11 @@ class PlanRunner:
         while self._effects:
             effect = self._effects[0]
             if isinstance(effect, PersistPlan):
-                self._is_blocked = not self._ports.plans.persist(effect.plan)
+                plan = msgspec.structs.replace(effect.plan, term=self._term)
+                self._is_blocked = not self._ports.plans.persist(plan)
                 if self._is_blocked:
                     return False
-                self._log.record(effect.plan)
+                self._log.record(plan)
             elif isinstance(effect, SendCommand):
                 self._ports.commands.send(effect.command)
                 self._on_command(effect.command, now_ms)

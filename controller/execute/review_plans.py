@@ -1,8 +1,8 @@
 """Plans that wait for a person: approved and carried out exactly as shown, refused, or out of date.
 
-In: orders, the plan that waits, the situation at the newest window. Out: effects for the plan runner, and events. What
-is chosen for a plan belongs to :mod:`controller.decide.choose_proposals`; who may act without being asked, to the
-settings.
+In: standing orders, the plan that waits, the situation at the newest window. Out: effects for the plan runner. Which
+orders stand belongs to :mod:`controller.execute.take_orders`, what is chosen for a plan to
+:mod:`controller.decide.choose_proposals`, who may act without being asked to the settings.
 """
 
 from __future__ import annotations
@@ -10,68 +10,53 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from controller.control_ports import EventSink, OrderSource
 from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import recheck_plan
 from controller.decide.judge_proposals import Situation, judge_state
 from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.take_orders import OrderTaker
 from controller.execute.transition import EmitEvent, PersistPlan
 from controller.loop_state import LoopState
 from controller.state.plan_log import PlanLog
 from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.order import Order, OrderKind
-from schemas.order_book import OrderBook, order_text
+from schemas.order import OrderKind
 from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE, against_order, entered
+from schemas.plan_life import LIFE, entered
 
-CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.
 NOT_KNOWN = "what people have ordered is not known yet: is the topic of orders there and readable?"
 
 
 class PlanReviewer:
-    """Takes orders in, and looks after the one plan that waits for a person."""
+    """Looks after the one plan that waits for a person."""
 
-    def __init__(
-        self, settings: ControllerSettings, source: OrderSource, runner: PlanRunner, events: EventSink
-    ) -> None:
+    def __init__(self, settings: ControllerSettings, orders: OrderTaker, runner: PlanRunner) -> None:
         self._settings = settings
-        self._source = source
+        self._orders = orders
         self._runner = runner
-        self._events = events
-        self.book = OrderBook()
-        self.is_known = False
-
-    def read(self, state: LoopState, now_ms: int) -> None:
-        """Take in what has been ordered since; what comes after the start is told."""
-        for order in self._source.poll():
-            self.book.take(order)
-            if self.is_known:
-                self._tell(order, state.plan_log, now_ms)
-        self.is_known = self.is_known or self._source.is_known
 
     def paused(self, now_ms: int) -> str:
         """Say why nothing may be decided, empty when something may."""
-        if not self.is_known:
+        if not self._orders.is_known:
             return NOT_KNOWN
-        order = self.book.paused(now_ms)
+        order = self._orders.book.paused(now_ms)
         return "" if order is None else f"paused by {order.by}: {order.reason}"
 
     def maintained(self, now_ms: int) -> dict[str, str]:
         """Return the brokers in maintenance, and by whom and why each is."""
         return {
             broker: f"in maintenance, by {order.by}: {order.reason}"
-            for broker, order in self.book.maintained(now_ms).items()
+            for broker, order in self._orders.book.maintained(now_ms).items()
         }
 
     def evacuated(self, now_ms: int) -> frozenset[str]:
         """Return the brokers in maintenance that clients are to leave."""
-        return frozenset(broker for broker, order in self.book.maintained(now_ms).items() if order.evacuate)
+        return frozenset(broker for broker, order in self._orders.book.maintained(now_ms).items() if order.evacuate)
 
     def muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
         """Return until when each planner is muted of which a person has refused a plan: it would propose it again."""
         muted: dict[str, int] = {}
         for plan in plan_log.plans:
-            order = self.book.about_plan(plan.plan) if plan.phase is PlanPhase.REFUSED else None
+            order = self._orders.book.about_plan(plan.plan) if plan.phase is PlanPhase.REFUSED else None
             if order is not None and order.kind is not OrderKind.APPROVE:
                 for proposal in plan.proposals:
                     until_ms = order.time_ms + self._settings.decision.mute_ms
@@ -89,7 +74,7 @@ class PlanReviewer:
         plan = state.plan_log.moving
         if plan is None or OrderKind.CANCEL not in LIFE[plan.phase].orders:
             return
-        order = self._word_about(plan)
+        order = self._orders.book.about_plan(plan.plan)
         if order is not None and order.kind is OrderKind.CANCEL:
             self._runner.cancel(f"cancelled by {order.by}: {order.reason}", now_ms)
 
@@ -99,9 +84,9 @@ class PlanReviewer:
         Return whether a plan has begun. ``situation_of`` is asked only for a plan that is approved.
         """
         plan = state.plan_log.proposed
-        if plan is None or self._runner.is_busy or not self.is_known:
+        if plan is None or self._runner.is_busy or not self._orders.is_known:
             return False
-        order = self._word_about(plan)
+        order = self._orders.book.about_plan(plan.plan)
         against = self._out_of_date(plan, state.plan_log, now_ms)
         if order is not None and order.kind is not OrderKind.APPROVE:
             against = f"{order.kind} by {order.by}: {order.reason}"
@@ -140,15 +125,6 @@ class PlanReviewer:
         against = recheck_plan(plan, situation)
         return "" if against is None else f"{against[0]}, {against[1]}"
 
-    def _word_about(self, plan: Plan) -> Order | None:
-        """Return the newest order about a plan, None for one from before the plan was made.
-
-        Where the topic of plans began anew but that of orders did not, names come again, and old words must not count.
-        """
-        order = self.book.about_plan(plan.plan)
-        made_ms = plan.history[0].time_ms if plan.history else 0
-        return order if order is not None and order.time_ms >= made_ms - CLOCKS_APART_MS_MAX else None
-
     def _out_of_date(self, plan: Plan, plan_log: PlanLog, now_ms: int) -> str:
         present = plan_log.present.epoch
         if plan.epoch_from != present:
@@ -162,27 +138,6 @@ class PlanReviewer:
         refused = entered(plan, PlanPhase.REFUSED, reason, now_ms)
         text = f"plan {plan.plan} is not carried out: {reason}"
         self._runner.add([PersistPlan(refused), _event(plan, EventKind.PLAN_REFUSED, Severity.INFO, now_ms, text)])
-
-    def _tell(self, order: Order, plan_log: PlanLog, now_ms: int) -> None:
-        against = _unfit(order, plan_log)
-        kind = EventKind.ORDER_REFUSED if against else EventKind.ORDER_TAKEN
-        severity = Severity.WARNING if against else Severity.INFO
-        text = f"order to {order_text(order)}" + (f"; not done: {against}" if against else "")
-        plan = order.subject if order.kind.scope == "plan" else ""
-        self._events.emit(AdaptationEvent(order.subject, kind, severity, now_ms, text, plan))
-
-
-def _unfit(order: Order, plan_log: PlanLog) -> str:
-    """Return why the order cannot be followed as things stand, empty when it can."""
-    if order.kind.scope == "broker":
-        known = plan_log.present.brokers
-        return "" if order.subject in known else f"the overlay has no broker {order.subject}"
-    if order.kind.scope != "plan":
-        return ""
-    plan = next((plan for plan in plan_log.plans if plan.plan == order.subject), None)
-    if plan is None:
-        return f"there is no plan {order.subject}"
-    return against_order(order.kind, plan.plan, plan.phase)
 
 
 def _event(plan: Plan, kind: EventKind, severity: Severity, now_ms: int, text: str) -> EmitEvent:

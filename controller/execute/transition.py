@@ -7,6 +7,9 @@ to, its command, answer and limit stand in :mod:`schemas.plan_life`.
 
 Persisting ACTIVATING is the point of no return: before it a plan can be aborted without trace, after it only a new
 plan can undo.
+
+Only answers of the own term count. So whoever takes over goes on when each broker has heard of the new term, and no
+broker obeys the predecessor any more.
 """
 
 from __future__ import annotations
@@ -16,15 +19,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.controller_settings import TransitionLimits
+from controller.controller_settings import TERM_FIRST, TransitionLimits
 from controller.report.describe_changes import changes_text
 from overlay.overlay_configuration import OverlayConfiguration
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from overlay.plan_digest import plan_digest
+from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import Plan, PlanPhase
 from schemas.plan_life import LIFE, PhaseFacts, entered
 
 NAMED_BROKERS_MAX = 5  # Brokers named in a message before the rest is only counted.
+ELSEWHERE = (Refusal.PLAN, Refusal.EPOCH)  # The broker does not hold our plan in that epoch, and never will.
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,19 @@ TransitionEffect = PersistPlan | SendCommand | EmitEvent
 
 
 class Transition:
-    """One plan on its way from PREPARING to VERIFYING or ABORTED; ``target`` is the overlay that it leads to."""
+    """One plan on its way from PREPARING to VERIFYING or ABORTED; ``target`` is the overlay that it leads to.
 
-    def __init__(self, plan: Plan, target: OverlayConfiguration, limits: TransitionLimits) -> None:
+    ``term`` is that of the leader who carries it on.
+    """
+
+    def __init__(
+        self, plan: Plan, target: OverlayConfiguration, limits: TransitionLimits, term: int = TERM_FIRST
+    ) -> None:
         self.plan = plan
         self.limits = limits
+        self._term = term
         self._target = target
+        self._digest = plan_digest(plan, target)
         self._brokers = target.brokers
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
         self._lost: set[str] = set()  # Brokers that a neighbour has found dead.
@@ -106,14 +118,15 @@ class Transition:
 
     def on_result(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
         """Take a broker's answer; late, repeated and foreign answers change nothing."""
-        if result.plan != self.plan.plan or result.broker not in self._brokers or self.is_done:
+        if self.is_done or self.foreign_part(result):
             return []
         sent = self._control_messages.get(result.broker, 0)
         self._control_messages[result.broker] = max(sent, result.control_messages)
         self._lost |= set(result.lost_peers).intersection(self._brokers)
-        if result.outcome is Outcome.REFUSED:
+        is_elsewhere = result.refusal in ELSEWHERE and result.phase is CommandPhase.ABORT
+        if result.outcome is Outcome.REFUSED and not is_elsewhere:
             return self._on_refusal(result, now_ms)
-        self._answered[result.outcome].add(result.broker)
+        self._answered[Outcome.ABORTED if is_elsewhere else result.outcome].add(result.broker)
         effects: list[TransitionEffect] = []
         if self._lost and self.plan.phase is PlanPhase.PREPARING:
             reason = f"{self._named(sorted(self._lost))} dead, as the neighbours say: a plan needs every broker"
@@ -121,6 +134,16 @@ class Transition:
         while not self.is_done and not self.waiting_for:
             effects += self._enter(self._facts.next[0], now_ms, "all brokers answered")
         return effects
+
+    def foreign_part(self, result: CommandResult) -> str:
+        """Say what of an answer is not of this plan and this leader, empty when all is."""
+        if result.plan != self.plan.plan:
+            return "plan"
+        if result.digest != self._digest:
+            return "digest"
+        if result.term != self._term:
+            return "term"
+        return "" if result.broker in self._brokers else "broker"
 
     def on_tick(self, now_ms: int) -> list[TransitionEffect]:
         """Let time pass: repeat what is unanswered, abort a prepare that takes too long, tell of a stall once."""
@@ -196,7 +219,10 @@ class Transition:
         plan = self.plan
         if phase is not CommandPhase.PREPARE:
             lost = tuple(sorted(self._lost)) if phase is CommandPhase.RETIRE else ()
-            return Command(plan.plan, phase, broker, plan.epoch_from, plan.epoch_to, lost_brokers=lost)
+            return Command(
+                plan.plan, phase, broker, plan.epoch_from, plan.epoch_to,
+                digest=self._digest, lost_brokers=lost, term=self._term,
+            )  # fmt: skip
         return Command(
             plan.plan,
             phase,
@@ -205,9 +231,10 @@ class Transition:
             plan.epoch_to,
             plan.links_removed,
             plan.links_added,
-            self._target.digest,
+            self._digest,
             self._target.moves_known_to(broker, plan.moves),
             plan.id_moves,
+            term=self._term,
         )
 
     def _named(self, brokers: Sequence[str]) -> str:

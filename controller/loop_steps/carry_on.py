@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.review_plans import PlanReviewer
+from controller.execute.take_orders import OrderTaker
 from controller.loop_state import LoopState
 
 
 class CarryOn:
     """Takes orders, and carries on the plan under way."""
 
-    def __init__(self, reviewer: PlanReviewer, runner: PlanRunner) -> None:
+    def __init__(self, orders: OrderTaker, reviewer: PlanReviewer, runner: PlanRunner) -> None:
+        self._orders = orders
         self._reviewer = reviewer
         self._runner = runner
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Take orders first, so that one that cancels a plan comes in time."""
-        self._reviewer.read(state, now_ms)
+        self._orders.read(state.plan_log, now_ms)
         self._reviewer.cancel(state, now_ms)
         self._runner.advance(now_ms)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from controller.control_ports import ControlPorts
 from controller.controller_settings import ControllerSettings
 from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.review_plans import PlanReviewer
+from controller.execute.take_orders import OrderTaker
 from controller.loop_state import LoopState
 from controller.report.loop_metrics import LoopMetrics
 from controller.report.render_view import render_view
@@ -38,7 +38,7 @@ class ShowState:
         settings: ControllerSettings,
         ports: ControlPorts,
         windows: WindowReader,
-        reviewer: PlanReviewer,
+        orders: OrderTaker,
         runner: PlanRunner,
         metrics: LoopMetrics,
         border_faults: Callable[[], dict[str, int]],
@@ -46,7 +46,7 @@ class ShowState:
         self._settings = settings
         self._views = ports.views
         self._windows = windows
-        self._reviewer = reviewer
+        self._orders = orders
         self._runner = runner
         self._metrics = metrics
         self._border_faults = border_faults
@@ -59,6 +59,6 @@ class ShowState:
         faults = self._border_faults() | self._windows.faults
         faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in state.shadows if shadow.faults}
         set_metrics(self._metrics, state, self._runner.queue_lengths, faults, now_ms)
-        view = render_view(state, self._settings, self._reviewer.book.standing(now_ms), faults, now_ms)
+        view = render_view(state, self._settings, self._orders.book.standing(now_ms), faults, now_ms)
         for sink in self._views:
             sink.publish(view, now_ms)

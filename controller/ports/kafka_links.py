@@ -20,12 +20,13 @@ from infra.dead_letters import RecordDecoder, addressed
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import Option, close_producer, open_consumer, open_producer
 from infra.record_writer import RecordWriter
+from schemas.audit import AuditEntry
 from schemas.codec import encode
 from schemas.command import Command
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent
 from schemas.plan import Plan
-from schemas.topics import COMMANDS, EVENTS, PLANS, topic_name
+from schemas.topics import AUDIT, COMMANDS, EVENTS, PLANS, topic_name
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +41,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class RecordSender:
-    """Sends commands, events and dead letters; drops and counts what the bounded buffer cannot hold."""
+    """Sends commands, events, the audit and dead letters; drops and counts what the bounded buffer cannot hold."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._namespace = namespace
@@ -64,6 +65,10 @@ class RecordSender:
         """Send an event."""
         self._write(topic_name(EVENTS, self._namespace), event.subject, event)
 
+    def keep(self, entry: AuditEntry) -> None:
+        """Send what came of an order."""
+        self._write(topic_name(AUDIT, self._namespace), entry.subject, entry)
+
     def bury(self, letter: DeadLetter) -> None:
         """Keep a record that could not be used, with the reason."""
         self._write(*addressed(letter, self._namespace))
@@ -81,8 +86,9 @@ class RecordSender:
 class TopicReader(Generic[Record]):
     """Reads topics from a point in time on, without group and commits: a restarted reader starts there again.
 
-    ``record_types`` is by topic name; ``since_ms`` is wall-clock time. A record that does not decode becomes a dead
-    letter, is counted in ``undecodable`` by topic and is skipped.
+    ``record_types`` is by topic name; ``since_ms`` is wall-clock time; ``assigned_count`` counts how often it
+    has begun. A record that does not decode becomes a dead letter, is counted in ``undecodable`` by topic and is
+    skipped.
     """
 
     kafka: KafkaAccess
@@ -96,6 +102,7 @@ class TopicReader(Generic[Record]):
         self._assigned = False
         self._retry_at_s = 0.0
         self._faults = 0
+        self.assigned_count = 0
 
     @property
     def undecodable(self) -> Counter[str]:
@@ -149,6 +156,29 @@ class TopicReader(Generic[Record]):
             return False
         return True
 
+    def begin_again(self) -> None:
+        """Read from the beginning once more, as after a restart."""
+        self._consumer.unassign()
+        self._assigned = False
+
+    def committed(self, topic: str) -> int | None:
+        """Return up to where a topic of one partition was committed, None while Kafka does not say."""
+        try:
+            (found,) = self._consumer.committed([TopicPartition(topic, 0)], timeout=CALL_S)
+            if found.error is not None:
+                raise KafkaException(found.error)
+        except KafkaException as error:
+            self._tell_fault(str(error))
+            return None
+        return max(found.offset, 0)
+
+    def commit(self, topic: str, offset: int) -> None:
+        """Commit up to where a topic of one partition was read; nothing waits for it, and a later one replaces it."""
+        try:
+            self._consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=True)
+        except KafkaException as error:
+            self._tell_fault(str(error))
+
     def close(self) -> None:
         """Let go of the connection."""
         self._consumer.close()
@@ -157,8 +187,7 @@ class TopicReader(Generic[Record]):
         self._tell_fault(error.str())
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             # The topic was deleted under us: find it again once it is there, records read twice change nothing.
-            self._consumer.unassign()
-            self._assigned = False
+            self.begin_again()
 
     def _try_assign(self) -> bool:
         if time.monotonic() < self._retry_at_s:
@@ -176,6 +205,7 @@ class TopicReader(Generic[Record]):
             self._tell_fault(str(error))
             return False
         self._assigned = True
+        self.assigned_count += 1
         return True
 
     def _tell_fault(self, reason: str) -> None:

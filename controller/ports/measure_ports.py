@@ -12,9 +12,10 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from controller.control_ports import CommandSink, ControlPorts, EventSink, PlanStore
+from controller.control_ports import AuditSink, CommandSink, ControlPorts, EventSink, PlanStore
 from controller.report.bind_plan import PlanBinder
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
+from schemas.audit import AuditEntry
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent, Severity
 from schemas.live_view import LiveView
@@ -45,6 +46,7 @@ def measured(ports: ControlPorts, metrics: LoopMetrics, health: LoopHealth) -> C
         results=MeasuredSource(ports.results, "results", metrics, lambda result: _count_result(metrics, result)),
         commands=commands,
         events=LoggedEvents(ports.events, binder),
+        audit=MeasuredAudit(ports.audit, metrics),
         plans=MeasuredPlans(ports.plans, metrics, health, binder, commands.begin_phase),
         views=(*ports.views, MetricsView(metrics)),
     )
@@ -90,6 +92,19 @@ class LoggedEvents:
         level, ids = LEVELS[event.severity], self._binder.ids_of(event.plan)
         log.log(level, "adaptation_event", kind=event.kind, subject=event.subject, text=event.text, **ids)
         self._events.emit(event)
+
+
+class MeasuredAudit:
+    """What came of orders, counted by outcome."""
+
+    def __init__(self, audit: AuditSink, metrics: LoopMetrics) -> None:
+        self._audit = audit
+        self._metrics = metrics
+
+    def keep(self, entry: AuditEntry) -> None:
+        """Hand the entry over."""
+        self._metrics.orders.labels(entry.kind or "none", entry.outcome).inc()
+        self._audit.keep(entry)
 
 
 class MeasuredCommands:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from controller.control_ports import ControlPorts
 from controller.windows.registered_clients import RegisteredClients
 from overlay.user_interests import UserInterests
+from schemas.audit import AuditEntry, GivenOrder
 from schemas.client import Client
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
@@ -152,16 +153,31 @@ class MemoryClients:
 
 @dataclass
 class MemoryOrders:
-    """Orders that somebody puts in ``records``; those that stand at the start are known when ``is_known`` is set."""
+    """Orders that somebody puts in ``records``; those that stand at the start are known when ``is_known`` is set.
 
-    records: deque[Order] = field(default_factory=deque)
+    An order alone is one that its giver has signed.
+    """
+
+    records: deque[Order | GivenOrder] = field(default_factory=deque)
     is_known: bool = True
+    version: int = 0
 
-    def poll(self) -> list[Order]:
+    def poll(self) -> list[GivenOrder]:
         """Return and forget what is there."""
-        found = list(self.records)
+        found = [given if isinstance(given, GivenOrder) else GivenOrder(given) for given in self.records]
         self.records.clear()
         return found
+
+
+@dataclass
+class MemoryAudit:
+    """What came of orders, oldest first."""
+
+    entries: deque[AuditEntry] = field(default_factory=lambda: deque(maxlen=RECORDS_KEPT_MAX))
+
+    def keep(self, entry: AuditEntry) -> None:
+        """Keep the entry."""
+        self.entries.append(entry)
 
 
 @dataclass
@@ -193,6 +209,7 @@ class MemoryPorts:
     plans: MemoryPlans = field(default_factory=MemoryPlans)
     clients: MemoryClients = field(default_factory=MemoryClients)
     orders: MemoryOrders = field(default_factory=MemoryOrders)
+    audit: MemoryAudit = field(default_factory=MemoryAudit)
     view: MemoryView = field(default_factory=MemoryView)
 
     @property
@@ -206,5 +223,6 @@ class MemoryPorts:
             self.plans,
             self.clients,
             self.orders,
+            self.audit,
             (self.view,),
         )

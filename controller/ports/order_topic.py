@@ -1,7 +1,7 @@
 """Read the orders of people, a compacted topic, from its beginning, and then as they come.
 
-In: Order records. Out: orders in the order of the topic, and whether all that stood at the start are known. What an
-order means belongs to :mod:`schemas.order_book`.
+In: Order records. Out: orders in the order of the topic, each judged whether it is its giver's own, and whether all
+that stood at the start are known. What an order means belongs to :mod:`schemas.order_book`.
 """
 
 from __future__ import annotations
@@ -9,23 +9,74 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from controller.ports.kafka_links import TopicReader
+from confluent_kafka import Message
+from msgspec.structs import replace
+
+from controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
+from infra.judge_orders import open_judge
 from infra.kafka_access import KafkaAccess
+from infra.order_keys import OrderSettings
+from schemas.audit import GivenOrder
 from schemas.dead_letter import DeadLetter
 from schemas.order import Order
 from schemas.topics import ORDERS, topic_name
 
 
 class KafkaOrders:
-    """The orders topic; until it has been read once, ``is_known`` is False and nothing should be decided."""
+    """The orders topic; until it has been read once, ``is_known`` is False and nothing should be decided.
 
-    def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
-        self._reader = TopicReader(kafka, {topic_name(ORDERS, namespace): Order}, 0, bury)
+    It is read again from its beginning when the trusted keys change: what a key signed that is not trusted any more
+    stands no longer. Up to where it was told what came of orders is committed in Kafka once ``is_flushed`` says that
+    all that was told is stored, so that it is told once, through restarts.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaAccess,
+        namespace: str,
+        bury: Callable[[DeadLetter], None],
+        orders: OrderSettings,
+        is_flushed: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._topic = topic_name(ORDERS, namespace)
+        self._reader = TopicReader(kafka, {self._topic: Order}, 0, bury)
+        self._judge, self._keys = open_judge(orders, namespace)
+        self._is_flushed = is_flushed
         self._is_known = False
+        self._told_below: int | None = None
+        self._committed = 0
+        self._keys_version = self._keys.version
+        self._begun_count = 0
 
-    def poll(self) -> list[Order]:
+    @property
+    def version(self) -> int:
+        """Count how often the topic was begun anew."""
+        return self._begun_count
+
+    def poll(self) -> list[GivenOrder]:
         """Return what has come since, at most a bounded number; does not wait."""
-        return self._reader.poll()
+        self._commit()
+        self._keys.refresh()
+        if self._keys.version != self._keys_version:
+            self._keys_version = self._keys.version
+            self._reader.begin_again()
+        if self._told_below is None:
+            self._told_below = self._reader.committed(self._topic)
+            self._committed = self._told_below or 0
+        if self._told_below is None:
+            return []
+        messages = self._reader.messages(RECORDS_PER_POLL_MAX)
+        if self._reader.assigned_count != self._begun_count:
+            self._begun_count, self._is_known = self._reader.assigned_count, False
+            self._judge.forget()
+        return [given for given in map(self._given, messages) if given is not None]
+
+    def _given(self, message: Message) -> GivenOrder | None:
+        offset, order = message.offset() or 0, self._reader.decoded(message)
+        is_new, self._told_below = offset >= (self._told_below or 0), max(offset + 1, self._told_below or 0)
+        if order is None and message.value() is not None:
+            return None  # It did not decode, and is a dead letter.
+        return replace(self._judge.given(message, order), is_new=is_new)
 
     @property
     def is_known(self) -> bool:
@@ -41,4 +92,10 @@ class KafkaOrders:
 
     def close(self) -> None:
         """Let go of the connection."""
+        self._commit()
         self._reader.close()
+
+    def _commit(self) -> None:
+        if self._told_below is not None and self._told_below > self._committed and self._is_flushed():
+            self._committed = self._told_below
+            self._reader.commit(self._topic, self._committed)

@@ -22,11 +22,15 @@ class LoopMetrics:
         self.refusals = counter("refusals", "Refused proposals and states by verdict.", ["verdict"])
         self.commands = counter("commands", "Commands sent by phase.", ["phase"])
         self.events = counter("events", "Events emitted by kind.", ["kind"])
+        self.orders = counter("orders", "What came of orders, by kind and outcome.", ["kind", "outcome"])
         self.cost_per_s = gauge(
             "cost_per_s", "Overlay cost of the last window; tree is present, bootstrap or shadow:<planner>.", ["tree"]
         )
         self.epoch = gauge("epoch", "Epoch of the present configuration.")
         self.window_age_ms = gauge("window_age_ms", "Time since the end of the newest window.")
+        self.clock_offset_ms = gauge(
+            "clock_offset_ms", "How far clocks are ahead of Kafka's; below 0 behind.", ["broker"]
+        )
         self.plans = gauge("plans", "Plans by phase.", ["phase"])
         self.changes = gauge(
             "changes",
@@ -43,6 +47,9 @@ class LoopMetrics:
             "decision_ms",
             "How long one decision of a planner takes, judge and choice included; role is acting or shadow.",
             ["planner", "role"],
+        )
+        self.results_foreign = counter(
+            "results_foreign", "Answers of brokers left out, by what of them is foreign: plan, digest, term.", ["part"]
         )
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
         self._add_borders()

@@ -28,11 +28,15 @@ class NotedEvents:
 
 
 class CommandNotes:
-    """How long it takes from the end of a window to the first command of the plan made from it."""
+    """How long it takes from the end of a window to the first command of its plan; which answers were left out."""
 
     def __init__(self, state: LoopState, metrics: LoopMetrics) -> None:
         self._state = state
         self._metrics = metrics
+
+    def note_foreign(self, part: str) -> None:
+        """Count an answer that was not of our plan, its digest, our term or a broker of ours."""
+        self._metrics.results_foreign.labels(part).inc()
 
     def note(self, command: Command, now_ms: int) -> None:
         """Take a command that was sent now."""

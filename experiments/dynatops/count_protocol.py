@@ -161,10 +161,9 @@ class CountedRing:
             is_prepare = phase is CommandPhase.PREPARE
             for broker in target.brokers:
                 mine = tuple(move for move in moves if broker in (move.home_from, move.home_to)) if is_prepare else ()
-                digest = target.digest if is_prepare else ""
                 self.virtual.send_command(
                     Command(
-                        f"plan {target.epoch}", phase, broker, self.ring.epoch, target.epoch, digest=digest,
+                        f"plan {target.epoch}", phase, broker, self.ring.epoch, target.epoch, digest=target.digest,
                         moves=mine, id_moves=id_moves if is_prepare else (),
                     )
                 )  # fmt: skip

@@ -14,6 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
+from overlay.plan_digest import overlay_digest
 from producers.brokers.broker_messages import (
     AdvertiseRequest,
     Answer,
@@ -29,8 +32,9 @@ from producers.brokers.broker_messages import (
     bundled,
 )
 from producers.brokers.broker_protocol import BrokerPhase
+from producers.brokers.command_fence import CommandFence
 from producers.brokers.epoch_change import EpochTables, PlanUnderWay, Routing
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 
 CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; looked at when a command is repeated.
 HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; what comes then is dropped and counted.
@@ -80,6 +84,7 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         self._early: deque[tuple[int, str | None, Any]] = deque()  # With the epoch it waits for.
         self._early_overflowed = False
         self._epoch_aborted_max = -1
+        self.fence = CommandFence()
         self.routing = routing(self)
         self._change = self.routing.change
 
@@ -143,6 +148,9 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         return BrokerPhase.DRAINED if self.under_way.is_drained_told else BrokerPhase.DRAINING
 
     def _obey(self, command: Command, now_ms: float) -> list[Effect]:
+        refusal, reason = self.fence.refusal_of(command, self.epoch)
+        if refusal is not Refusal.NONE:
+            return [self._refuse(command, refusal, reason, now_ms)]
         match command.phase:
             case CommandPhase.PREPARE:
                 return self._prepare(command, now_ms)
@@ -159,29 +167,32 @@ class TwoEpochBroker(Generic[Tables, Plan]):
             if under_way is not None and not under_way.is_prepared:
                 return self._change.drop_silent(under_way, now_ms)  # The answer follows when the new tables stand.
             return [self._answer(command, Outcome.PREPARED, now_ms)]
-        reason = self._reason_to_refuse(command)
+        refusal, reason = self._reason_to_refuse(command)
         if not reason:
             try:
                 target = self._change.target_of(command)
-                if command.digest != target.digest:
-                    reason = f"the target's digest is {target.digest} here, {command.digest} in the command"
+                told = overlay_digest(command.digest)
+                if told != target.digest:
+                    reason = f"the target's digest is {target.digest} here, {told or 'missing'} in the command"
             except ValueError as error:
                 reason = str(error)
         if reason:
-            return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
+            return [self._refuse(command, refusal, reason, now_ms)]
+        self.fence.claim(command, self.tables)
         effects = self._change.open_tables(command, target, now_ms)
         # What came before the prepare may add to what it waits for.
         return effects + self._take_early(command.epoch_to, now_ms) + self.tell_prepared(now_ms)
 
-    def _reason_to_refuse(self, command: Command) -> str:
+    def _reason_to_refuse(self, command: Command) -> tuple[Refusal, str]:
         if command.epoch_to <= self._epoch_aborted_max:
-            return f"epoch {command.epoch_to} was aborted"
+            return Refusal.PHASE, f"epoch {command.epoch_to} was aborted"
         if command.epoch_from != self.epoch or len(self.tables) > 1:
-            return f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
+            reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
+            return Refusal.PLAN if command.epoch_from == self.epoch else Refusal.EPOCH, reason
         if self._early_overflowed:
             self._early_overflowed = False
-            return f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"
-        return self._change.reason_against(command)
+            return Refusal.PHASE, f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"
+        return Refusal.PHASE, self._change.reason_against(command)
 
     def begin_plan(self, under_way: Plan, tables: Tables) -> None:
         """Take up a plan, with the tables of its epoch that are to be filled."""
@@ -194,7 +205,7 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         if under_way is None or under_way.is_prepared or not self._change.is_ready_to_switch(under_way):
             return []
         under_way.is_prepared = True
-        return [self._result(under_way.plan, CommandPhase.PREPARE, under_way.epoch_to, Outcome.PREPARED, now_ms, "")]
+        return [self._result(under_way, CommandPhase.PREPARE, Outcome.PREPARED, now_ms)]
 
     def _activate(self, command: Command, now_ms: float) -> list[Effect]:
         under_way = self.under_way
@@ -204,15 +215,14 @@ class TwoEpochBroker(Generic[Tables, Plan]):
                 return [*answers, self._answer(command, Outcome.DRAINED, now_ms)]
             return answers + self._change.drop_silent(under_way, now_ms)
         if under_way is None or under_way.epoch_to != command.epoch_to or not under_way.is_prepared:
-            reason = f"not prepared for epoch {command.epoch_to}"
-            return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
+            return [self._refuse(command, Refusal.PHASE, f"not prepared for epoch {command.epoch_to}", now_ms)]
         return self._change.begin_switch(under_way, now_ms) + self._change.drop_silent(under_way, now_ms)
 
     def switch(self, under_way: Plan, now_ms: float) -> list[Effect]:
         """Stamp the new epoch from now on, and take over the clients that come here."""
         under_way.is_active = True
         self.epoch = under_way.epoch_to
-        answer = self._result(under_way.plan, CommandPhase.ACTIVATE, under_way.epoch_to, Outcome.ACTIVATED, now_ms, "")
+        answer = self._result(under_way, CommandPhase.ACTIVATE, Outcome.ACTIVATED, now_ms)
         return [answer, *self._change.taken_over(under_way), *self.release_held(), *self.drain(now_ms)]
 
     def drain(self, now_ms: float) -> list[Effect]:
@@ -223,9 +233,7 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         effects = self._change.drain_on(under_way)
         if self._change.is_drained(under_way) and not under_way.is_drained_told:
             under_way.is_drained_told = True
-            effects.append(
-                self._result(under_way.plan, CommandPhase.ACTIVATE, under_way.epoch_to, Outcome.DRAINED, now_ms, "")
-            )
+            effects.append(self._result(under_way, CommandPhase.ACTIVATE, Outcome.DRAINED, now_ms))
         return effects
 
     def _retire(self, command: Command, now_ms: float) -> list[Effect]:
@@ -234,8 +242,7 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         if self.epoch >= command.epoch_to and not is_its_plan:
             return [self._answer(command, Outcome.RETIRED, now_ms)]
         if under_way is None or not is_its_plan or not (under_way.is_drained_told or self._may_give_up(command)):
-            reason = f"not drained for epoch {command.epoch_to}"
-            return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
+            return [self._refuse(command, Refusal.PHASE, f"not drained for epoch {command.epoch_to}", now_ms)]
         released: list[Effect] = []
         if not under_way.is_drained_told:
             released = [*self._change.release_waiting(under_way), *self.held]
@@ -251,9 +258,11 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         return self.epoch == command.epoch_to and bool(command.lost_brokers)
 
     def _abort(self, command: Command, now_ms: float) -> list[Effect]:
+        if self.fence.is_aborted(command.epoch_to):
+            return [self._answer(command, Outcome.ABORTED, now_ms)]
         if self.epoch >= command.epoch_to:
-            reason = f"epoch {command.epoch_to} is active already"
-            return [self._answer(command, Outcome.REFUSED, now_ms, reason)]
+            return [self._refuse(command, Refusal.PHASE, f"epoch {command.epoch_to} is active already", now_ms)]
+        self.fence.claim(command, self.tables)
         self._epoch_aborted_max = max(self._epoch_aborted_max, command.epoch_to)
         self._early = deque(one for one in self._early if one[0] > self._epoch_aborted_max)
         answer = self._answer(command, Outcome.ABORTED, now_ms)
@@ -347,16 +356,27 @@ class TwoEpochBroker(Generic[Tables, Plan]):
 
     # --- answers and counts ------------------------------------------------------------------------------------------
 
-    def _answer(self, command: Command, outcome: Outcome, now_ms: float, reason: str = "") -> Answer:
-        return self._result(command.plan, command.phase, command.epoch_to, outcome, now_ms, reason)
+    def _answer(self, command: Command, outcome: Outcome, now_ms: float) -> Answer:
+        return Answer(self._result_to(command.plan, command.digest, command.phase, command.epoch_to, outcome, now_ms))
 
-    def _result(
-        self, plan: str, phase: CommandPhase, epoch_to: int, outcome: Outcome, now_ms: float, reason: str
-    ) -> Answer:
+    def _refuse(self, command: Command, refusal: Refusal, reason: str, now_ms: float) -> Answer:
+        told = self._answer(command, Outcome.REFUSED, now_ms).result
+        return Answer(msgspec.structs.replace(told, refusal=refusal, reason=reason))
+
+    def _result(self, under_way: Plan, phase: CommandPhase, outcome: Outcome, now_ms: float) -> Answer:
+        """Answer a command that has been obeyed since."""
+        digest = self.fence.digest_of(under_way.epoch_to)
+        return Answer(self._result_to(under_way.plan, digest, phase, under_way.epoch_to, outcome, now_ms))
+
+    def _result_to(
+        self, plan: str, digest: str, phase: CommandPhase, epoch_to: int, outcome: Outcome, now_ms: float
+    ) -> CommandResult:
         under_way = self.under_way
         sent = under_way.control_messages if under_way is not None and under_way.plan == plan else 0
-        lost = tuple(sorted(self.lost_peers))
-        return Answer(CommandResult(plan, phase, self.broker, epoch_to, outcome, reason, sent, int(now_ms), lost))
+        return CommandResult(
+            plan, phase, self.broker, epoch_to, outcome, "", sent, int(now_ms), tuple(sorted(self.lost_peers)),
+            self.fence.term, digest,
+        )  # fmt: skip
 
     def count_control(self, effects: list[Effect]) -> None:
         """Count what was sent to peers but notifications, and of that what the plan under way caused."""

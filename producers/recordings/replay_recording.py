@@ -20,7 +20,7 @@ from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import leave_to_caller, open_consumer, open_producer
 from infra.stack_error import StackError
 from producers.recordings.read_recording import RecordedMessage, Recording
-from schemas.topics import CLIENTS, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
+from schemas.topics import CLIENTS, CREATE_TIME, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
 
 KEPT_FOR_EVER_MS = -1  # A replay is older than any retention: Kafka would delete it under its readers.
 WAITING_RECORDS_MAX = 100_000
@@ -72,8 +72,14 @@ def check_replay_namespace(kafka: KafkaAccess, namespace: str, recording: Record
 
 
 def create_replay_topics(kafka: KafkaAccess, namespace: str) -> None:
-    """Create the topics of a replay, in which Kafka deletes nothing for its age. Raises StackError."""
-    topics = [topic if topic.compacted else replace(topic, retention_ms=KEPT_FOR_EVER_MS) for topic in TOPICS]
+    """Create the topics of a replay, in which records have their old times and none is deleted for its age.
+
+    Raises StackError.
+    """
+    topics = [
+        replace(topic, retention_ms=None if topic.compacted else KEPT_FOR_EVER_MS, timestamps=CREATE_TIME)
+        for topic in TOPICS
+    ]
     create_topics(kafka, topics, namespace)
 
 

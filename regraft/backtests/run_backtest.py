@@ -31,7 +31,6 @@ from regraft.recordings.divide_work import divide_work
 from regraft.settings.recorded_settings import settings_of, why_not_emulated
 from regraft.settings.run_settings import Flags, Settings, SettingsError
 from schemas.topics import CLIENTS
-from streaming.tabulate_batches import EventBounds
 
 CLOSED_LOOP_S = 180
 SMALL_WINDOWS = 50  # Some seconds of work at most.
@@ -114,7 +113,7 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
     with tempfile.TemporaryDirectory(prefix="regraft-backtest-") as folder:
         with show_progress("Reading the recording", work_count(recording), console) as tell:
             aggregated = aggregate_recording(
-                recording, Path(folder), first_ms, end_ms, settings.streaming.window_ms, _bounds(settings), tell
+                recording, Path(folder), first_ms, end_ms, settings.streaming.window_ms, settings.streaming.bounds, tell
             )
         if not aggregated.windows:
             raise BacktestError([_empty_text(recording, first_ms, end_ms)])
@@ -207,10 +206,6 @@ def _empty_text(recording: Recording, first_ms: int, end_ms: int) -> str:
 
 def _time_text(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / SECOND_MS, UTC).isoformat(timespec="milliseconds")
-
-
-def _bounds(settings: Settings) -> EventBounds:
-    return EventBounds(settings.streaming.future_ms_max, settings.streaming.past_ms_max)
 
 
 def _run_open(

@@ -5,7 +5,6 @@ In: what was typed. Out: settings, or a SettingsError with all faults. Nothing i
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +26,12 @@ Bootstrap = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the order and shown.")]
-By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who orders it.", show_default="your login name")]
+By = Annotated[
+    str,
+    typer.Option(
+        "--by", metavar="NAME", help="Who orders it.", show_default="whose key signs it, else your login name"
+    ),
+]
 Lasting = Annotated[
     float | None, typer.Option("--for", metavar="MINUTES", help="End by itself after so long; without it, never.")
 ]
@@ -42,8 +46,3 @@ def settings_of(assignments: list[str] | None, settings_file: Path | None, boots
     if bootstrap is not None:
         flags.setdefault("kafka", {})["bootstrap"] = bootstrap
     return load_settings(flags, settings_file)
-
-
-def who(by: str) -> str:
-    """Return who orders something: the name given, else that of the login."""
-    return by or getpass.getuser()

@@ -36,8 +36,9 @@ def run(
 ) -> None:
     """Serve the dashboard until Ctrl-C or SIGTERM. It shows the live view that the controller keeps in Valkey.
 
-    Anybody who reaches it may look; orders need a token, and a secret in the settings that signs tokens. Under another
-    name than this machine's own, browsers need that name in dashboard.host_names.
+    Anybody who reaches it may look, unless dashboard.login_to_read is set; orders need a token, and a secret in the
+    settings that signs tokens. Under another name than this machine's own, browsers need that name in
+    dashboard.host_names. docs/dashboard.md says how to serve it to others than yourself.
 
     Examples: `regraft dashboard run --set redis.url=redis://127.0.0.1:6379/0`;
     `regraft dashboard run --host 0.0.0.0 --set 'dashboard.host_names=["ops.example.org"]'`.
@@ -53,6 +54,9 @@ def run(
 def token(
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who will hold it; their orders carry this name.")],
     hours: Annotated[float, typer.Option("--hours", help="How long it lives.")] = 8.0,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="It lets look only, where dashboard.login_to_read asks for a token.")
+    ] = False,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -60,11 +64,13 @@ def token(
     """Make a token for a person: whoever holds it may give orders on the dashboard until it ends.
 
     Needs the secret that the dashboard has: dashboard.secret, better in REGRAFT_DASHBOARD__SECRET than on a command
-    line, or dashboard.secret_file. A token cannot be taken back; another secret ends all of them.
+    line, or dashboard.secret_file. The token's id, told beside it, takes this one back (`regraft dashboard revoke`);
+    another secret ends all of them.
 
-    Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`.
+    Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`;
+    `regraft dashboard token --by "wall screen" --read-only`.
     """
-    from dashboard.operator_tokens import TokenSecretError, make_token, read_secret
+    from dashboard.operator_tokens import READ_SCOPE, SCOPE, TokenSecretError, id_of, make_token, read_secret
 
     dashboard = settings_of(assignments, settings_file).dashboard
     secret = read_secret(dashboard)
@@ -73,13 +79,37 @@ def token(
             "There is no secret to sign a token with: give dashboard.secret_file or REGRAFT_DASHBOARD__SECRET, "
             "the same as the dashboard has."
         )
-    now_s = time.time()
-    made = make_token(secret, by, dashboard.namespace, hours, dashboard.token_hours_max, now_s)
+    now_s, scope = time.time(), READ_SCOPE if read_only else SCOPE
+    made = make_token(secret, by, dashboard.namespace, hours, dashboard.token_hours_max, now_s, scope)
     if as_json:
         until_ms = int((now_s + hours * 3600) * 1000)
-        typer.echo(json.dumps({"token": made, "by": by, "namespace": dashboard.namespace, "until_ms": until_ms}))
+        told = {"token": made, "id": id_of(made), "by": by, "namespace": dashboard.namespace, "until_ms": until_ms}
+        typer.echo(json.dumps(told))
     else:
+        typer.echo(f"Id of the token, to revoke it with: {id_of(made)}", err=True)
         typer.echo(made)
+
+
+@dashboard_app.command()
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="ID", help="The id of a token, or the token itself.")],
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Take one token back: dashboards that read the same dashboard.revoked_file refuse it from now on.
+
+    Run it where the dashboard runs, or where that file can be written; no dashboard needs to be restarted.
+
+    Examples: `regraft dashboard revoke 3f9c2a7be01d4c58`;
+    `regraft dashboard revoke 3f9c2a7be01d4c58 --set dashboard.revoked_file=/etc/regraft/revoked.txt`.
+    """
+    from dashboard.operator_tokens import id_of
+    from dashboard.revoked_tokens import revoke_token
+
+    file = settings_of(assignments, settings_file).dashboard.revoked_path
+    token_id = id_of(which)
+    was_added = revoke_token(file, token_id)
+    typer.echo(f"Token {token_id} {'is' if was_added else 'was already'} revoked in {file}.")
 
 
 def _settings_at(

@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from regraft.commands.command_options import Assignments, Bootstrap, By, Lasting, Reason, SettingsFile, settings_of, who
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.commands.command_options import Assignments, Bootstrap, By, Lasting, Reason, SettingsFile, settings_of
+from regraft.commands.give_orders import give_order, tell_given
+from schemas.order import WHOLE_OVERLAY, OrderKind
 
 MINUTE_MS = 60_000
 
@@ -31,9 +32,10 @@ def pause(
 
     Example: `regraft pause --reason "patching the brokers" --for 90`.
     """
-    order = _order(OrderKind.PAUSE, WHOLE_OVERLAY, by, reason, minutes)
-    _send(order, bootstrap, settings_file, assignments)
-    typer.echo(f"Adaptation is paused{_end(minutes)}: {reason}. `regraft resume --reason ...` takes it back.")
+    until_ms = _until_ms(reason, minutes)
+    settings = settings_of(assignments, settings_file, bootstrap)
+    answer = give_order(settings, OrderKind.PAUSE, WHOLE_OVERLAY, by, reason, until_ms=until_ms)
+    tell_given(answer, f"Adaptation is paused{_end(minutes)}: {reason}. `regraft resume --reason ...` takes it back.")
 
 
 def resume(
@@ -44,8 +46,9 @@ def resume(
     assignments: Assignments = None,
 ) -> None:
     """Let the controller decide again."""
-    _send(_order(OrderKind.RESUME, WHOLE_OVERLAY, by, reason, None), bootstrap, settings_file, assignments)
-    typer.echo("Adaptation goes on.")
+    _until_ms(reason, None)
+    settings = settings_of(assignments, settings_file, bootstrap)
+    tell_given(give_order(settings, OrderKind.RESUME, WHOLE_OVERLAY, by, reason), "Adaptation goes on.")
 
 
 def maintain(
@@ -65,11 +68,13 @@ def maintain(
 
     Example: `regraft maintain b07 --evacuate --reason "new disks" --for 120`.
     """
-    order = _order(OrderKind.MAINTAIN, broker, by, reason, minutes, evacuate=evacuate)
-    _check_broker(broker, settings_file, assignments)
-    _send(order, bootstrap, settings_file, assignments)
+    until_ms = _until_ms(reason, minutes)
+    settings = settings_of(assignments, settings_file, bootstrap)
+    _check_broker(broker, settings.controller.inventory_path)
+    answer = give_order(settings, OrderKind.MAINTAIN, broker, by, reason, until_ms=until_ms, evacuate=evacuate)
     leaving = ", its clients move away" if evacuate else ""
-    typer.echo(f"{broker} is in maintenance{_end(minutes)}{leaving}: {reason}. `regraft return {broker}` ends it.")
+    done = f"{broker} is in maintenance{_end(minutes)}{leaving}: {reason}. `regraft return {broker}` ends it."
+    tell_given(answer, done)
 
 
 def return_broker(
@@ -81,27 +86,26 @@ def return_broker(
     assignments: Assignments = None,
 ) -> None:
     """End a broker's maintenance."""
-    _send(_order(OrderKind.RETURN, broker, by, reason, None), bootstrap, settings_file, assignments)
-    typer.echo(f"{broker} is back.")
+    _until_ms(reason, None)
+    settings = settings_of(assignments, settings_file, bootstrap)
+    tell_given(give_order(settings, OrderKind.RETURN, broker, by, reason), f"{broker} is back.")
 
 
-def _order(
-    kind: OrderKind, subject: str, by: str, reason: str, minutes: float | None, *, evacuate: bool = False
-) -> Order:
+def _until_ms(reason: str, minutes: float | None) -> int:
+    """Return when an order ends by itself, 0 for never; refuse one without a reason or an end that is none."""
     if not reason.strip():
         raise typer.BadParameter("say why: what stands without a reason nobody dares to take back")
-    if minutes is not None and minutes <= 0:
+    if minutes is None:
+        return 0
+    if minutes <= 0:
         raise typer.BadParameter(f"--for is {minutes:g}: above 0 minutes")
-    now_ms = time.time_ns() // 1_000_000
-    until_ms = 0 if minutes is None else now_ms + round(minutes * MINUTE_MS)
-    return Order(subject, kind, who(by), reason, now_ms, until_ms, evacuate)
+    return time.time_ns() // 1_000_000 + round(minutes * MINUTE_MS)
 
 
-def _check_broker(broker: str, settings_file: Path | None, assignments: list[str] | None) -> None:
+def _check_broker(broker: str, path: Path) -> None:
     """Refuse a name that the inventory, where this machine has it, does not hold."""
     from overlay.inventory import Inventory, InventoryError
 
-    path = settings_of(assignments, settings_file).controller.inventory_path
     if not path.exists():
         return  # The controller has it, and answers with an event.
     try:
@@ -110,15 +114,6 @@ def _check_broker(broker: str, settings_file: Path | None, assignments: list[str
         return
     if broker not in known:
         raise typer.BadParameter(f"{broker} is no broker of {path}: it has {known[0]} to {known[-1]}")
-
-
-def _send(order: Order, bootstrap: str | None, settings_file: Path | None, assignments: list[str] | None) -> None:
-    from infra.send_orders import send_order
-    from schemas.remote_registry import use_registry
-
-    kafka = settings_of(assignments, settings_file, bootstrap).kafka
-    use_registry(namespace=kafka.namespace)
-    send_order(kafka.access, order, kafka.namespace)
 
 
 def _end(minutes: float | None) -> str:

@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.stack_error import StackError
-from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of, who
-from schemas.order import Order, OrderKind
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
+from regraft.commands.give_orders import ANSWER_S_MAX, EXIT_FAILED, give_order
+from schemas.order import OrderKind
 from schemas.plan import Plan, PlanPhase, Proposal
 from schemas.plan_life import LIFE, against_order
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 READ_S_MAX = 30.0
 OUTCOME_POLL_S = 0.3
 MOVES_SHOWN_MAX = 12
-EXIT_FAILED = 1
 
 plans_app = typer.Typer(
     no_args_is_help=True,
@@ -233,14 +233,12 @@ def _named(plans: Sequence[Plan], name: str) -> Plan:
 
 
 def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str, wait_s: float) -> None:
-    """Store the order and wait until something has come of it. Raises StackError."""
-    from infra.send_orders import send_order
-
+    """Give the order about the plan as it is stored now, and wait until something has come of it. Raises StackError."""
     plan = _named(_stored(settings), name)
     if against := against_order(kind, name, plan.phase):
         raise StackError(f"{against}.")
-    order = Order(name, kind, who(by), reason, time.time_ns() // 1_000_000)
-    send_order(settings.kafka.access, order, settings.kafka.namespace)
+    answer_s_max = min(wait_s, ANSWER_S_MAX)
+    give_order(settings, kind, name, by, reason, plan_digest=plan.digest, wait_s_max=answer_s_max)
     outcome = _outcome(settings, kind, name, wait_s)
     if outcome is None:
         typer.echo(

@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +65,15 @@ log = structlog.get_logger(__name__)
 class DemoOptions:
     """What the command line adds to the settings: where results go, which services are killed, what is shown.
 
-    ``dashboard``: serve it, with a secret of this run where the settings have none.
+    ``dashboard``: serve it, with a secret of this run where the settings have none. ``secure``: run the servers with
+    TLS, logins and access lists.
     """
 
     out_directory: Path = Path("out/demo")
     kills: bool = False
     quiet: bool = False
     dashboard: bool = False
+    secure: bool = False
 
 
 class DemoFailedError(StackError):
@@ -97,11 +99,10 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
                 f"A demo is running in {out} (process {error.holder_pid or 'unknown'}): "
                 "wait for it, or choose another directory with --out."
             ) from error
-        run_directory = out / "run"
-        shutil.rmtree(run_directory, ignore_errors=True)
+        shutil.rmtree(out / "run", ignore_errors=True)
         for name in ("summary.json", "run.json", "report.html"):
             (out / name).unlink(missing_ok=True)
-        record, settings = _run(flags, settings_file, options, run_directory, console)
+        record, settings = _run(flags, settings_file, options, console)
     summary = summarise(record)
     _write_json(out / "run.json", describe_run(settings))
     (out / "report.html").write_text(build_report(record), encoding="utf-8")
@@ -110,13 +111,13 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
 
 
 def _run(
-    flags: Flags, settings_file: Path | None, options: DemoOptions, run_directory: Path, console: Console
+    flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console
 ) -> tuple[RunRecord, Settings]:
     events: list[ServiceEvent] = []
     with ExitStack() as running:
         with show_progress("Starting", len(START_STEPS), Console(stderr=True, quiet=options.quiet)) as advance:
             advance(START_STEPS[0], 0)
-            stack = running.enter_context(LocalStack(run_directory, on_event=events.append))
+            stack = running.enter_context(_local_stack(load_settings(flags, settings_file), options, events))
             settings = load_settings(_stack_flags(flags, stack), settings_file)
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
@@ -133,6 +134,16 @@ def _run(
         return run.carry_out(screen), settings
 
 
+def _local_stack(settings: Settings, options: DemoOptions, events: list[ServiceEvent]) -> LocalStack:
+    return LocalStack(
+        options.out_directory / "run",
+        on_event=events.append,
+        secure=options.secure,
+        kafka_security=settings.kafka.security,
+        redis_security=settings.redis.security,
+    )
+
+
 def _check_shift(settings: Settings) -> None:
     if not scenario_of(settings.demo.scenario).has_shift:
         return
@@ -147,7 +158,7 @@ def _check_shift(settings: Settings) -> None:
 
 
 def demo_flags(flags: Flags, wanted: Settings) -> Flags:
-    """Return the flags with what the demo sets where nobody else did: its shift, shadow planners and horizon."""
+    """Return the flags with what the demo sets where nobody else did: shift, shadow planners, horizon, orders."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     scenario = scenario_of(wanted.demo.scenario)
     if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
@@ -167,6 +178,8 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     for name, value in preset.items():
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value
+    if "orders.allow_unsigned" not in wanted.chosen:  # Only who runs the demo reaches its Kafka.
+        merged.setdefault("orders", {})["allow_unsigned"] = True
     planners = {name: dict(values) for name, values in merged.get("planners", {}).items()}
     for planner, values in scenario.planners.items():
         for name, value in values.items():
@@ -192,8 +205,8 @@ def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:
     """Return the flags with the addresses and the directory of this stack, which no file or variable may override."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     merged.setdefault("run", {})["directory"] = str(stack.run_dir)
-    merged.setdefault("kafka", {})["bootstrap"] = stack.bootstrap
-    merged.setdefault("redis", {})["url"] = stack.redis_url
+    merged.setdefault("kafka", {}).update(bootstrap=stack.bootstrap, security=asdict(stack.kafka_security))
+    merged.setdefault("redis", {}).update(url=stack.redis_url, security=asdict(stack.redis_security))
     if stack.environment().get(BOOTSTRAP_VARIABLE) and not (stack.run_dir / "kafka").exists():
         # Somebody else's Kafka: an earlier run's windows and plans are there, and this run's must stay apart.
         merged["kafka"]["namespace"] = f"regraft-demo-{int(time.time())}"
@@ -219,6 +232,7 @@ class _DemoRun:
         self._events_told = len(events)
         self._observer = RunObserver(settings.run.directory)
         self._shift_told = False
+        self._expects_shift = scenario_of(settings.demo.scenario).has_shift
         self._use: dict[str, ServiceUse] = {}
         self._started_s = time.time()
         self._running_s = settings.demo.running_s
@@ -246,11 +260,12 @@ class _DemoRun:
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Tell whether traffic goes on: kills that take longer than the run lengthen it, within a bound."""
+        """Tell whether traffic goes on: kills lengthen the run, within a bound, until it has shown what it is to."""
         if self._elapsed_s < self._running_s or self._kills is None:
             return self._elapsed_s < self._running_s
         is_over = self._kills.is_over(self._elapsed_s, self._newest_window_ms)
-        return not is_over and self._elapsed_s < KILLED_RUN_FACTOR_MAX * self._running_s
+        has_followed = self._observer.has_followed_shift or not self._expects_shift
+        return not (is_over and has_followed) and self._elapsed_s < KILLED_RUN_FACTOR_MAX * self._running_s
 
     @property
     def _newest_window_ms(self) -> int:
@@ -310,6 +325,8 @@ class _DemoRun:
             inventory=self._inventory,
             started_ms=int(self._started_s * 1000),
             ended_ms=int(time.time() * 1000),
+            traffic_end_ms=traffic_end_ms,
+            expects_regime_change=self._expects_shift,
             ledger=observer.ledger,
             windows=windows,
             windows_incomplete=sum(not window.complete for window in windows),

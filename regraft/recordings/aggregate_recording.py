@@ -27,7 +27,7 @@ from regraft.recordings.aggregate_span import (
 )
 from regraft.recordings.divide_work import divide_work
 from regraft.run_records.replay_register import ClientChange
-from streaming.tabulate_batches import EventBounds
+from streaming.streaming_settings import EventBounds
 
 SPAN_RECORDS = 150_000  # Telemetry of one task: some hundred MB while it is worked on.
 SMALL_BLOCKS = 150  # Less than two seconds of work.

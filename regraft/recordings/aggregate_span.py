@@ -31,7 +31,8 @@ from schemas.topics import CLIENTS, PLANS, TELEMETRY
 from streaming.close_windows import WindowRows, close_windows
 from streaming.decode_columns import decode_columns
 from streaming.merge_parts import Longs, merge_parts
-from streaming.tabulate_batches import FIELDS, EventBounds, is_sane, kafka_lag_ms, tabulate_batches
+from streaming.streaming_settings import EventBounds
+from streaming.tabulate_batches import FIELDS, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
 
 READ_BYTES_MIN = 8 << 20  # Of blocks that are read together.
 WANTED = frozenset({*FIELDS, "clients"})
@@ -135,7 +136,9 @@ class _Telemetry:
         kafka_ms = kafka_ms[found.places]
         sane = is_sane(found.rows, kafka_ms, self._bounds)
         rows = found.rows if sane.all() else found.rows.filter(pa.array(sane))
-        lag_ms, lead_ms = kafka_lag_ms(rows, kafka_ms[sane])
+        kafka_ms = kafka_ms[sane]
+        rows = with_near_deliveries(rows, kafka_ms, self._bounds)
+        lag_ms, lead_ms = kafka_lag_ms(rows, kafka_ms)
         self.lag_ms, self.lead_ms = max(self.lag_ms, lag_ms), max(self.lead_ms, lead_ms)
         self.records += starts.size
         self.refused += starts.size - len(rows)

@@ -50,6 +50,8 @@ class ImaginedBrokers:
                 "",
                 MARKERS_PER_BROKER,
                 now_ms,
+                term=command.term,
+                digest=command.digest,
             )
             for outcome in answers_to(command.phase)
         ]

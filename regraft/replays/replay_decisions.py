@@ -203,7 +203,7 @@ class _DecisionRun:
             self._ports.plans.persist(plan)
         self._plans: dict[str, Plan] = {}
         self._known = {plan.plan for plan in inputs.plans_known}
-        self._asked: set[Question] = set()
+        self._asked: dict[Question, Command] = {}
         self._early: dict[Question, list[CommandResult]] = {}
         self._loop = compose_loop(self._settings, inventory, self._ports.ports, stopwatch_s=lambda: 0.0)
         self._brokers: ImaginedBrokers | None = None
@@ -265,8 +265,9 @@ class _DecisionRun:
     def _take_result(self, result: CommandResult) -> None:
         """Take a recorded answer, but not before this loop has asked: it may do so some milliseconds later."""
         question = (result.plan, result.phase, result.broker)
-        if question in self._asked:
-            self._ports.results.records.append(result)
+        asked = self._asked.get(question)
+        if asked is not None:
+            self._ports.results.records.append(_answer_to(asked, result))
         else:
             self._early.setdefault(question, []).append(result)
 
@@ -291,8 +292,8 @@ class _DecisionRun:
             self._ports.results.records.extend(self._brokers.obey(command, now_ms))
             return
         question = (command.plan, command.phase, command.broker)
-        self._asked.add(question)
-        self._ports.results.records.extend(self._early.pop(question, ()))
+        self._asked[question] = command
+        self._ports.results.records.extend(_answer_to(command, early) for early in self._early.pop(question, ()))
         if command.phase is CommandPhase.ACTIVATE:
             self._epoch = command.epoch_to
 
@@ -311,6 +312,11 @@ class _DecisionRun:
         self._brokers = ImaginedBrokers(self._epoch)
         self.imagined_from_ms = now_ms
         self._early.clear()
+
+
+def _answer_to(command: Command, recorded: CommandResult) -> CommandResult:
+    """Return a recorded answer as one to this loop's command, which is of another leader than the recorded one."""
+    return msgspec.structs.replace(recorded, term=command.term, digest=command.digest)
 
 
 def first_difference(plans: Sequence[Plan], recorded: Sequence[Plan]) -> tuple[int, str]:

@@ -202,9 +202,11 @@ class _ReplayRun:
         # What is there is more than one micro-batch, so that the job knows it as a backlog; the tail is not.
         half = self._replayer.done.records["telemetry"] // 2
         least = max(RECORDS_PER_TRIGGER_MIN, tail_count)
-        merged.setdefault("streaming", {})["records_per_trigger_max"] = max(
-            least, min(given.streaming.records_per_trigger_max, half)
-        )
+        merged["streaming"] = {
+            **merged.get("streaming", {}),
+            "records_per_trigger_max": max(least, min(given.streaming.records_per_trigger_max, half)),
+            "create_time": True,
+        }
         return recorded_settings(self._recording, merged, settings_file)[0]
 
     def _decide(self, settings: Settings, inputs: DecisionInputs) -> Decided:

@@ -148,6 +148,8 @@ class HorizonUse:
 class RunRecord:
     """One run. Times are Unix milliseconds; ``regime_change_ms`` is None when the interests never shifted.
 
+    ``expects_regime_change`` tells that they were to; ``traffic_end_ms`` is when publishing was ended.
+
     ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
     ``decision_times`` is by role and planner (``shadow:swap_links_ci``). ``users`` is None on a tree.
     """
@@ -156,6 +158,8 @@ class RunRecord:
     inventory: Inventory
     started_ms: int
     ended_ms: int
+    traffic_end_ms: int = 0
+    expects_regime_change: bool = False
     ledger: DeliveryLedger = field(default_factory=DeliveryLedger)
     windows: tuple[WindowCost, ...] = ()
     windows_incomplete: int = 0

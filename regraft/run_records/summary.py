@@ -21,6 +21,9 @@ FAULTS = {
     "unexpected": "to subscriptions that were not owed them",
 }
 
+# A plan is completed when the windows after it have been looked at: with the demo's windows of 5 s that took 30 s.
+SHIFT_ANSWER_S_MIN = 35
+
 
 def summarise(record: RunRecord) -> dict[str, Any]:
     """Return the figures of a run. A figure that could not be measured is None, never 0."""
@@ -42,7 +45,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "plans_aborted": sum(plan.phase is PlanPhase.ABORTED for plan in record.plans),
         "links_exchanged": sum(len(plan.links_added) for plan in completed),
         **MOVED_FIGURES[record.inventory.bootstrap.KIND](record, completed),
-        "plans_completed_after_regime_change": _started_after(completed, record.regime_change_ms),
+        **_shift_figures(record, completed),
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
         "cost_reduction_share": _rounded(comparison.cost_reduction_share if comparison else None, 4),
@@ -67,17 +70,46 @@ def summarise(record: RunRecord) -> dict[str, Any]:
 
 
 def failures(summary: dict[str, Any]) -> list[str]:
-    """Return why a run is not the success it should be, one sentence each; empty when it is."""
+    """Return why a run is not the success it should be, one sentence each; empty when it is.
+
+    What a run was too short to show counts as not shown: its sentence says so.
+    """
     found = [f"{summary[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if summary[name]]
     if not summary["ledger_final"]:
         found.append("the emulator wrote no final ledger: what was still under way is not counted")
     if not summary["notifications_published"]:
         found.append("no notification was published: see the log of the emulator")
+    elif not summary["deliveries_expected"]:
+        found.append("nobody was owed a delivery, so that none was lost shows nothing: see the log of the emulator")
     if not summary["windows_closed"]:
         found.append("no window closed: see the log of the streaming job")
     if not summary["plans_completed"]:
         found.append("no plan was completed, at least 1 is needed: see the refusals in the report")
-    return found
+    return found + _overlay_failures(summary) + _shift_failures(summary)
+
+
+def _overlay_failures(summary: dict[str, Any]) -> list[str]:
+    before, after = summary["cost_initial"], summary["cost_final"]
+    if before is None or after is None:
+        return ["the final overlay was not compared with that of the start: no complete window lies within the traffic"]
+    if after > before:
+        return [f"the final overlay costs {after:g} a second, the first {before:g} on the same traffic: see the plans"]
+    return []
+
+
+def _shift_failures(summary: dict[str, Any]) -> list[str]:
+    """Return whether a plan followed the shift of the interests, where there was to be one."""
+    after_s = summary["traffic_after_regime_change_s"]
+    if not summary["regime_change_expected"] or summary["plans_completed_after_regime_change"]:
+        return []
+    if after_s is None:
+        return ["the interests never shifted, though they were to: see the log of the emulator"]
+    if after_s < SHIFT_ANSWER_S_MIN:
+        return [
+            f"no plan that began after the shift of the interests was completed, and {after_s:g} s of traffic after it "
+            f"are too few to show one: let it run so long that at least {SHIFT_ANSWER_S_MIN} s are left (--duration)"
+        ]
+    return ["no plan that began after the shift of the interests was completed: see the refusals in the report"]
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
@@ -127,10 +159,25 @@ def _user_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any
 MOVED_FIGURES = {Configuration.KIND: _publisher_figures, ChordConfiguration.KIND: _user_figures}
 
 
+def _shift_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
+    """Return whether the interests were to shift, and what followed when they did."""
+    return {
+        "plans_completed_after_regime_change": _started_after(completed, record.regime_change_ms),
+        "regime_change_expected": record.expects_regime_change,
+        "traffic_after_regime_change_s": _traffic_after_shift_s(record),
+    }
+
+
 def _started_after(plans: Sequence[Plan], time_ms: int | None) -> int:
     if time_ms is None:
         return 0
     return sum(bool(plan.history) and plan.history[0].time_ms >= time_ms for plan in plans)
+
+
+def _traffic_after_shift_s(record: RunRecord) -> float | None:
+    if record.regime_change_ms is None:
+        return None
+    return _rounded(max(record.traffic_end_ms - record.regime_change_ms, 0) / 1000, 1)
 
 
 def _rounded(value: float | None, digits: int = 2) -> float | None:

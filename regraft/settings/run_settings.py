@@ -12,7 +12,6 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -26,18 +25,18 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.order_keys import OrderSettings
 from infra.run_clock import RunClock
-from regraft.settings.scenarios import SCENARIOS, STOCKS
+from regraft.settings.demo_settings import DemoSettings
+from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
+from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES, settings_environment
 from regraft.settings.settings_model import (
-    NONE_WORD,
     SettingsModel,
     chosen_names,
     collect_faults,
     settings_model,
     to_dataclass,
 )
-from schemas.topics import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from alerts.alert_settings import AlertSettings
@@ -46,14 +45,7 @@ if TYPE_CHECKING:
     from producers.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
-ENVIRONMENT_PREFIX = "REGRAFT_"
 FILE_VARIABLE = "REGRAFT_SETTINGS"
-# Names that operators of other tools expect, beside REGRAFT_KAFKA__BOOTSTRAP and REGRAFT_REDIS__URL.
-SHORT_NAMES = {
-    "REGRAFT_KAFKA_BOOTSTRAP": ("kafka", "bootstrap"),
-    "REGRAFT_KAFKA_NAMESPACE": ("kafka", "namespace"),
-    "REGRAFT_REDIS_URL": ("redis", "url"),
-}
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 GRACE_WINDOWS_MAX = 3  # A longer wait would make every decision rest on an overlay of long ago.
 FLUSHES_PER_WINDOW_MIN = 4  # Fewer, and one late batch alone makes a window incomplete.
@@ -100,93 +92,6 @@ class RunSettings:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaSettings:
-    """The Kafka cluster; the demo starts one of its own instead.
-
-    ``bootstrap``: its servers as host:port, several with commas. ``namespace``: prefix of all topic names.
-    ``security``: TLS and SASL.
-    """
-
-    bootstrap: str = "127.0.0.1:9092"
-    namespace: str = DEFAULT_NAMESPACE
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
-
-    @property
-    def access(self) -> KafkaAccess:
-        """How commands reach Kafka."""
-        return KafkaAccess(self.bootstrap, security=self.security)
-
-
-@dataclass(frozen=True, slots=True)
-class RedisSettings:
-    """The Valkey or Redis that holds the live view, which can be rebuilt from Kafka at any time.
-
-    ``url``: redis://[:password@]host:port/database or unix://[:password@]path. The value none runs without a live view.
-    """
-
-    url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SparkSettings:
-    """The Spark session of the streaming stage, where it is not started by spark-submit.
-
-    ``master``: Spark's master URL. ``driver_memory_mb``: heap of the driver, in which local mode does all its work.
-    """
-
-    master: str = "local[2]"
-    driver_memory_mb: int = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class DemoSettings:
-    """The demo's overlay and its course.
-
-    ``scenario``: stocks (quotes over a tree, interests that shift) or chord (mobile users of a city on a Chord ring).
-    ``brokers``: how many there are, each on a PlanetLab host as long as there are hosts. ``degree_max``: links a broker
-    of a tree may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a
-    share of that time, the interests of stocks shift. ``drain_s_max``: how long the end may wait for the last windows
-    and for a plan under way. ``kill_every_s``: with --chaos, the least pause between two kills; a window must close
-    before the next, too.
-    ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
-    and ours without moves of publishers, to show beside the acting one what these add.
-    ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than there, as the demo's interests shift
-    after four lifetimes and a half: looking back over all of them saves less.
-    """
-
-    scenario: str = STOCKS
-    brokers: int = 40
-    degree_max: int = 8
-    running_s: float = 180.0
-    regime_change_share: float = 0.5
-    drain_s_max: float = 60.0
-    kill_every_s: float = 20.0
-    shadow_planners: tuple[str, ...] = ("swap_links_ci", "swap_links_cost")
-    horizon_lifetimes: float = 1.0
-
-    def faults(self) -> list[str]:
-        """Return what is wrong, one sentence each."""
-        found = []
-        if self.scenario not in SCENARIOS:
-            found.append(f"scenario is {self.scenario!r}: one of {', '.join(SCENARIOS)}")
-        if self.brokers < 3:
-            found.append(f"brokers is {self.brokers}: at least 3, with fewer there is no link to swap")
-        if self.degree_max < 2:
-            found.append(f"degree_max is {self.degree_max}: a tree over more than two brokers needs at least 2")
-        if self.running_s < 20:
-            found.append(f"running_s is {self.running_s:g}: at least 20, or no window closes in time to act on")
-        if not 0 < self.regime_change_share < 1:
-            found.append(
-                f"regime_change_share is {self.regime_change_share:g}: between 0 and 1, inside the running time"
-            )
-        if self.drain_s_max <= 0:
-            found.append(f"drain_s_max is {self.drain_s_max:g}: above 0, the last notifications need time to arrive")
-        if self.kill_every_s < 5:
-            found.append(f"kill_every_s is {self.kill_every_s:g}: at least 5, a service needs time to come back")
-        return found
-
-
 @dataclass(frozen=True)
 class Settings:
     """Everything one run is told.
@@ -198,6 +103,7 @@ class Settings:
     run: RunSettings
     kafka: KafkaSettings
     redis: RedisSettings
+    orders: OrderSettings
     spark: SparkSettings
     demo: DemoSettings
     emulator: EmulatorSettings
@@ -208,9 +114,17 @@ class Settings:
     given: Mapping[str, Any] = field(default_factory=dict)
     chosen: frozenset[str] = field(default=frozenset(), compare=False)
 
-    def to_environment(self) -> dict[str, str]:
-        """Return all settings as environment variables, for a child process that must run with exactly these."""
-        return dict(_environment_lines(self.given, ENVIRONMENT_PREFIX))
+    def to_environment(self, withheld: Sequence[str] = ()) -> dict[str, str]:
+        """Return all settings as environment variables, for a child process that must run with exactly these.
+
+        Those ``withheld``, a table (``redis``) or a setting (``dashboard.secret``), are at their default there.
+        """
+        given = {name: dict(values) for name, values in self.given.items()}
+        for name in withheld:
+            table, _, setting = name.partition(".")
+            defaults = section_models()[table]().model_dump()
+            given[table] |= {setting: defaults[setting]} if setting else defaults
+        return settings_environment(given)
 
     def to_record(self) -> dict[str, Any]:
         """Return all settings as plain values for ``run.json``, without passwords and secrets."""
@@ -242,11 +156,23 @@ def sections() -> dict[str, Section]:
     from producers.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
-    shared = {"bootstrap", "security", "namespace", "seed", "status_file", "inventory_path", "redis_url", "clock"}
+    shared = {
+        "bootstrap",
+        "security",
+        "namespace",
+        "seed",
+        "status_file",
+        "inventory_path",
+        "redis_url",
+        "redis_security",
+        "clock",
+        "orders",
+    }
     return {
         "run": Section(RunSettings),
-        "kafka": Section(KafkaSettings, frozenset({"security"})),  # there is nothing to set in it yet
+        "kafka": Section(KafkaSettings),
         "redis": Section(RedisSettings),
+        "orders": Section(OrderSettings, frozenset({"directory"})),
         "spark": Section(SparkSettings),
         "demo": Section(DemoSettings),
         "emulator": Section(EmulatorSettings, frozenset(shared)),
@@ -357,7 +283,11 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
     kafka: KafkaSettings = to_dataclass(models["kafka"], KafkaSettings)
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
     shared = {"bootstrap": kafka.bootstrap, "security": kafka.security, "namespace": kafka.namespace}
-    inventory_path = run.directory / "inventory.json"
+    orders = to_dataclass(models["orders"], OrderSettings, directory=run.directory / "order-keys")
+    # What stages that people see or speak to have in common.
+    people = {"redis_url": redis.url, "redis_security": redis.security, "orders": orders}
+    inventory = {"inventory_path": run.directory / "inventory.json"}
+    common = {"seed": run.seed, "clock": run.clock, **inventory}
 
     def stage(name: str, **own: Any) -> Any:
         status_file = run.directory / f"{name}.json"
@@ -367,25 +297,14 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         run=run,
         kafka=kafka,
         redis=redis,
+        orders=orders,
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
-        emulator=stage("emulator", seed=run.seed, clock=run.clock, inventory_path=inventory_path),
-        streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint", inventory_path=inventory_path),
-        controller=stage(
-            "controller",
-            seed=run.seed,
-            clock=run.clock,
-            redis_url=redis.url,
-            inventory_path=inventory_path,
-            planners=to_planner_settings(planners),
-        ),
-        alerts=stage(
-            "alerts",
-            clock=run.clock,
-            redis_url=redis.url,
-            window_ms=models["streaming"].window_ms,  # type: ignore[attr-defined]  # the model is generated
-        ),
-        dashboard=stage("dashboard", redis_url=redis.url, inventory_path=inventory_path),
+        emulator=stage("emulator", **common),
+        streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint", **inventory),
+        controller=stage("controller", **people, **common, planners=to_planner_settings(planners)),
+        alerts=stage("alerts", **people, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
+        dashboard=stage("dashboard", **people, **inventory),
         given={
             **{name: model.model_dump() for name, model in models.items()},
             "planners": {name: model.model_dump() for name, model in planners.items()},
@@ -449,25 +368,3 @@ def _clock_faults(settings: Settings) -> list[str]:
         for name, value in (("future_ms_max", streaming.future_ms_max), ("past_ms_max", streaming.past_ms_max))
         if value is not None
     ]
-
-
-def _environment_lines(values: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
-    lines: list[tuple[str, str]] = []
-    for name, value in values.items():
-        variable = f"{prefix}{name.upper()}"
-        if isinstance(value, Mapping):
-            lines += _environment_lines(value, variable + "__")
-        else:
-            lines.append((variable, setting_text(value)))
-    return lines
-
-
-def setting_text(value: object) -> str:
-    """Return a setting's value as the environment takes it."""
-    if value is None:
-        return NONE_WORD
-    if isinstance(value, Enum):
-        return str(value.value)
-    if isinstance(value, (list, tuple, bool)):
-        return json.dumps(value, default=str)
-    return str(value)

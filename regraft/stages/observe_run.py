@@ -25,6 +25,7 @@ from regraft.run_records.run_record import (
 from regraft.stages.show_run import Frame
 from schemas.event import AdaptationEvent
 from schemas.live_view import CostPoint, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
+from schemas.plan import PlanPhase
 
 Document = Mapping[str, Any]
 
@@ -82,6 +83,14 @@ class RunObserver:
         """When the interests shifted; None as long as they have not."""
         time_ms = self.emulator.get("regime_changed_ms")
         return None if time_ms is None else int(time_ms)
+
+    @property
+    def has_followed_shift(self) -> bool:
+        """Tell whether a plan that began after the interests shifted is completed."""
+        shift_ms, plans = self.regime_change_ms, () if self.view is None else self.view.plans
+        return shift_ms is not None and any(
+            plan.phase == PlanPhase.COMPLETED and plan.history[0].time_ms >= shift_ms for plan in plans
+        )
 
     @property
     def users(self) -> UserFigures | None:

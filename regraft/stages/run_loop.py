@@ -5,6 +5,7 @@ In: settings. Out: nothing but what the stages do. The demo, with servers of its
 
 from __future__ import annotations
 
+import getpass
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ from infra.create_topics import create_topics
 from infra.hold_lock import hold_lock
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import is_kafka_ready
+from infra.order_keys import OrderSettings, make_local_keys
 from infra.service import ServiceEvent, ServiceEventKind
 from infra.stack_error import StackError
 from infra.supervise import Supervisor
@@ -28,6 +30,7 @@ from regraft.stages.show_run import RunScreen
 
 TICK_S = 0.5
 ANSWER_S_MAX = 5.0
+LOCAL_KEYS_DAYS = 365
 
 
 class KafkaAwayError(StackError):
@@ -61,6 +64,7 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
             require_kafka(settings.kafka.access)
             ensure_inventory(settings)
             create_topics(settings.kafka.access, namespace=settings.kafka.namespace)
+            console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)
             with Supervisor(on_event) as supervisor:
                 for name in names:
                     if not stop.is_set():
@@ -76,11 +80,22 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
         raise StageGaveUpError(f"{gave_up[0].service} ended for good (code {gave_up[0].exit_code}): see {log_file}.")
 
 
+def prepare_orders(orders: OrderSettings) -> str:
+    """Make keys for orders from this machine where none are named, and say whose orders will be followed."""
+    if orders.allow_unsigned:
+        return "Orders: from anybody who can write to Kafka, as orders.allow_unsigned is set."
+    if orders.trusted_keys_file is None and orders.directory is not None:
+        is_new = make_local_keys(orders.directory, getpass.getuser(), LOCAL_KEYS_DAYS)
+        made = f", made now for {LOCAL_KEYS_DAYS} days" if is_new else ""
+        return f"Orders: only with the keys in {orders.directory}{made}; commands with this run directory find them."
+    return f"Orders: only with the keys that {orders.trusted_file} trusts."
+
+
 def dashboard_address(settings: Settings) -> str:
     """Return where a browser finds the dashboard once it runs; a port of 0 is a free one, which its status names."""
     dashboard = settings.dashboard
     told = read_status(settings.run.directory / f"{DASHBOARD}.json") or {}
-    return str(told.get("url") or f"http://{dashboard.host}:{dashboard.port}/")
+    return str(told.get("url") or f"{dashboard.scheme}://{dashboard.host}:{dashboard.port}/")
 
 
 def require_kafka(kafka: KafkaAccess) -> None:

@@ -66,6 +66,7 @@ class KafkaOverlay:
                 self.epoch = command.epoch_to
             for outcome in answers_to(command.phase):
                 answer = CommandResult(
-                    command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, self._start_ms
-                )
+                    command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, self._start_ms,
+                    term=command.term, digest=command.digest,
+                )  # fmt: skip
                 self._producer.produce(self._names[RESULTS], encode(answer))

@@ -74,7 +74,18 @@ class ScriptedOverlay:
         if command.phase is CommandPhase.ACTIVATE:
             self.epoch = command.epoch_to
         return [
-            CommandResult(command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, self.now_ms)
+            CommandResult(
+                command.plan,
+                command.phase,
+                command.broker,
+                command.epoch_to,
+                outcome,
+                "",
+                3,
+                self.now_ms,
+                term=command.term,
+                digest=command.digest,
+            )
             for outcome in answers_to(command.phase)
         ]
 

@@ -23,14 +23,14 @@ class Steps:
         self.deeds = {"start": lambda state: setattr(state, "has_plans", True)} | deeds
         self.taken: list[str] = []
         state = LoopState(PlanLog(INVENTORY))
-        runner = PlanRunner(MemoryPorts().ports, state.plan_log, TransitionLimits())
+        self.runner = PlanRunner(MemoryPorts().ports, state.plan_log, TransitionLimits())
         steps = LoopSteps(
             self._step("start"),
             (self._step("carry on"),),
             (self._step("verify"), self._step("decide"), self._step("shadows")),
             (self._step("show"),),
         )
-        self.loop = ControlLoop(state, steps, runner)
+        self.loop = ControlLoop(state, steps, self.runner)
 
     def _step(self, name: str) -> Any:
         def take(state: LoopState, now_ms: int) -> None:
@@ -77,3 +77,13 @@ def test_without_the_stored_plans_nothing_is_done() -> None:
     steps = Steps(start=lambda state: None)
     assert [steps.loop.step(now_ms) for now_ms in (1, 2)] == [False, False]
     assert steps.taken == ["start", "start"]
+
+
+def test_a_deposed_loop_does_nothing_more() -> None:
+    """It neither decides nor shows from the step in which it hears of a higher term: somebody else leads."""
+    steps = Steps()
+    steps.deeds["carry on"] = lambda state: setattr(steps.runner, "deposed_by_term", 7)
+    assert steps.loop.step(1) is False
+    assert steps.loop.deposed_by_term == 7
+    assert steps.loop.step(2) is False
+    assert steps.taken == ["start", "carry on"]

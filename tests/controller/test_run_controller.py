@@ -4,6 +4,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import pytest
 import controller.run_controller
 from controller.control_ports import ControlPorts, ViewSink
 from controller.controller_settings import ControllerSettings
-from controller.ports.memory_ports import MemoryPlans, MemoryPorts
+from controller.ports.memory_ports import MemoryPlans, MemoryPorts, MemoryResults
 from controller.report.loop_metrics import LoopMetrics
-from controller.run_controller import run_controller
+from controller.run_controller import ControllerDeposedError, run_controller
 from infra.find_port import LOOPBACK, choose_ports
 from infra.run_clock import RunClock
 from infra.serve_metrics import MetricsPortError
+from schemas.command import CommandPhase, CommandResult, Outcome
 from schemas.plan import Plan
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.test_control_loop import INVENTORY
@@ -37,8 +39,10 @@ class HangingPlans(MemoryPlans):
 class MemoryLinks:
     """The controller's links in memory."""
 
+    results = MemoryResults()
+
     def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
-        self._ports = MemoryPorts(plans=HangingPlans()).ports
+        self._ports = MemoryPorts(plans=HangingPlans(), results=self.results).ports
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
         return replace(self._ports, views=views)
@@ -116,3 +120,14 @@ def test_time_is_that_of_the_runs_clock(settings: ControllerSettings, tmp_path: 
     shown = (tmp_path / "controller.json").read_text()
     started_ms = int(shown.split('"started_ms": ')[1].split(",")[0])
     assert before_ms <= started_ms <= clock.now_ms()
+
+
+def test_a_deposed_controller_ends_and_says_who_leads(
+    settings: ControllerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer of a broker that obeys a higher term ends it, with both terms."""
+    HangingPlans.may_return.set()
+    told = CommandResult("plan-9", CommandPhase.PREPARE, "b00", 9, Outcome.PREPARED, "", 0, 0, term=4)
+    monkeypatch.setattr(MemoryLinks, "results", MemoryResults(deque([told])))
+    with pytest.raises(ControllerDeposedError, match="obey a controller of term 4, this one has term 1"):
+        run_controller(settings, threading.Event())

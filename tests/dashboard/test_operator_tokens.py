@@ -10,7 +10,14 @@ import jwt
 import pytest
 
 from dashboard.dashboard_settings import DashboardSettings
-from dashboard.operator_tokens import TokenRefusedError, TokenSecretError, check_token, make_token, read_secret
+from dashboard.operator_tokens import (
+    TokenRefusedError,
+    TokenSecretError,
+    check_token,
+    id_of,
+    make_token,
+    read_secret,
+)
 
 SECRET = "k" * 40
 HOURS_MAX = 24.0
@@ -19,6 +26,7 @@ HOURS_MAX = 24.0
 def claims(**other: Any) -> dict[str, Any]:
     now_s = int(time.time())
     good = {"iss": "regraft", "aud": "lab", "sub": "Ana", "scope": "operate", "iat": now_s, "exp": now_s + 3600}
+    good |= {"jti": "0123456789abcdef"}
     return {name: value for name, value in {**good, **other}.items() if value is not None}
 
 
@@ -61,6 +69,7 @@ def test_a_token_that_says_it_needs_no_signature_is_refused() -> None:
         ({"exp": int(time.time()) - 60}, 401, "expired"),
         ({"exp": None}, 401, "malformed"),
         ({"sub": None}, 401, "malformed"),
+        ({"jti": None}, 401, "malformed"),
         ({"iat": None}, 401, "malformed"),
         ({"iss": "somebody"}, 401, "malformed"),
         ({"iat": int(time.time()) + 3600, "exp": int(time.time()) + 7200}, 401, "malformed"),
@@ -74,6 +83,23 @@ def test_what_is_wrong_with_a_token_is_said(other: dict[str, Any], status: int, 
     """Each fault has its status and its word."""
     error = refused(jwt.encode(claims(**other), SECRET, algorithm="HS256"))
     assert (error.status, error.why) == (status, why)
+
+
+def test_a_token_that_was_revoked_is_refused_and_no_other() -> None:
+    """Two tokens for the same person are told apart by their ids, which both the token and its text give."""
+    first, second = (make_token(SECRET, "Ana", "lab", 1, HOURS_MAX, time.time()) for _ in range(2))
+    revoked = {id_of(first)}
+    with pytest.raises(TokenRefusedError, match="was revoked"):
+        check_token(SECRET, first, "lab", HOURS_MAX, revoked)
+    assert check_token(SECRET, second, "lab", HOURS_MAX, revoked).token_id == id_of(second)
+    assert id_of(f" {id_of(second)}\n") == id_of(second)
+
+
+@pytest.mark.parametrize("text", ["", "Ana", "0123", "0123456789ABCDEF", "a.b.c", "x" * 5000])
+def test_what_has_no_id_cannot_be_revoked(text: str) -> None:
+    """A mistyped id is told, or somebody would believe that the token is taken back."""
+    with pytest.raises(TokenSecretError, match="token"):
+        id_of(text)
 
 
 @pytest.mark.parametrize("token", ["", "abc", "a.b.c", "é" * 10, "x" * 5000])
@@ -118,7 +144,7 @@ def test_settings_tell_all_their_faults() -> None:
     """Every wrong value has a sentence."""
     wrong = settings(
         port=70_000, host_names=(), poll_ms=10, stale_ms=10, clients_max=0, token_hours_max=0, secret=SECRET,
-        secret_file=Path("secret"),
+        secret_file=Path("secret"), clients_per_address_max=0, trusted_proxies=("*", "10.0.0.1/8", "10.0.0.0/8"),
     )  # fmt: skip
-    assert len(wrong.faults()) == 7
+    assert len(wrong.faults()) == 10
     assert settings().faults() == []

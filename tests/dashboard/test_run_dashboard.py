@@ -130,6 +130,37 @@ def test_more_pages_than_allowed_are_refused(served: ServedDashboard) -> None:
         assert Stream(again).next()[0] == "snapshot"
 
 
+def test_one_address_does_not_take_all_places(tmp_path: Path) -> None:
+    """The third page from an address that may have two is refused, one from elsewhere is not.
+
+    Where a caller comes from, a proxy may say that is trusted: what it saw itself, not what it was told.
+    """
+    with served_dashboard(tmp_path, clients_per_address_max=2, trusted_proxies=("127.0.0.1",)) as dashboard:
+
+        def opened(forwarded: str) -> Any:
+            headers = {"X-Forwarded-For": forwarded}
+            return httpx2.stream("GET", f"{dashboard.url}api/stream", headers=headers, timeout=30)
+
+        with opened("192.0.2.7") as first, opened("198.51.100.1, 192.0.2.7") as second:
+            assert [response.status_code for response in (first, second)] == [200, 200]
+            with opened("203.0.113.5, 192.0.2.7") as third:
+                assert third.status_code == 429
+                assert "2 pages are open from 192.0.2.7" in third.read().decode()
+            with opened("192.0.2.8") as other:
+                assert other.status_code == 200
+
+
+def test_an_address_that_a_stranger_claims_is_not_believed(tmp_path: Path) -> None:
+    """Without a trusted proxy the header is what anybody can send: pages count for the connection's own address."""
+    with served_dashboard(tmp_path, clients_per_address_max=1) as dashboard:
+        first, second = ({"X-Forwarded-For": address} for address in ("192.0.2.7", "192.0.2.8"))
+        with httpx2.stream("GET", f"{dashboard.url}api/stream", headers=first, timeout=30) as response:
+            assert response.status_code == 200
+            refused = httpx2.get(f"{dashboard.url}api/stream", headers=second, timeout=5)
+            assert refused.status_code == 429
+            assert "from 127.0.0.1" in refused.json()["detail"]
+
+
 def test_it_starts_before_valkey_and_ends_with_a_page_open(tmp_path: Path) -> None:
     """Nobody at the address of the live view is told on the page; being told to stop lets open pages go."""
     away = f"redis://127.0.0.1:{choose_ports(1)[0]}/0"

@@ -10,7 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from dashboard.dashboard_settings import DashboardSettings
-from dashboard.operator_tokens import make_token
+from dashboard.operator_tokens import id_of, make_token
+from dashboard.revoked_tokens import revoke_token
 from dashboard.web_app import DashboardParts, build_app
 from infra.stack_error import StackError
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
@@ -56,10 +57,11 @@ def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
         settings = DashboardSettings(bootstrap="none", inventory_path=tmp_path / "none.json", **options)
         faults: list[str] = []
 
-        def send(order: Order) -> None:
+        def send(order: Order) -> Order:
             if faults:
                 raise StackError(faults[0])
             sent.append(order)
+            return order
 
         app = build_app(settings, source, send)
         client = TestClient(app)
@@ -85,6 +87,21 @@ def test_an_order_goes_to_kafka_with_the_holders_name(open_desk: Callable[..., D
     [order] = desk.sent
     assert (order.kind, order.subject, order.by, order.reason) == (OrderKind.APPROVE, plan, "Ana Silva", "looks good")
     assert answer["order"]["by"] == "Ana Silva"
+    assert order.source.endswith("asked from testclient")
+
+
+def test_an_order_about_a_plan_says_which_was_shown(open_desk: Callable[..., Desk]) -> None:
+    """A page that still shows an earlier plan of that name gives no order about the one that is there now."""
+    desk = open_desk()
+    document = proposed_document()
+    [plan] = document["plans"]
+    desk.source.texts = view_texts({**document, "plans": [{**plan, "digest": "now"}]})
+    wait_until(lambda: desk.state()["plans"][0]["digest"] == "now")
+    status, answer = desk.order(kind="approve", subject=plan["plan"], plan_digest="before")
+    assert (status, desk.sent) == (409, [])
+    assert "another plan than the one that you were shown" in answer["text"]
+    assert desk.order(kind="approve", subject=plan["plan"], plan_digest="now")[0] == 202
+    assert [order.plan_digest for order in desk.sent] == ["now"]
 
 
 def test_a_pause_and_a_maintenance_may_end_by_themselves(open_desk: Callable[..., Desk]) -> None:
@@ -191,6 +208,21 @@ def test_nobody_orders_without_a_good_token(
     assert (answered, answer["error"], desk.sent) == (status, why, [])
     assert answer["text"].endswith(".") or why == "missing"
     assert desk.client.get("/api/state").status_code == 200  # Looking is free.
+
+
+def test_a_token_is_taken_back_while_the_dashboard_runs(open_desk: Callable[..., Desk], tmp_path: Path) -> None:
+    """The next order with it is refused, those with another one are not; a broken list lets no token in."""
+    file = tmp_path / "revoked.txt"
+    desk = open_desk(revoked_file=file)
+    assert desk.order(kind="pause")[0] == 202
+    revoke_token(file, id_of(desk.token))
+    status, answer = desk.order(kind="pause")
+    assert (status, answer["error"]) == (401, "revoked")
+    other = make_token(SECRET, "Ana Silva", "regraft", 1, 24, time.time())
+    assert desk.order(other, kind="pause")[0] == 202
+    file.write_bytes(b"\xff\xfe")
+    status, answer = desk.order(other, kind="pause")
+    assert (status, answer["error"]) == (503, "revoked_file")
 
 
 def test_without_a_secret_the_dashboard_is_read_only_and_says_so(open_desk: Callable[..., Desk]) -> None:

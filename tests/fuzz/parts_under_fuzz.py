@@ -26,6 +26,7 @@ from producers.recordings.read_recording import open_recording
 from producers.recordings.record_topics import RECORD_TYPES
 from producers.recordings.recording_parts import RecordingError
 from producers.recordings.write_recording import RecordingLimits, RecordingWriter
+from schemas.audit import AuditEntry, GivenOrder
 from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
 from schemas.command import CommandResult
 from schemas.dead_letter import DeadLetter
@@ -33,7 +34,7 @@ from schemas.order import Order
 from schemas.registry import latest_schema
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, DEAD_LETTERS, ORDERS, RESULTS, STATE, TELEMETRY, Topic
+from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, ORDERS, RESULTS, STATE, TELEMETRY, Topic
 from streaming.close_windows import close_windows
 from streaming.decode_columns import decode_columns
 from streaming.encode_rows import encode_marker, encode_window
@@ -45,7 +46,7 @@ from tests.fuzz.valid_records import valid_records
 from tests.producers.recorded_messages import START_MS, recorded_run
 from tests.streaming.random_telemetry import WINDOW_MS, random_telemetry
 
-TYPES: dict[Topic, type[msgspec.Struct]] = {**RECORD_TYPES, DEAD_LETTERS: DeadLetter}
+TYPES: dict[Topic, type[msgspec.Struct]] = {**RECORD_TYPES, DEAD_LETTERS: DeadLetter, AUDIT: AuditEntry}
 RECORDS_PER_TICK = 25
 LETTER_BYTES_MAX = 1_000_000
 END_MS = 1 << 50
@@ -111,7 +112,7 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
             elif isinstance(record, CommandResult):
                 ports.results.records.append(record)
             elif isinstance(record, Order):
-                ports.orders.records.append(record)
+                ports.orders.records.append(GivenOrder(record))
             elif topic == CLIENTS and record is not None:
                 ports.clients.put(record)
         overlay.tick()

@@ -18,9 +18,10 @@ import structlog
 
 from alerts.read_evidence import INPUTS
 from infra.show_progress import show_progress
+from producers.recordings.record_topics import RECORD_TYPES
 from schemas.codec import UndecodableRecordError, decode
 from schemas.live_view import decode_view, encode_keys
-from schemas.topics import DEAD_LETTERS, TELEMETRY, TOPICS, Topic
+from schemas.topics import TELEMETRY, TOPICS, Topic
 from tests.dashboard.view_documents import written_document
 from tests.fuzz.mutate_values import spoiled
 from tests.fuzz.parts_under_fuzz import (
@@ -68,7 +69,7 @@ def _feed_round(rng: random.Random, count: int, folder: Path, report: Report) ->
         "job": lambda: feed_job([value for _, value in of((TELEMETRY,))]),
         "controller": lambda: feed_controller(of(CONTROLLER_READS)),
         "alerts": lambda: feed_alerts(of(INPUTS)),
-        "recorder": lambda: feed_recorder(of(set(TYPES) - {DEAD_LETTERS}), folder / "fuzz.avro", rng),
+        "recorder": lambda: feed_recorder(of(set(RECORD_TYPES)), folder / "fuzz.avro", rng),
         "dashboard": lambda: feed_dashboard(_spoiled_views(rng, count // len(TOPICS))),
     }
     for name, feed in parts.items():

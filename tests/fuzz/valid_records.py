@@ -9,6 +9,7 @@ from functools import cache
 import msgspec
 
 from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from schemas.audit import AuditEntry, AuditOutcome
 from schemas.client import Client, PredicateRecord, Role
 from schemas.codec import SINGLE_OBJECT_MAGIC, encode
 from schemas.command import Command, CommandPhase
@@ -18,6 +19,7 @@ from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from schemas.registry import latest_schema, schema_ids_of
 from schemas.topics import (
     ALERTS,
+    AUDIT,
     CLIENTS,
     COMMANDS,
     DEAD_LETTERS,
@@ -82,6 +84,7 @@ def valid_records() -> dict[Topic, tuple[msgspec.Struct, ...]]:
                   deliveries=(AlertDelivery("mail", DeliveryState.SENT, 3),)),
         ),
         DEAD_LETTERS: (DeadLetter("regraft.telemetry", 0, 7, "cut", b"\x00\x00", 5),),
+        AUDIT: (AuditEntry("plan-1", "approve", "me", "why", AuditOutcome.ACCEPTED, "", 5, 4, 4, 3),),
     }  # fmt: skip
     assert set(found) == set(TOPICS)
     assert all(found.values())

@@ -101,9 +101,47 @@ def test_sub_commands_of_the_stages_exist(compose: dict[str, Any], name: str) ->
 
 
 def test_ci_runs_what_a_developer_runs() -> None:
-    """The CI entry calls ``make test`` and no other command."""
-    lines = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and not line.startswith("#")]
+    """The CI entry calls ``make test`` and no other command, but for a browser where there is none."""
+    script = (ROOT / ".ci" / "run").read_text()
+    lines = [line for line in script.splitlines() if line and not line.startswith(("#", "if", " ", "fi"))]
     assert lines == ["set -euo pipefail", 'cd "$(dirname "${BASH_SOURCE[0]}")/.."', "make test"]
+
+
+@pytest.mark.parametrize("apt_get", [None, "exit 0", "exit 100"])
+def test_ci_runs_the_tests_whether_or_not_a_browser_can_be_installed(tmp_path: Path, apt_get: str | None) -> None:
+    """Without a browser apt-get is asked for one; without apt-get, or where it fails, the tests run all the same."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    scripts = {"make": "echo make $*"} | ({} if apt_get is None else {"apt-get": f"echo apt-get $*; {apt_get}"})
+    for name, script in scripts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    for name in ("sh", "dirname", "timeout"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    answer = subprocess.run(
+        [shutil.which("bash") or "", ROOT / ".ci" / "run"],
+        env={"PATH": str(programs)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = {
+        None: [],
+        "exit 0": ["apt-get update -q", "apt-get install -qy chromium"],
+        "exit 100": ["apt-get update -q", "No browser could be installed."],
+    }
+    assert answer.stdout.splitlines() == [*told[apt_get], "make test"]
+
+
+def test_nothing_is_installed_that_is_not_locked() -> None:
+    """What pip fetches has a hash; the project is built by the locked backend, of which every requirement is locked."""
+    lock = (ROOT / "requirements.lock").read_text()
+    locked = set(re.findall(r"^([a-z0-9-]+)==\S+ \\\n    --hash=sha256:", lock, re.MULTILINE))
+    backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    needed = {re.split(r"[<>=~! ]", each)[0] for each in backend} | {"editables"}  # hatchling asks for it late
+    assert needed <= locked
+    for file in ("Makefile", "infra/Dockerfile"):
+        installs = re.findall(r"^.*pip install .*$", (ROOT / file).read_text(), re.MULTILINE)
+        assert len(installs) == 2, file
+        for line in installs:
+            assert "--require-hashes" in line or "--no-deps --no-build-isolation" in line, line
 
 
 def test_every_target_is_explained() -> None:

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from infra import kafka_server as module
-from infra.create_topics import TopicMismatchError, create_topics
+from infra.create_topics import TopicMismatchError, create_topics, timestamp_type
 from infra.find_port import LOOPBACK, PortInUseError
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import KafkaAddress, KafkaFiles, RunningKafka, is_kafka_ready, start_kafka
 from infra.stack_error import StackError
-from schemas.topics import CLIENTS, TELEMETRY, TOPICS, topic_name
+from schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, TELEMETRY, TOPICS, topic_name
 
 READY_S = 60.0
 RECORDS = 500
@@ -62,12 +62,17 @@ def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
     [
         (replace(TELEMETRY, partitions=TELEMETRY.partitions + 1), r"partitions is 4, not 5"),
         (replace(TELEMETRY, retention_ms=1_000), r"retention\.ms is \d+, not 1000"),
+        (
+            replace(TELEMETRY, timestamps=CREATE_TIME),
+            r"type is LogAppendTime, not CreateTime\): alter it \(kafka-configs",
+        ),
         (replace(CLIENTS, retention_ms=1_000), r"cleanup\.policy is compact, not delete"),
     ],
 )
 def test_topic_of_another_shape_is_told(kafka: RunningKafka, changed: object, message: str) -> None:
     """A topic that exists in another shape than the table has is refused with the difference."""
     create_topics(kafka.access, namespace="shape")
+    assert timestamp_type(kafka.access, topic_name(TELEMETRY, "shape")) == LOG_APPEND_TIME
     with pytest.raises(TopicMismatchError, match=message):
         create_topics(kafka.access, [changed], namespace="shape")  # type: ignore[list-item]
 
@@ -138,7 +143,7 @@ def test_no_kafka_for_topics_is_one_sentence(
 def test_address_is_read_back_from_the_settings(tmp_path: Path) -> None:
     """The ports written into the broker's settings are the ports that the next run in the directory tries first."""
     files, address = KafkaFiles(tmp_path / "kafka"), KafkaAddress(*module.choose_ports(2))
-    module._write_settings(files, address)
+    module._write_settings(files, address, None, None)
     assert module._choose_address(files, None, again=False) == address
     assert module._choose_address(files, None, again=True) != address
 
@@ -155,6 +160,6 @@ def test_a_cluster_id_that_starts_with_a_dash_is_no_option(tmp_path: Path, monke
 def test_further_properties_win_over_the_usual_ones(tmp_path: Path) -> None:
     """They stand last, and Kafka takes the last of two equal names."""
     files = KafkaFiles(tmp_path)
-    module._write_settings(files, KafkaAddress(19092, 19093), {"log.segment.bytes": "1048576"})
+    module._write_settings(files, KafkaAddress(19092, 19093), None, {"log.segment.bytes": "1048576"})
     lines = [line for line in files.properties.read_text().splitlines() if line.startswith("log.segment.bytes=")]
     assert lines == ["log.segment.bytes=67108864", "log.segment.bytes=1048576"]

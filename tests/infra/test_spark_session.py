@@ -1,6 +1,7 @@
 """The base configuration of Spark, and a session that has it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ found = {
     "zone": spark.conf.get("spark.sql.session.timeZone"),
     "heap_mb": spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory() // 2**20,
     "python": spark.range(1).rdd.map(lambda _: __import__("sys").executable).first(),
+    "is_path_safe": spark.range(1).rdd.map(lambda _: __import__("sys").flags.safe_path).first(),
 }
 spark.stop()
 print("FOUND", json.dumps(found))
@@ -34,10 +36,14 @@ print("FOUND", json.dumps(found))
 
 @pytest.mark.spark
 def test_session_has_kafka_avro_and_this_python(tmp_path: Path) -> None:
-    """A session reads and writes Avro, knows the Kafka source, is in UTC, small, and its workers are this Python."""
+    """A session reads and writes Avro, knows the Kafka source, is in UTC, small, and its workers are this Python.
+
+    They import nothing from the directory that they run in, whatever the environment of the session says.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     answer = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2],
-        check=False, timeout=300,
+        check=False, timeout=300, env=environment,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout.split("FOUND ")[1])
@@ -46,6 +52,7 @@ def test_session_has_kafka_avro_and_this_python(tmp_path: Path) -> None:
     assert found["zone"] == "UTC"
     assert found["heap_mb"] <= 512
     assert found["python"] == sys.executable
+    assert found["is_path_safe"] is True
     assert (tmp_path / "spark" / "spark.log").is_file()
 
 

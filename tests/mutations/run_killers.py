@@ -26,6 +26,8 @@ TESTS = {
         "tests/scenarios/test_rare_orders_withdrawals.py",
         "tests/scenarios/test_rare_orders_deaths.py",
         "tests/producers/brokers/test_tree_routing.py",
+        "tests/producers/brokers/test_command_fence.py",
+        "tests/overlay/test_plan_digest.py",
         "tests/producers/emulator/test_publisher_clients.py",
         "tests/producers/emulator/test_emulate_overlay.py",
         "tests/producers/brokers/test_bundles.py",
@@ -33,14 +35,17 @@ TESTS = {
     ),
     "ring": (
         "tests/scenarios/test_rare_orders_ring.py",
+        "tests/scenarios/test_rare_orders_users.py",
+        "tests/scenarios/test_rare_orders_stays.py",
         "tests/scenarios/test_rare_orders_deaths.py",
         "tests/producers/brokers/test_chord_routing.py",
+        "tests/producers/brokers/test_command_fence.py",
         "tests/producers/emulator/test_user_clients.py",
         "tests/producers/emulator/test_emulate_overlay.py",
         "tests/producers/brokers/test_bundles.py",
         "tests/scenarios/test_recorded_runs.py",
     ),
-    "controller": ("tests/controller/execute/test_transition.py",),
+    "controller": ("tests/controller/execute/test_transition.py", "tests/controller/execute/test_carry_out_plan.py"),
 }
 DEATHS = "tests/scenarios/test_deaths_during_plans.py"
 # Scenarios that take more than one second on correct code come behind the random search.

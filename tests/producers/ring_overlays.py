@@ -97,7 +97,7 @@ class RingRun:
                 self.virtual.send_command(
                     Command(
                         f"plan-{target.epoch}", phase, broker, self.ring.epoch, target.epoch,
-                        digest=target.digest if is_prepare else "",
+                        digest=target.digest,
                         moves=mine if is_prepare else (),
                         id_moves=id_moves if is_prepare else (),
                     )

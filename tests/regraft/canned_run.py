@@ -93,6 +93,8 @@ def small_run() -> RunRecord:
         inventory=inventory,
         started_ms=START_MS,
         ended_ms=START_MS + 75_000,
+        traffic_end_ms=START_MS + 70_000,
+        expects_regime_change=True,
         ledger=DeliveryLedger(published=16, expected=34, delivered=34, final=True),
         windows=tuple(
             WindowCost(START_MS + 5_000 * turn, int(turn > 8), 90.0 if turn <= 8 else 40.0, 90.0, turn != 3, shadows)
@@ -123,7 +125,9 @@ def small_run() -> RunRecord:
 def empty_run() -> RunRecord:
     """Return the record of a run in which nothing came about."""
     return replace(
-        RunRecord(1, small_inventory(), START_MS, START_MS + 20_000), ledger=DeliveryLedger(), windows_incomplete=0
+        RunRecord(1, small_inventory(), START_MS, START_MS + 20_000, expects_regime_change=True),
+        ledger=DeliveryLedger(),
+        windows_incomplete=0,
     )
 
 
@@ -142,6 +146,8 @@ def ring_run() -> RunRecord:
     return replace(
         small_run(),
         inventory=inventory,
+        expects_regime_change=False,
+        regime_change_ms=None,
         plans=(plan,),
         shadows=(ShadowRun("reassign_ids_ssbr", plans=1, id_moves=2, final_cost_per_s=11.0),),
         comparison=OverlayComparison(

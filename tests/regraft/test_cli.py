@@ -102,7 +102,7 @@ def test_demo_ends_with_1_and_the_reasons_when_it_was_no_success(monkeypatch: py
     monkeypatch.setattr(regraft.demo.run_demo, "run_demo", lambda *_: summarise(empty_run()))
     answer = RUNNER.invoke(app, ["demo"])
     assert answer.exit_code == 1
-    assert answer.stderr.count("Not a success") == 4
+    assert answer.stderr.count("Not a success") == 6
 
 
 def test_demo_stopped_by_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:

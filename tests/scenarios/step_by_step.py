@@ -78,7 +78,7 @@ class StepByStep:
             f"plan-{target.epoch}", phase, broker, epoch_from, target.epoch,
             links_removed=tuple(sorted(set(before.links) - set(target.links))) if is_tree else (),
             links_added=tuple(sorted(set(target.links) - set(before.links))) if is_tree else (),
-            digest=target.digest if is_prepare else "",
+            digest=target.digest,
             moves=moves if is_prepare else (),
             id_moves=id_moves if is_prepare else (),
             lost_brokers=lost_brokers,

@@ -186,6 +186,7 @@ def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics()
     overlay.run()
     for broker in overlay.brokers:
         overlay.command(broker, ACTIVATE, target)
+    overlay.feed("b1", None, MoveHeardRequest("u", 0))
     overlay.run(held=[("b1", "b0")])
     assert overlay.told_of(UserDrained) == [UserDrained("u", "s-quick", "b1")]
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1

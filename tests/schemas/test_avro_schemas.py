@@ -14,6 +14,7 @@ from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibi
 from avro.schema import parse
 
 import schemas.alert
+import schemas.audit
 import schemas.client
 import schemas.command
 import schemas.dead_letter
@@ -27,6 +28,7 @@ from schemas.topics import TOPICS
 
 MODULES = (
     schemas.alert,
+    schemas.audit,
     schemas.client,
     schemas.command,
     schemas.dead_letter,

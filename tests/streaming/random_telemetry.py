@@ -44,7 +44,17 @@ ROW_LISTS = {
     "probes": pa.list_(pa.struct({"peer": pa.string(), "rtt_ms": pa.float64()})),
     "clients": pa.list_(pa.struct({"client": pa.string(), "sequence": pa.int64(), "change": pa.string()})),
 }
-PART = pa.struct({"sequence": pa.int64(), "time_ms": pa.int64(), "epoch": pa.int64(), "own": pa.bool_(), **ROW_LISTS})
+PART = pa.struct(
+    {
+        "sequence": pa.int64(),
+        "time_ms": pa.int64(),
+        "epoch": pa.int64(),
+        "own": pa.bool_(),
+        "delay_ms": pa.int64(),
+        "is_off": pa.bool_(),
+        **ROW_LISTS,
+    }
+)
 TABLE = pa.schema({"window_start_ms": pa.int64(), "broker": pa.string(), "boot": pa.int64(), "parts": pa.list_(PART)})
 
 
@@ -71,6 +81,12 @@ def lossy(rng: random.Random, batches: Sequence[TelemetryBatch]) -> list[Telemet
     return arrived
 
 
+def taken_times_ms(rng: random.Random, batches: Sequence[TelemetryBatch]) -> list[int]:
+    """Return when Kafka took each batch: mostly soon, now and then with a clock that is far ahead or far behind."""
+    clocks_ms = {broker: rng.choice((0, 0, 3_000, -3_000, 59 * 60_000)) for broker in BROKERS}
+    return [batch.time_ms - clocks_ms[batch.broker] + rng.choice((0, 20, 300, -400)) for batch in batches]
+
+
 def as_dicts(batches: Sequence[TelemetryBatch]) -> list[dict[str, Any]]:
     """Return the batches as fastavro reads them."""
     dicts: list[dict[str, Any]] = msgspec.to_builtins(list(batches))
@@ -85,6 +101,7 @@ def parts_table(batches: Sequence[TelemetryBatch]) -> pa.Table:
         starts = {own_ms} | {_window_of(delivery) for delivery in batch["deliveries"]}
         for start_ms in starts:
             part = {name: batch[name] for name in ("sequence", "time_ms", "epoch")} | {"own": start_ms == own_ms}
+            part |= {"delay_ms": None, "is_off": False}
             part["deliveries"] = [row for row in batch["deliveries"] if _window_of(row) == start_ms]
             part |= {name: batch[name] if start_ms == own_ms else None for name in ("queues", "probes", "clients")}
             groups.setdefault((start_ms, batch["broker"], batch["boot"]), []).append(part)

@@ -15,7 +15,7 @@ def progress(**changes: Any) -> Any:
         "durationMs": {"triggerExecution": 300, "addBatch": 250},
         "inputRowsPerSecond": 100.0,
         "processedRowsPerSecond": 400.0,
-        "eventTime": {"max": "2026-01-01T00:00:09.500Z", "watermark": "2026-01-01T00:00:07.000Z"},
+        "eventTime": {"max": "2026-01-02T00:00:09.500Z", "watermark": "2026-01-01T00:00:07.000Z"},
     }
     return SimpleNamespace(**(values | changes))
 

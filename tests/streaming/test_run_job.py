@@ -27,11 +27,12 @@ from infra.fetch_jars import spark_jars
 from infra.find_port import choose_ports
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import RunningKafka
+from infra.read_clocks import read_clock_offsets_ms
 from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import Delivery, TelemetryBatch
-from schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, TOPICS, WINDOWS, Topic, topic_name
+from schemas.topics import CREATE_TIME, DEAD_LETTERS, STATE, TELEMETRY, TOPICS, WINDOWS, Topic, topic_name
 from streaming.run_job import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, JobStatus, StreamingJobError, run_job
 from streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 from streaming.write_state import StateWriteError, StateWriter
@@ -186,6 +187,69 @@ def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
     assert sorted(letter.value for letter in found) == [b"", bad[1][1], b"garbage"]
     assert {letter.topic for letter in found} == {topic_name(TELEMETRY, job.namespace)}
     assert any("schema id 4095 is unknown" in letter.reason for letter in found)
+
+
+AHEAD_MS = {"b0": 3_000, "b1": -3_000}  # What the clocks of two of five brokers are wrong by.
+FAR_AHEAD_MS = 59 * 60_000
+
+
+def send_by_clocks(job: StreamingSettings, ticks: range, boot: int, far_at: int) -> None:
+    """Send what five brokers say by their own clocks, ten times a second; at one tick b2 is 59 minutes ahead."""
+    for tick in ticks:
+        now_ms = time.time_ns() // 1_000_000
+        ahead_ms = AHEAD_MS | ({"b2": FAR_AHEAD_MS} if tick == far_at else {})
+        batches = [
+            TelemetryBatch(f"b{number}", boot, tick, now_ms + ahead_ms.get(f"b{number}", 0), 1) for number in range(5)
+        ]
+        send(job, [(batch.broker, encode(batch)) for batch in batches])
+        time.sleep(0.1)
+
+
+def test_wrong_clocks_cost_the_other_brokers_nothing(spark: SparkSession, job: StreamingSettings) -> None:
+    """With a clock ahead, one behind, one record far ahead and a restart, the others' windows are whole."""
+    boot = int(time.time() * 1_000)
+    job = dataclasses.replace(job, catch_up_grace_ms=500)
+    running = Running(spark, job)
+    send_by_clocks(job, range(60), boot, far_at=25)
+    running.wait(lambda status: status["windows"] >= 3)
+    clocks_off = running.end().clocks_off
+    send_by_clocks(job, range(60, 80), boot, far_at=-1)
+    again = Running(spark, job)
+    send_by_clocks(job, range(80, 120), boot, far_at=-1)
+    again.wait(lambda status: status["windows"] >= 3 and status["records_behind"] == 0)
+    clocks_off += again.end().clocks_off
+    markers = sorted((one for _, one, _ in read(job, WINDOWS, WindowClosed)), key=lambda one: one.window_start_ms)
+    of_broker = {
+        name: [entry for one in markers for entry in one.brokers if entry.broker == name] for name in ("b2", "b3", "b4")
+    }
+    # Windows have no gap in them or between them, but for the one record of b2.
+    for name, entries in of_broker.items():
+        received = sum(entry.received for entry in entries)
+        assert received == entries[-1].sequence_max + 1 - (name == "b2")
+    clocks = [clock for one in markers for clock in one.clocks]
+    assert not [entry for one in markers for entry in one.brokers if entry.broker == "b0"]
+    assert max(clock.delay_ms_min for clock in clocks if clock.broker == "b0") < -job.bounds.future_ms_max
+    assert min(clock.delay_ms_min for clock in clocks if clock.broker == "b1") >= 3_000
+    assert [clock.refused for clock in clocks if clock.broker == "b2" and clock.refused] == [1]
+    assert clocks_off > sum(clock.refused for clock in clocks if clock.broker == "b2")
+    offsets_ms = read_clock_offsets_ms(KafkaAccess(job.bootstrap), job.namespace)
+    assert offsets_ms is not None
+    assert [name for name, ms in sorted(offsets_ms.items()) if abs(ms) > 1_000] == ["b0", "b1"]
+    assert offsets_ms["b0"] > 0 > offsets_ms["b1"]
+
+
+def test_telemetry_with_the_senders_own_times_is_refused(spark: SparkSession, job: StreamingSettings) -> None:
+    """On a topic made before, the job says how to alter it; a replay, which puts old times back, may read it."""
+    made = [dataclasses.replace(TELEMETRY, timestamps=CREATE_TIME)]
+    old = dataclasses.replace(job, namespace=f"{job.namespace}-old")
+    create_topics(KafkaAccess(job.bootstrap), made, old.namespace)
+    stopped = threading.Event()
+    stopped.set()
+    said = r"message.timestamp.type of topic .*-old.telemetry is CreateTime, .* --add-config message.timestamp.type=Log"
+    with pytest.raises(StreamingJobError, match=said) as caught:
+        run_job(spark, old, stopped)
+    assert caught.value.exit_code == EXIT_REFUSED
+    run_job(spark, dataclasses.replace(old, create_time=True), stopped)
 
 
 def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job: StreamingSettings) -> None:

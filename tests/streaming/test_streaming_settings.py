@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint
-from streaming.streaming_settings import StreamingSettings
+from streaming.streaming_settings import EventBounds, StreamingSettings
 from streaming.submit_job import parse_settings
 from tests.full_disk import small_disk
 
@@ -24,11 +24,19 @@ def test_the_defaults_are_sound(tmp_path: Path) -> None:
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     """Each wrong value gives one sentence with the value and what to do."""
     wrong = dataclasses.replace(
-        good(tmp_path), bootstrap=" ", window_ms=2_500, grace_ms=-1, records_per_trigger_max=1, future_ms_max=10
+        good(tmp_path), bootstrap=" ", window_ms=2_500, grace_ms=-1, records_per_trigger_max=1, past_ms_max=10
     )
     faults = wrong.faults()
     assert len(faults) == 5
     assert any("window_ms is 2500" in fault and "multiple of 1000" in fault for fault in faults)
+
+
+def test_no_clock_may_be_ahead_by_as_much_as_the_grace(tmp_path: Path) -> None:
+    """However much is allowed, half the grace is left for what the others send; None allows any time."""
+    assert good(tmp_path).bounds == EventBounds(1_000, 3_600_000)
+    short = dataclasses.replace(good(tmp_path), grace_ms=500, future_ms_max=60_000)
+    assert short.bounds.future_ms_max == 250
+    assert dataclasses.replace(short, future_ms_max=None).bounds.future_ms_max is None
 
 
 def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import types as T  # noqa: N812
 from schemas.codec import SINGLE_OBJECT_MAGIC, UndecodableRecordError, decode, encode, header
 from schemas.dead_letter import DeadLetter
 from schemas.registry import latest_schema, schema_by_id
+from schemas.state import BrokerClock
 from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 from streaming.aggregate_windows import aggregate_windows
 from streaming.close_windows import WindowRows
@@ -25,11 +26,11 @@ from streaming.encode_rows import encode_window
 from streaming.keep_dead_letters import letter_of
 from streaming.read_telemetry import dead_letters, telemetry_rows
 from streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
-from streaming.streaming_settings import StreamingSettings
+from streaming.streaming_settings import EventBounds, StreamingSettings
 from streaming.window_job import start_query, windows_of
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 from tests.schemas.old_versions import encode_as
-from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry
+from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry, taken_times_ms
 
 pytestmark = pytest.mark.spark
 
@@ -49,9 +50,12 @@ def settings_of(path: Path, **changes: Any) -> StreamingSettings:
     return StreamingSettings("none:1", path / "checkpoint", **{"window_ms": WINDOW_MS, "trigger_ms": 0} | changes)
 
 
-def kafka_frame(spark: SparkSession, values: Iterable[bytes | None], time_ms: int = KAFKA_MS) -> DataFrame:
-    moment = datetime.fromtimestamp(time_ms / 1_000, UTC)
-    rows = [("regraft.telemetry", 0, offset, moment, value) for offset, value in enumerate(values)]
+def kafka_frame(
+    spark: SparkSession, values: Sequence[bytes | None], times_ms: Sequence[int] | None = None
+) -> DataFrame:
+    moments = [datetime.fromtimestamp(time_ms / 1_000, UTC) for time_ms in times_ms or [KAFKA_MS] * len(values)]
+    places = zip(moments, values, strict=True)
+    rows = [("regraft.telemetry", 0, offset, moment, value) for offset, (moment, value) in enumerate(places)]
     return spark.createDataFrame(rows, KAFKA_RECORD)
 
 
@@ -65,15 +69,15 @@ def content(windows: Sequence[WindowRows | ReferenceWindow]) -> list[tuple[Any, 
     for window in windows:
         rows = tuple(window.rows()) if isinstance(window, WindowRows) else window.rows
         marker = window.marker
-        found.append((marker.window_start_ms, rows, marker.row_counts, marker.brokers))
+        found.append((marker.window_start_ms, rows, marker.row_counts, marker.brokers, marker.clocks))
     return found
 
 
-def reference_of(batches: Iterable[TelemetryBatch]) -> ReferenceAggregator:
-    """Return the reference after it took all batches."""
-    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+def reference_of(batches: Iterable[TelemetryBatch], bounds: EventBounds | None = None) -> ReferenceAggregator:
+    """Return the reference after it took all batches; with bounds, Kafka took each at its own time."""
+    reference = ReferenceAggregator(WINDOW_MS, 0, bounds or EventBounds())
     for taken in as_dicts(batches):
-        reference.take(taken)
+        reference.take(taken, None if bounds is None else taken["time_ms"])
     return reference
 
 
@@ -89,10 +93,33 @@ def test_spark_and_the_reference_give_the_same_rows(spark: SparkSession, tmp_pat
     assert content(found) == content(reference.finish())
 
 
-def write_files(spark: SparkSession, directory: Path, groups: Sequence[Sequence[TelemetryBatch]]) -> DataFrame:
-    """Return a stream that reads one group of batches in each micro-batch."""
-    for group in groups:
-        kafka_frame(spark, [encode(batch) for batch in group]).coalesce(1).write.mode("append").parquet(str(directory))
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_spark_and_the_reference_judge_clocks_alike(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """With clocks ahead and behind, both refuse the same, measure the same, and keep the same of the rest."""
+    rng = random.Random(seed)
+    batches = lossy(rng, random_telemetry(rng, flushes=30))
+    times_ms = taken_times_ms(rng, batches)
+    job = settings_of(tmp_path)
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0, bounds=job.bounds)
+    for taken, time_ms in zip(as_dicts(batches), times_ms, strict=True):
+        reference.take(taken, time_ms)
+    found = in_spark(spark, kafka_frame(spark, [encode(batch) for batch in batches], times_ms), job)
+    assert content(found) == content(reference.finish())
+    assert any(window.marker.clocks for window in found)
+
+
+def write_files(
+    spark: SparkSession,
+    directory: Path,
+    groups: Sequence[Sequence[TelemetryBatch]],
+    times_ms: Sequence[Sequence[int]] | None = None,
+) -> DataFrame:
+    """Return a stream that reads one group in each micro-batch; Kafka took each batch at its own time unless told."""
+    for place, group in enumerate(groups):
+        taken_ms = [batch.time_ms for batch in group] if times_ms is None else times_ms[place]
+        frame = kafka_frame(spark, [encode(batch) for batch in group], taken_ms)
+        frame.coalesce(1).write.mode("append").parquet(str(directory))
     return spark.readStream.schema(KAFKA_RECORD).option("maxFilesPerTrigger", 1).parquet(str(directory))
 
 
@@ -121,15 +148,15 @@ def test_a_stream_closes_windows_as_the_reference_does(spark: SparkSession, tmp_
     groups = [lossy(rng, batches[start : start + 18]) for start in range(0, len(batches), 18)]
     groups[-1].append(batches[2])  # Comes long after its window was closed.
     # Spark judges lateness by the watermark before last and moves it after each micro-batch.
-    reference, expected, latest_ms = ReferenceAggregator(WINDOW_MS, grace_ms=1_000), [], 0
+    job = settings_of(tmp_path, grace_ms=1_000)
+    reference, expected, latest_ms = ReferenceAggregator(WINDOW_MS, 1_000, job.bounds), [], 0
     for group in groups:
         for taken in as_dicts(group):
-            reference.take(taken)
+            reference.take(taken, taken["time_ms"])
         expected += reference.advance(latest_ms)
         latest_ms = max([latest_ms, *(batch.time_ms for batch in group)])
     expected += reference.advance(latest_ms)
     written = Written()
-    job = settings_of(tmp_path, grace_ms=1_000)
     query = start_query(spark, job, written, records=write_files(spark, tmp_path / "in", groups))
     try:
         query.processAllAvailable()
@@ -171,7 +198,7 @@ def test_the_grace_may_change_between_starts(spark: SparkSession, tmp_path: Path
     query = start_query(spark, job, written, records=write_files(spark, tmp_path / "in", [rest]))
     query.processAllAvailable()
     query.stop()
-    reference = reference_of(batches)
+    reference = reference_of(batches, job.bounds)
     assert content(written.windows) == content(reference.advance())
 
 
@@ -331,23 +358,36 @@ def test_brokers_outside_of_the_inventory_become_no_row(spark: SparkSession, tmp
     assert len(letters(spark, values, settings_of(tmp_path))) == 0
 
 
-@pytest.mark.parametrize("distance_ms", [-3_600_001, 60_001])
+@pytest.mark.parametrize("distance_ms", [-3_600_001, 1_001])
 def test_records_from_far_away_in_time_move_nothing(spark: SparkSession, tmp_path: Path, distance_ms: int) -> None:
-    """A batch, or one delivery of it, far from its Kafka time is refused whole, opens no window and moves no time."""
-    far_ms = KAFKA_MS + distance_ms
-    far_batch = TelemetryBatch("b9", 1, 0, far_ms, 1)
-    far_second = far_ms // 1_000 + (1 if distance_ms > 0 else -1)
-    far_delivery = TelemetryBatch("b9", 1, 0, KAFKA_MS, 1, (*GOOD.deliveries, Delivery("p", 0, far_second, 1, 1, 1)))
-    values: list[bytes | None] = [encode(batch) for batch in (far_batch, far_delivery, GOOD)]
+    """A batch far from its Kafka time is refused, opens no window of its time and is counted where Kafka took it."""
+    far_batch = TelemetryBatch("b9", 1, 0, KAFKA_MS + distance_ms, 1)
+    values: list[bytes | None] = [encode(batch) for batch in (far_batch, GOOD)]
     job = settings_of(tmp_path)
-    found = letters(spark, values, job)
+    [letter] = letters(spark, values, job)
     side = "after" if distance_ms > 0 else "before"
-    assert [letter.offset for letter in found] == [0, 1]
-    assert found[0].reason.startswith(f"its time is {abs(distance_ms)} ms {side} the record's Kafka time, at most ")
-    assert found[1].reason.endswith("check the clock of broker b9")
-    assert [w.window.start_ms for w in in_spark(spark, kafka_frame(spark, values), job)] == [KAFKA_MS]
+    assert letter.offset == 0
+    assert letter.reason.startswith(f"its time is {abs(distance_ms)} ms {side} the record's Kafka time, at most ")
+    assert letter.reason.endswith("check the clock of broker b9")
+    [window] = in_spark(spark, kafka_frame(spark, values), job)
+    assert window.window.start_ms == KAFKA_MS
+    assert window.marker.clocks == (BrokerClock("b1", 0, 0), BrokerClock("b9", -distance_ms, 1))
+    assert [entry.broker for entry in window.marker.brokers] == ["b1"]
     unchecked = settings_of(tmp_path, future_ms_max=None, past_ms_max=None)
     assert letters(spark, values, unchecked) == []
+
+
+@pytest.mark.parametrize("distance_s", [-3_601, 2])
+def test_a_delivery_from_far_away_in_time_leaves_its_batch_good(
+    spark: SparkSession, tmp_path: Path, distance_s: int
+) -> None:
+    """The clock that gave the publish time is another broker's: only that delivery is left out."""
+    second = KAFKA_MS // 1_000 + distance_s
+    batch = TelemetryBatch("b1", 1, 0, KAFKA_MS, 1, (Delivery("p", 0, second, 2, 1, 1), *GOOD.deliveries))
+    job = settings_of(tmp_path)
+    assert letters(spark, [encode(batch)], job) == []
+    [window] = in_spark(spark, kafka_frame(spark, [encode(batch)]), job)
+    assert content([window]) == content(in_spark(spark, kafka_frame(spark, [encode(GOOD)]), job))
 
 
 def test_stopping_from_another_thread_leaves_a_checkpoint_that_goes_on(spark: SparkSession, tmp_path: Path) -> None:
@@ -369,5 +409,5 @@ def test_stopping_from_another_thread_leaves_a_checkpoint_that_goes_on(spark: Sp
     query = start_query(spark, job, kept, records=stream)
     query.processAllAvailable()
     query.stop()
-    reference = reference_of(batches)
+    reference = reference_of(batches, job.bounds)
     assert content(kept.windows) == content(reference.advance())

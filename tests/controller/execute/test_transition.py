@@ -1,15 +1,21 @@
 """The controller's state machine: what it persists, sends and tells, in which order."""
 
+import msgspec
+import pytest
+
 from controller.controller_settings import TransitionLimits
 from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
 from overlay.configuration import Configuration
-from schemas.command import CommandPhase, CommandResult, Outcome
+from overlay.plan_digest import plan_digest
+from schemas.command import CommandPhase, CommandResult, Outcome, Refusal
 from schemas.event import EventKind
 from schemas.plan import Plan, PlanPhase
 from schemas.plan_life import LIFE
 
 BROKERS = ("a", "b", "c")
 LIMITS = TransitionLimits(prepare_ms=1_000, activate_ms=1_000, drain_ms=1_000, retire_ms=1_000, resend_ms=200)
+TARGET = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
+TERM = 4
 
 
 def swap_plan() -> Plan:
@@ -24,17 +30,19 @@ def answer(
     broker: str, phase: CommandPhase, outcome: Outcome, plan: str = "plan-1", sent: int = 0, lost: tuple[str, ...] = ()
 ) -> CommandResult:
     """Return one broker's answer."""
-    return CommandResult(plan, phase, broker, 1, outcome, "", sent, 0, lost)
+    return CommandResult(plan, phase, broker, 1, outcome, "", sent, 0, lost, TERM, plan_digest(swap_plan(), TARGET))
 
 
 def transition_of(plan: Plan) -> Transition:
-    return Transition(plan, Configuration.of(0, BROKERS, plan.links_target).target_of(plan), LIMITS)
+    return Transition(plan, TARGET, LIMITS, TERM)
 
 
 def run_to(phase: PlanPhase) -> Transition:
     """Return a transition that has just entered ``phase``."""
     transition = transition_of(swap_plan())
     transition.start(0)
+    if phase is PlanPhase.ABORTING:
+        transition.cancel("not wanted any more", 10)
     while transition.plan.phase is not phase and not transition.is_done:
         facts = LIFE[transition.plan.phase]
         assert facts.command is not None
@@ -103,7 +111,7 @@ def test_a_prepare_that_takes_too_long_is_aborted() -> None:
 def test_a_refused_prepare_is_aborted_at_once() -> None:
     """One broker that refuses to prepare ends the plan before anything changed."""
     transition = run_to(PlanPhase.PREPARING)
-    refusal = CommandResult("plan-1", CommandPhase.PREPARE, "b", 1, Outcome.REFUSED, "holds epoch 7", 0, 0)
+    refusal = msgspec.structs.replace(answer("b", CommandPhase.PREPARE, Outcome.REFUSED), reason="holds epoch 7")
     transition.on_result(refusal, 10)
     assert transition.plan.phase is PlanPhase.ABORTING
     assert "holds epoch 7" in transition.plan.history[-1].reason
@@ -191,3 +199,65 @@ def test_control_messages_of_brokers_are_summed_without_counting_repeats() -> No
     transition.on_result(answer("b", CommandPhase.PREPARE, Outcome.PREPARED, sent=2), 10)
     transition.on_result(answer("c", CommandPhase.PREPARE, Outcome.PREPARED, sent=1), 10)
     assert transition.plan.control_messages == 8
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("plan", {"plan": "plan-2"}),
+        ("digest", {"digest": "another"}),
+        ("digest", {"digest": ""}),
+        ("term", {"term": TERM - 1}),
+        ("term", {"term": TERM + 1}),
+        ("broker", {"broker": "stranger"}),
+    ],
+)
+@pytest.mark.parametrize("phase", [phase for phase, facts in LIFE.items() if facts.is_moving])
+def test_answers_to_others_are_left_out(phase: PlanPhase, part: str, change: dict[str, object]) -> None:
+    """Another plan of that epoch, and another leader, get answers on the same topic: they say nothing about ours."""
+    facts = LIFE[phase]
+    assert facts.command is not None
+    assert facts.answer is not None
+    for outcome in (facts.answer, Outcome.REFUSED):
+        transition = run_to(phase)
+        before = transition.waiting_for
+        foreign = msgspec.structs.replace(answer("b", facts.command, outcome), **change)
+        assert transition.foreign_part(foreign) == part
+        assert transition.on_result(foreign, 20) == []
+        assert (transition.plan.phase, transition.waiting_for) == (phase, before)
+
+
+def test_commands_carry_term_and_digest_in_every_phase() -> None:
+    for phase in (phase for phase, facts in LIFE.items() if facts.is_moving):
+        commands = [one.command for one in run_to(phase).resume(20) if isinstance(one, SendCommand)]
+        assert {(one.term, one.digest) for one in commands} == {(TERM, plan_digest(swap_plan(), TARGET))}
+
+
+@pytest.mark.parametrize("refusal", [Refusal.PLAN, Refusal.EPOCH])
+def test_a_broker_that_another_plan_holds_needs_no_abort(refusal: Refusal) -> None:
+    """Two controllers' plans meet: each is held by some brokers only, and both end."""
+    transition = run_to(PlanPhase.ABORTING)
+    for broker in ("a", "b"):
+        transition.on_result(answer(broker, CommandPhase.ABORT, Outcome.ABORTED), 20)
+    refused = msgspec.structs.replace(answer("c", CommandPhase.ABORT, Outcome.REFUSED), refusal=refusal)
+    transition.on_result(refused, 20)
+    assert transition.plan.phase is PlanPhase.ABORTED
+
+
+def test_a_refused_abort_of_our_own_plan_is_a_stall() -> None:
+    """A broker that has activated a plan that is to be aborted must not be passed over."""
+    transition = run_to(PlanPhase.ABORTING)
+    for broker in ("a", "b"):
+        transition.on_result(answer(broker, CommandPhase.ABORT, Outcome.ABORTED), 20)
+    refused = msgspec.structs.replace(answer("c", CommandPhase.ABORT, Outcome.REFUSED), refusal=Refusal.PHASE)
+    (told,) = transition.on_result(refused, 20)
+    assert isinstance(told, EmitEvent)
+    assert (told.event.kind, transition.plan.phase) == (EventKind.PLAN_STALLED, PlanPhase.ABORTING)
+
+
+def test_an_epoch_held_elsewhere_is_no_answer_to_later_phases() -> None:
+    """Only what was never activated can be left to the other plan."""
+    transition = run_to(PlanPhase.RETIRING)
+    refused = msgspec.structs.replace(answer("c", CommandPhase.RETIRE, Outcome.REFUSED), refusal=Refusal.PLAN)
+    transition.on_result(refused, 20)
+    assert "c" in transition.waiting_for

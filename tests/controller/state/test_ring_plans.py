@@ -12,6 +12,7 @@ from controller.state.plan_log import PlanLog
 from controller.state.plan_target import configuration_after
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.chord_ring import RingError
+from overlay.plan_digest import plan_digest
 from schemas.command import CommandPhase
 from schemas.plan import ClientMove, IdMove, PhaseChange, Plan, PlanPhase, RingId
 from tests.controller.scripted_ring import BITS, BROKERS, RING, placing, reassigning, ring_inventory, ring_window
@@ -153,11 +154,12 @@ def test_a_prepare_names_the_users_of_its_broker_and_all_ids() -> None:
         **dict.fromkeys(("b04", "b05", "b06", "b07"), ()),
     }  # fmt: skip
     assert {command.id_moves for command in commands.values()} == {(IdMove("b00", 0, 7), IdMove("b07", 7, 0))}
-    assert {command.digest for command in commands.values()} == {TURNED.digest}
+    assert {command.digest for command in commands.values()} == {plan_digest(plan, TURNED)}
     assert isinstance(effects[0], PersistPlan)
     active = msgspec.structs.replace(plan, phase=PlanPhase.ACTIVATING)
     later = [one.command for one in Transition(active, TURNED, TransitionLimits()).resume(0)]
-    assert {(one.phase, one.moves, one.id_moves, one.digest) for one in later} == {(CommandPhase.ACTIVATE, (), (), "")}
+    assert {(one.phase, one.moves, one.id_moves) for one in later} == {(CommandPhase.ACTIVATE, (), ())}
+    assert {one.digest for one in later} == {plan_digest(plan, TURNED)}
 
 
 def test_hundreds_of_moves_are_counted_not_listed() -> None:

@@ -2,6 +2,7 @@
 
 import random
 
+from controller.controller_settings import TERM_FIRST
 from experiments.pop_grape.distributed_pop import PopSettings
 from experiments.pop_grape.distributed_relocation import RelocatingOverlay
 from experiments.pop_grape.distributed_selection import GrapeSettings
@@ -20,14 +21,18 @@ def test_a_publisher_whose_transition_is_refused_is_traced_anew() -> None:
     overlay = traced.overlay
     links = (("B6", "B8"),), (("B7", "B8"),)
     digest = overlay.inventory.bootstrap.replaced(FOREIGN_EPOCH, *links).digest
-    overlay.virtual.send_command(Command("other", CommandPhase.PREPARE, "B8", 0, FOREIGN_EPOCH, *links, digest))
+    overlay.virtual.send_command(
+        Command("other", CommandPhase.PREPARE, "B8", 0, FOREIGN_EPOCH, *links, digest, term=TERM_FIRST)
+    )
     overlay.virtual.run_for(100.0)
     for failed in (1, 2):
         traced.publish([0.0] * 2)
         overlay.virtual.run_for(10_000.0)
         assert [decision.target for decision in overlay.decisions] == ["B6"] * failed
         assert (overlay.moves.driver.aborted, overlay.homes) == (failed, {PUBLISHER: "B1"})
-        overlay.virtual.send_command(Command("other", CommandPhase.ABORT, "B8", 0, FOREIGN_EPOCH))
+        overlay.virtual.send_command(
+            Command("other", CommandPhase.ABORT, "B8", 0, FOREIGN_EPOCH, digest=digest, term=TERM_FIRST)
+        )
         overlay.virtual.run_for(100.0)
     traced.publish([0.0] * 2)
     assert traced.end().is_clean

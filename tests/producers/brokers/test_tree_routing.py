@@ -45,7 +45,7 @@ def command(phase: CommandPhase, broker: str) -> Command:
     """Return a command of the plan that removes a-b and adds a-c."""
     if phase is CommandPhase.PREPARE:
         return Command("plan-1", phase, broker, 0, 1, (("a", "b"),), (("a", "c"),), TURNED.digest)
-    return Command("plan-1", phase, broker, 0, 1)
+    return Command("plan-1", phase, broker, 0, 1, digest=TURNED.digest)
 
 
 def outcomes(effects: list[object]) -> list[Outcome]:

@@ -32,7 +32,7 @@ from regraft.virtual_runs.virtual_loop import VirtualLoop
 from schemas.registry import schema_by_id
 from schemas.state import StateRow
 from streaming.reference_aggregator import ReferenceAggregator
-from streaming.tabulate_batches import EventBounds
+from streaming.streaming_settings import EventBounds
 from tests.streaming.random_telemetry import BEGIN_MS, as_dicts, random_telemetry
 
 PLANNER, PEER = "swap_links_cost+relocate_publishers_joint", "swap_links_ci"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dashboard.operator_tokens import check_token
+from dashboard.operator_tokens import TokenSecretError, check_token
+from dashboard.revoked_tokens import RevokedTokens
 from regraft.cli import app
 from regraft.settings.run_settings import load_settings
 from regraft.settings.settings_example import settings_text
@@ -18,16 +19,32 @@ SECRET = "s" * 32
 
 
 def test_a_token_made_here_opens_the_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is for the namespace of the settings and ends when it was said to; nothing else is printed."""
+    """It is for the namespace of the settings and ends when it was said to; its id goes to standard error."""
     monkeypatch.setenv("REGRAFT_DASHBOARD__SECRET", SECRET)
     call = ["dashboard", "token", "--by", "Ana", "--hours", "2", "--set", "kafka.namespace=lab"]
     answer = CliRunner().invoke(app, call)
     assert answer.exit_code == 0
     operator = check_token(SECRET, answer.stdout.strip(), "lab", 24)
     assert operator.name == "Ana"
+    assert operator.token_id in answer.stderr
     assert abs(operator.until_ms / 1000 - time.time() - 7200) < 60
     as_json = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
     assert check_token(SECRET, as_json["token"], "lab", 24).until_ms // 1000 == as_json["until_ms"] // 1000
+
+
+def test_a_token_is_revoked_where_the_dashboard_looks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By its id or by itself, once; what is neither ends with one sentence."""
+    monkeypatch.setenv("REGRAFT_DASHBOARD__SECRET", SECRET)
+    place = ["--set", f"run.directory={tmp_path}"]
+    made = json.loads(CliRunner().invoke(app, ["dashboard", "token", "--by", "Ana", "--json", *place]).stdout)
+    file = load_settings({"run": {"directory": tmp_path}}).dashboard.revoked_path
+    first = CliRunner().invoke(app, ["dashboard", "revoke", made["id"], *place])
+    again = CliRunner().invoke(app, ["dashboard", "revoke", made["token"], *place])
+    assert first.stdout == f"Token {made['id']} is revoked in {tmp_path / 'revoked-tokens.txt'}.\n"
+    assert again.stdout == f"Token {made['id']} was already revoked in {tmp_path / 'revoked-tokens.txt'}.\n"
+    assert made["id"] in RevokedTokens(file)
+    wrong = CliRunner().invoke(app, ["dashboard", "revoke", "Ana", *place])
+    assert isinstance(wrong.exception, TokenSecretError)
 
 
 def test_the_secret_is_in_no_record_of_a_run() -> None:

@@ -23,7 +23,7 @@ def test_an_order_that_cannot_be_followed_is_not_stored(
     """The same phases as for the controller: a plan that is being aborted cannot be cancelled once more."""
     sent: list[OrderKind] = []
     monkeypatch.setattr(plans_command, "_stored", lambda _: [small_plan(phase)])
-    monkeypatch.setattr("infra.send_orders.send_order", lambda _, order, *__: sent.append(order.kind))
+    monkeypatch.setattr(plans_command, "give_order", lambda _, kind, *__, **___: sent.append(kind))
     answer = CliRunner().invoke(app, ["plans", kind, "plan-1", "--reason", "because", "--wait", "0"])
     if kind in LIFE[phase].orders:
         assert (sent, answer.exit_code) == ([kind], 1)
@@ -58,6 +58,6 @@ def test_the_exit_code_says_whether_what_was_ordered_came_about(
     """An order may come too late: what was to be cancelled is carried out, what was to be approved was refused."""
     versions = iter([small_plan(PlanPhase.PROPOSED), small_plan(phase)])
     monkeypatch.setattr(plans_command, "_stored", lambda _: [next(versions)])
-    monkeypatch.setattr("infra.send_orders.send_order", lambda *_: None)
+    monkeypatch.setattr(plans_command, "give_order", lambda *_, **__: None)
     answer = CliRunner().invoke(app, ["plans", kind, "plan-1", "--reason", "because", "--wait", "5"])
     assert (answer.exit_code, f"plan-1 is {phase}" in answer.output) == (exit_code, True)

@@ -1,11 +1,15 @@
 """A person and a controller on a real Kafka: plans looked at and approved, pauses and maintenance that stand."""
 
 import json
+import platform
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner, Result
 
 from controller.controller_settings import ControllerSettings
@@ -14,11 +18,20 @@ from controller.ports.kafka_links import KafkaPlanStore
 from controller.ports.order_topic import KafkaOrders
 from controller.run_controller import run_controller
 from infra.create_topics import create_topics
+from infra.kafka_clients import open_producer
 from infra.kafka_server import RunningKafka, start_kafka
+from infra.order_keys import OrderSettings, create_signing_key
 from infra.stack_error import StackError
+from overlay.inventory import Inventory
 from regraft.cli import app
-from schemas.order import OrderKind
+from regraft.run_records.read_audit import read_audit
+from regraft.run_records.read_topics import read_whole
+from regraft.stages.run_loop import prepare_orders
+from schemas.audit import GivenOrder
+from schemas.codec import encode
+from schemas.order import Order, OrderKind
 from schemas.plan import PlanPhase
+from schemas.topics import ORDERS, topic_name
 from tests.controller.kafka_overlay import KafkaOverlay
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until
@@ -34,28 +47,50 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
         yield running
 
 
-def told(kafka: RunningKafka, namespace: str, *arguments: str) -> Result:
+def told(kafka: RunningKafka, namespace: str, *arguments: str, directory: Path | None = None) -> Result:
     where = ["--bootstrap", kafka.bootstrap, "--set", f"kafka.namespace={namespace}"]
+    where += ["--set", f"run.directory={directory}"] if directory else []
     return RUNNER.invoke(app, [*arguments, *where])
 
 
-def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Nothing happens until a person has seen before, after and reasons, and said yes; then exactly that happens."""
-    create_topics(kafka.access, namespace="review")
-    inventory = inventory_of(line_of(5), {("b00", "b04"): 2.0})
-    inventory.save(tmp_path / "inventory.json")
+@contextmanager
+def controller(kafka: RunningKafka, namespace: str, directory: Path, inventory: Inventory) -> Iterator[KafkaPlanStore]:
+    """Run a controller that follows the orders of who runs it; yield the plans."""
+    create_topics(kafka.access, namespace=namespace)
+    inventory.save(directory / "inventory.json")
+    orders = OrderSettings(directory=directory / "order-keys")
+    prepare_orders(orders)
     settings = ControllerSettings(
         bootstrap=kafka.bootstrap,
-        namespace="review",
-        inventory_path=tmp_path / "inventory.json",
+        namespace=namespace,
+        inventory_path=directory / "inventory.json",
         decision=DecisionSettings(cool_down_windows=0, window_age_ms_max=600_000),
+        orders=orders,
         tick_ms=20,
     )
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store = KafkaPlanStore(kafka.access, "review", pytest.fail)
+    store = KafkaPlanStore(kafka.access, namespace, pytest.fail)
     try:
+        yield store
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)
+        store.close()
+
+
+def forge(kafka: RunningKafka, namespace: str, order: Order, key: str) -> None:
+    """Write an order as whoever can write to Kafka may."""
+    producer = open_producer(kafka.access)
+    producer.produce(topic_name(ORDERS, namespace), key=key.encode(), value=encode(order))
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path: Path) -> None:
+    """Nothing happens until a person has seen before, after and reasons, and said yes; then exactly that happens."""
+    inventory = inventory_of(line_of(5), {("b00", "b04"): 2.0})
+    with controller(kafka, "review", tmp_path, inventory) as store:
         with KafkaOverlay(kafka.bootstrap, "review", inventory) as overlay:
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED])
             listed = told(kafka, "review", "plans", "list")
@@ -64,40 +99,108 @@ def test_a_plan_is_shown_approved_and_carried_out(kafka: RunningKafka, tmp_path:
             assert "link b00-b04 in" in shown
             assert "predicted (saves" in shown
             assert overlay.epoch == 0
-            approved = told(kafka, "review", "plans", "approve", "plan-1", "--by", "ada", "--reason", "looks right")
-            assert approved.exit_code == 0
+            by = ("--by", "ada", "--reason", "looks right")
+            approved = told(kafka, "review", "plans", "approve", "plan-1", *by, directory=tmp_path)
+            assert approved.exit_code == 0, approved.output
             assert "\nplan-1 is " in f"\n{approved.stdout}"  # The controller of this process logs there, too.
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.COMPLETED])
         (plan,) = json.loads(told(kafka, "review", "plans", "list", "--json").stdout)
         assert plan["history"][1]["reason"] == "approved by ada: looks right"
-        late = told(kafka, "review", "plans", "cancel", "plan-1", "--reason", "too late")
+        late = told(kafka, "review", "plans", "cancel", "plan-1", "--reason", "too late", directory=tmp_path)
         assert isinstance(late.exception, StackError)
         assert "plan-1 is completed" in str(late.exception)
-    finally:
-        stop.set()
-        thread.join(PATIENCE_S)
-        store.close()
+        kept = json.loads(told(kafka, "review", "audit", "--json").stdout)
+        assert [(entry["kind"], entry["by"], entry["outcome"]) for entry in kept] == [
+            ("approve", "ada", "accepted"),
+            ("approve", "ada", "carried_out"),
+        ]
+        assert kept[0]["source"].endswith(f"@{platform.node()}")
 
 
-def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka) -> None:
+def test_what_nobody_signed_or_somebody_copied_changes_nothing(kafka: RunningKafka, tmp_path: Path) -> None:
+    """Forged approvals, one of them written before the plan, and copies of a good order: all are kept as refused."""
+    inventory = inventory_of(line_of(5), {("b00", "b04"): 2.0})
+    create_topics(kafka.access, namespace="forged")
+    approval = Order("plan-1", OrderKind.APPROVE, "chief-operator", "forged", 0, nonce="before")
+    forge(kafka, "forged", approval, approval.key)
+    with (
+        controller(kafka, "forged", tmp_path, inventory) as store,
+        KafkaOverlay(kafka.bootstrap, "forged", inventory) as overlay,
+    ):
+        wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED])
+        (plan,) = store.load() or []
+        now_ms = time.time_ns() // 1_000_000
+        seen = structs.replace(approval, time_ms=now_ms, plan_digest=plan.digest, nonce="seen")
+        forge(kafka, "forged", seen, seen.key)
+        stranger = create_signing_key("eve", tmp_path / "eve.key")
+        forge(kafka, "forged", stranger.sign(structs.replace(seen, nonce="eve"), "forged"), seen.key)
+        unsigned = told(kafka, "forged", "pause", "--reason", "unsigned", directory=tmp_path / "elsewhere")
+        assert unsigned.exit_code == 1
+        assert "nobody has signed it" in unsigned.output
+        paused = told(kafka, "forged", "pause", "--reason", "patching", directory=tmp_path)
+        assert (paused.exit_code, "Adaptation is paused" in paused.output) == (0, True)
+        (good,) = [order for order in stored_orders(kafka, "forged") if order.reason == "patching"]
+        assert told(kafka, "forged", "resume", directory=tmp_path).exit_code == 0
+        forge(kafka, "forged", good, good.key)
+        forge(kafka, "forged", good, "broker/b01")
+        wait_until(lambda: len(outcomes(kafka, "forged")) == 8)
+        assert overlay.epoch == 0
+        assert [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED]
+    refused = [why for outcome, why in outcomes(kafka, "forged") if outcome == "refused"]
+    assert [why.split(":")[0].split(",")[0] for why in refused] == [
+        "nobody has signed it",
+        "nobody has signed it",
+        "its key 'eve' is not trusted",
+        "nobody has signed it",
+        "it is a copy of an order that was given before",
+        "its record has the key 'broker/b01'",
+    ]
+    with controller(kafka, "forged", tmp_path, inventory):
+        told(kafka, "forged", "resume", "--reason", "again", directory=tmp_path)
+    assert len(outcomes(kafka, "forged")) == 9  # A restarted controller has told all before it.
+
+
+def outcomes(kafka: RunningKafka, namespace: str) -> list[tuple[str, str]]:
+    return [(entry.outcome, entry.why) for entry in read_audit(kafka.access, namespace)]
+
+
+def stored_orders(kafka: RunningKafka, namespace: str) -> list[Order]:
+    return list(read_whole(kafka.access, namespace, {ORDERS: Order}, PATIENCE_S))
+
+
+def test_orders_stand_for_whoever_reads_them_later(kafka: RunningKafka, tmp_path: Path) -> None:
     """Pause and maintenance are read from the beginning by a controller that starts later, newest words last."""
     create_topics(kafka.access, namespace="orders")
-    assert told(kafka, "orders", "pause", "--reason", "patching", "--for", "5").exit_code == 0
-    assert told(kafka, "orders", "maintain", "b01", "--reason", "new disks", "--evacuate").exit_code == 0
-    assert told(kafka, "orders", "return", "b01").exit_code == 0
-    assert told(kafka, "orders", "maintain", "b02", "--reason", "new disks").exit_code == 0
-    source = KafkaOrders(kafka.access, "orders", pytest.fail)
+    orders = OrderSettings(directory=tmp_path / "order-keys")
+    prepare_orders(orders)
+    given = (
+        ("pause", "--reason", "patching", "--for", "5"),
+        ("maintain", "b01", "--reason", "new disks", "--evacuate"),
+        ("return", "b01"),
+        ("maintain", "b02", "--reason", "new disks"),
+    )
+    for arguments in given:
+        answer = told(kafka, "orders", *arguments, directory=tmp_path)
+        assert (answer.exit_code, "no controller has answered" in answer.output) == (0, True)
+    source = KafkaOrders(kafka.access, "orders", pytest.fail, orders)
     found = []
     wait_until(lambda: bool(found.extend(source.poll())) or source.is_known)
-    source.close()
-    assert [(order.kind, order.subject) for order in found] == [
-        (OrderKind.PAUSE, "overlay"),
-        (OrderKind.MAINTAIN, "b01"),
-        (OrderKind.RETURN, "b01"),
-        (OrderKind.MAINTAIN, "b02"),
+    assert [(given.order.kind, given.order.subject, given.refusal) for given in found] == [
+        (OrderKind.PAUSE, "overlay", ""),
+        (OrderKind.MAINTAIN, "b01", ""),
+        (OrderKind.RETURN, "b01", ""),
+        (OrderKind.MAINTAIN, "b02", ""),
     ]
-    assert found[0].until_ms == found[0].time_ms + 300_000
-    assert found[1].evacuate
+    assert 0 <= found[0].order.until_ms - found[0].order.time_ms - 300_000 + 1_000 <= 1_000
+    assert found[1].order.evacuate
+    version = source.version
+    trusted = tmp_path / "order-keys" / "trusted.toml"
+    trusted.write_text(trusted.read_text().replace(" }", ", revoked = true }"))
+    again: list[GivenOrder] = []
+    wait_until(lambda: bool(again.extend(source.poll())) or len(again) == 4)
+    assert source.version > version
+    assert all("is revoked" in given.refusal and not given.is_new for given in again)
+    source.close()
 
 
 def test_an_order_without_a_reason_or_about_no_plan_is_refused(kafka: RunningKafka) -> None:

@@ -22,7 +22,7 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
     answer = _regraft(
         *("demo", "--chaos", "--json", "--seed", "5", "--duration", "110", "--out", str(tmp_path)),
         *("--set", "demo.kill_every_s=20"),
-        timeout_s=420,
+        timeout_s=500,
     )
     assert answer.returncode == 0, answer.stderr[-4000:]
     summary = json.loads(answer.stdout)

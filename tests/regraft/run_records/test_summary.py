@@ -62,7 +62,56 @@ def test_one_wrong_delivery_fails_the_run(fault: str) -> None:
 
 def test_a_run_in_which_nothing_happened_says_all_that_is_missing() -> None:
     """All reasons are told at once."""
-    assert len(failures(summarise(empty_run()))) == 4
+    told = " / ".join(failures(summarise(empty_run())))
+    for what in ("no final ledger", "no notification", "no window", "no plan", "not compared", "never shifted"):
+        assert what in told
+    assert told.count(" / ") == 5
+
+
+def test_that_nothing_was_lost_shows_nothing_where_nobody_was_owed_anything() -> None:
+    """Notifications without a subscriber are no success."""
+    ledger = DeliveryLedger(published=16, final=True)
+    (reason,) = failures(summarise(replace(small_run(), ledger=ledger)))
+    assert reason.startswith("nobody was owed a delivery")
+
+
+def test_a_final_overlay_that_costs_more_than_the_first_fails_the_run() -> None:
+    """Plans that made it worse are no success; one that costs the same is not worse."""
+    comparison = small_run().comparison
+    assert comparison is not None
+    worse = replace(comparison, before=comparison.after, after=comparison.before)
+    (reason,) = failures(summarise(replace(small_run(), comparison=worse)))
+    assert reason.startswith("the final overlay costs 164.8 a second, the first 43.4")
+    same = replace(comparison, after=comparison.before)
+    assert failures(summarise(replace(small_run(), comparison=same))) == []
+
+
+def test_overlays_that_could_not_be_compared_fail_the_run() -> None:
+    """A cost that was not measured is not taken for a good one."""
+    (reason,) = failures(summarise(replace(small_run(), comparison=None)))
+    assert "was not compared" in reason
+
+
+def test_a_shift_that_no_plan_followed_fails_the_run() -> None:
+    """A plan before the shift of interests does not show that the overlay follows them."""
+    unmoved = replace(small_run(), plans=(small_plan(time_ms=START_MS + 10_000),), traffic_end_ms=START_MS + 90_000)
+    (reason,) = failures(summarise(unmoved))
+    assert reason.startswith("no plan that began after the shift of the interests was completed: see")
+
+
+def test_a_run_too_short_to_follow_the_shift_says_so() -> None:
+    """It did nothing wrong and showed nothing: the sentence names the time that there was and that it takes."""
+    short = replace(small_run(), plans=(small_plan(time_ms=START_MS + 10_000),), traffic_end_ms=START_MS + 47_500)
+    (reason,) = failures(summarise(short))
+    assert "10 s of traffic after it are too few to show one" in reason
+    assert "--duration" in reason
+
+
+def test_a_run_whose_interests_never_shift_needs_no_plan_after_it() -> None:
+    """On a ring interests move on all the time, and no shift is looked for; on a tree one that did not come is told."""
+    assert failures(summarise(replace(small_run(), expects_regime_change=False, regime_change_ms=None))) == []
+    (reason,) = failures(summarise(replace(small_run(), regime_change_ms=None)))
+    assert reason.startswith("the interests never shifted")
 
 
 def test_aborted_plans_do_not_count_as_completed() -> None:

@@ -117,3 +117,15 @@ def test_users_are_counted_from_when_they_have_connected(tmp_path: Path) -> None
     assert observer.users is not None
     assert (observer.users.subscription_changes, observer.users.subscription_changes_at_first_homes) == (30, 40)
     assert observer.users.subscription_changes_cut == 0.25
+
+
+def test_only_a_completed_plan_that_began_after_the_shift_has_followed_it(tmp_path: Path) -> None:
+    """One from before the shift, or one that still waits for its windows, has not."""
+    observer = RunObserver(tmp_path)
+    _write(tmp_path, "emulator", {"started_ms": START_MS, "time_ms": START_MS, "regime_changed_ms": START_MS + 9_000})
+    followed = []
+    for phase, start_ms in (("completed", 0), ("verifying", 10_000), ("completed", 10_000)):
+        _show(tmp_path, _view({}, 1, plans=(shown_plan("plan-1", PlanPhase(phase), START_MS + start_ms),)))
+        observer.refresh()
+        followed.append(observer.has_followed_shift)
+    assert followed == [False, False, True]

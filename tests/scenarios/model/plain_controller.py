@@ -124,9 +124,9 @@ class Control:
     def _command(self, phase: CommandPhase, broker: str) -> Command:
         change, before = self.plans[len(self.ended)], self.configuration
         name, epoch = f"plan-{self.epoch_max}", self.epoch_max
-        if phase is not CommandPhase.PREPARE:
-            return Command(name, phase, broker, before.epoch, epoch)
         target = change.target(before, epoch)
+        if phase is not CommandPhase.PREPARE:
+            return Command(name, phase, broker, before.epoch, epoch, digest=target.digest)
         if isinstance(before, ChordConfiguration):
             assert isinstance(target, ChordConfiguration)
             moves = tuple(move for move in change.moves if broker in (move.home_from, move.home_to))

@@ -1,0 +1,124 @@
+"""Take in what people order: what of it stands, who is told, and what is kept of it.
+
+In: orders as their topic gives them, the plans so far. Out: the book of standing orders, events, the audit. Doing what
+is ordered about plans belongs to :mod:`controller.execute.review_plans`.
+"""
+
+from __future__ import annotations
+
+from controller.control_ports import AuditSink, EventSink, OrderSource
+from controller.state.plan_log import PlanLog
+from schemas.audit import AuditOutcome, GivenOrder
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.order import Order, OrderKind
+from schemas.order_book import OrderBook, order_text
+from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE, against_order
+
+CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.
+OPEN_MAX = 1_000  # Orders about the one plan that is open, of which it is not known yet what comes of them.
+TOLD_MAX = 20  # Refused orders of one step that are told one by one; the audit has all.
+
+
+class OrderTaker:
+    """Takes orders in and knows which of them stand."""
+
+    def __init__(self, source: OrderSource, events: EventSink, audit: AuditSink) -> None:
+        self._source = source
+        self._events = events
+        self._audit = audit
+        self._begin()
+
+    def _begin(self) -> None:
+        self.book = OrderBook()
+        self.is_known = False
+        self._version = self._source.version
+        self._open: list[GivenOrder] = []
+
+    def read(self, plan_log: PlanLog, now_ms: int) -> None:
+        """Take in what has been ordered since; what nobody has been told of yet is told and kept."""
+        found = self._source.poll()
+        if self._source.version != self._version:
+            self._begin()
+        refused_count = 0
+        for given in found:
+            against, outcome = self._take(given, plan_log)
+            if given.is_new:
+                self._audit.keep(given.entry(outcome, against, now_ms))
+                refused_count += outcome is AuditOutcome.REFUSED
+                if refused_count <= TOLD_MAX:
+                    self._tell(given, against, now_ms)
+        if refused_count > TOLD_MAX:
+            text = f"{refused_count - TOLD_MAX} more orders were refused at once: `regraft audit` has them all"
+            self._events.emit(AdaptationEvent("orders", EventKind.ORDER_REFUSED, Severity.WARNING, now_ms, text))
+        self.is_known = self.is_known or self._source.is_known
+        self._open = [given for given in self._open[-OPEN_MAX:] if not self._is_closed(given, plan_log, now_ms)]
+
+    def _is_closed(self, given: GivenOrder, plan_log: PlanLog, now_ms: int) -> bool:
+        """Keep what came of an order about a plan in the end; tell whether that is known."""
+        order = given.order
+        plan = None if order is None else _named(plan_log, order.subject)
+        if order is None or plan is None:
+            return True
+        outcome = outcome_of(order.kind, plan.phase)
+        if outcome is not None:
+            self._audit.keep(given.entry(outcome, plan.history[-1].reason if plan.history else "", now_ms))
+        return outcome is not None
+
+    def _take(self, given: GivenOrder, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
+        """Let the order stand if it may; return what speaks against it and what comes of it for now."""
+        order = given.order
+        if given.refusal or order is None:
+            return given.refusal, AuditOutcome.REFUSED
+        if order.kind.scope == "plan":
+            return self._take_about_plan(given, order, plan_log)
+        self.book.take(order)
+        if order.kind.scope == "broker" and order.subject not in plan_log.present.brokers:
+            return f"the overlay has no broker {order.subject}", AuditOutcome.REFUSED
+        return "", AuditOutcome.ACCEPTED
+
+    def _take_about_plan(self, given: GivenOrder, order: Order, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
+        plan = _named(plan_log, order.subject)
+        if plan is None:
+            return f"there is no plan {order.subject}", AuditOutcome.REFUSED
+        if against := _against_meant(order, plan):
+            return against, AuditOutcome.REFUSED
+        self.book.take(order)
+        if against := against_order(order.kind, plan.plan, plan.phase):
+            return against, AuditOutcome.TOO_LATE
+        self._open.append(given)
+        return "", AuditOutcome.ACCEPTED
+
+    def _tell(self, given: GivenOrder, against: str, now_ms: int) -> None:
+        kind = EventKind.ORDER_REFUSED if against else EventKind.ORDER_TAKEN
+        severity = Severity.WARNING if against else Severity.INFO
+        order = given.order
+        asked = f"order to {order_text(order)}" if order is not None else f"record without an order for {given.key}"
+        text = asked + (f"; not done: {against}" if against else "")
+        subject = order.subject if order is not None else given.key
+        plan = subject if order is not None and order.kind.scope == "plan" else ""
+        self._events.emit(AdaptationEvent(subject, kind, severity, now_ms, text, plan))
+
+
+def outcome_of(kind: OrderKind, phase: PlanPhase) -> AuditOutcome | None:
+    """Return what came of an order about a plan that is in this phase now, None while that is open."""
+    if kind in LIFE[phase].orders:
+        return None
+    is_given_up = phase is PlanPhase.REFUSED or LIFE[phase].is_aborted
+    return AuditOutcome.TOO_LATE if is_given_up is (kind is OrderKind.APPROVE) else AuditOutcome.CARRIED_OUT
+
+
+def _named(plan_log: PlanLog, name: str) -> Plan | None:
+    return next((plan for plan in plan_log.plans if plan.plan == name), None)
+
+
+def _against_meant(order: Order, plan: Plan) -> str:
+    """Return why an order cannot mean this plan, though it names it; empty when it does."""
+    made_ms = plan.history[0].time_ms if plan.history else 0
+    if not order.plan_digest:
+        return f"it does not say which {plan.plan} it means: give it by `regraft plans` or the dashboard"
+    if order.plan_digest != plan.digest:
+        return f"it is about another {plan.plan} (digest {order.plan_digest[:32]}, that of this one is {plan.digest})"
+    if order.time_ms < made_ms - CLOCKS_APART_MS_MAX:
+        return f"it is older than {plan.plan} by {(made_ms - order.time_ms) / 1000:,.0f} s"
+    return ""

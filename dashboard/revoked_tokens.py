@@ -1,0 +1,72 @@
+"""The tokens that were taken back before their end: a file of their ids, one a line, read again when it has changed.
+
+In: a path. Out: whether a token is taken back. What a token is belongs to ``operator_tokens``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from infra.stack_error import StackError
+
+REVOKED_BYTES_MAX = 1_000_000  # Some 20,000 tokens, each of which ends within a month by itself.
+
+
+class RevokedFileError(StackError):
+    """Say why the file of revoked tokens cannot be used."""
+
+
+class RevokedTokens:
+    """The ids in a file; one that is not there yet holds none.
+
+    One that vanishes takes nothing back: what it held last stays revoked until this process ends.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seen: tuple[int, int, int] | None = None
+        self._ids: frozenset[str] = frozenset()
+
+    def __contains__(self, token_id: object) -> bool:
+        """Tell whether a token is taken back. Raises RevokedFileError when the file is there and cannot be read."""
+        self._refresh(self._file)
+        return token_id in self._ids
+
+    def _refresh(self, file: Path) -> None:
+        try:
+            found = file.stat()
+            seen = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if seen == self._seen:
+                return
+            if found.st_size > REVOKED_BYTES_MAX:
+                raise RevokedFileError(
+                    f"{file} has {found.st_size} bytes, at most {REVOKED_BYTES_MAX} are read: "
+                    "take out the lines of tokens that ended long ago."
+                )
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            raise RevokedFileError(f"{file} cannot be read ({error}): without it no token is accepted.") from error
+        self._ids = frozenset(words[0] for line in lines if (words := line.split()))
+        self._seen = seen
+
+
+def revoke_token(file: Path, token_id: str) -> bool:
+    """Add an id to the file and tell whether it was not in there yet. Raises RevokedFileError."""
+    if token_id in RevokedTokens(file):
+        return False
+    line = f"{token_id} {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line.encode())  # In one piece: two who revoke at once lose neither line.
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise RevokedFileError(f"{file} cannot be written ({error}): the token is NOT revoked.") from error
+    return True

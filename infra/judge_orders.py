@@ -1,0 +1,116 @@
+"""Judge whether a record in the topic of orders is its giver's own: signed, in time, once, and by whom it may be.
+
+In: records as Kafka holds them, and trusted keys. Out: why a record must not be followed, or nothing. What an order
+means, and whether it can be followed as things stand, belongs to the stages.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
+from cryptography.exceptions import InvalidSignature
+
+from infra.order_keys import OrderSettings, TrustedKey, TrustedKeys, open_trusted_keys, utc
+from schemas.audit import GivenOrder
+from schemas.order import Order
+
+ORDER_AGE_MS_MAX = 5 * 60_000  # From its signing to its record in Kafka; a copy of it is refused for that later.
+ORDER_AHEAD_MS_MAX = 60_000  # By so much the clock of who orders may be ahead of Kafka's.
+NONCES_MAX = 10_000  # Orders of so short a time; more are refused, as a forgotten nonce could come again.
+NONCE_LENGTH_MAX = 64
+
+
+class OrderJudge:
+    """Judges the records of one namespace in the order of their topic.
+
+    Time is that at which Kafka took the record, so a record is judged the same whenever it is read: an order that was
+    given in time goes on standing when its key ends. What a revoked or unknown key signed does not, whenever it did.
+    A copy of an order is known by its nonce, and later than ORDER_AGE_MS_MAX by its age; the topic keeps all records
+    for much longer than that, so a judge that starts anew has seen every nonce that could still come again.
+    """
+
+    def __init__(self, keys: TrustedKeys, namespace: str, *, allow_unsigned: bool = False) -> None:
+        self._keys = keys
+        self._namespace = namespace
+        self._allow_unsigned = allow_unsigned
+        self._nonces: dict[tuple[str, str], int] = {}  # When each was written, the oldest first.
+
+    def forget(self) -> None:
+        """Begin anew, as the topic will be read from its beginning."""
+        self._nonces.clear()
+
+    def given(self, message: Message, order: Order | None) -> GivenOrder:
+        """Return what a message of the topic holds, judged; None is a record that takes one out."""
+        kind, written_ms = message.timestamp()
+        key = (message.key() or b"").decode(errors="replace")
+        if order is None:
+            refusal = "it takes an order out of the topic, and nobody does: what is ordered is taken back by an order"
+        else:
+            is_by_kafka = kind == TIMESTAMP_LOG_APPEND_TIME
+            refusal = self.refusal(order, key, written_ms, is_by_kafka=is_by_kafka)
+        return GivenOrder(order, written_ms, message.offset() or 0, key, refusal)
+
+    def refusal(self, order: Order, key: str, written_ms: int, *, is_by_kafka: bool) -> str:
+        """Return why the order under ``key`` must not be followed, empty when it is its giver's own.
+
+        ``is_by_kafka`` says that ``written_ms`` is Kafka's time and not one that its writer chose.
+        """
+        if key != order.key:
+            return f"its record has the key {key!r}, that of such an order is {order.key!r}"
+        if not order.signature and not order.key_name:
+            return "" if self._allow_unsigned else "nobody has signed it, and orders.allow_unsigned is off"
+        if self._keys.fault:
+            return f"nobody can tell whether its key {order.key_name!r} is trusted: {self._keys.fault}"
+        trusted = self._keys.by_name.get(order.key_name)
+        if trusted is None:
+            return f"its key {order.key_name!r} is not trusted"
+        try:
+            trusted.public.verify(order.signature, order.signed_text(self._namespace))
+        except InvalidSignature:
+            return f"its signature is not that of {order.key_name} over this order in {self._namespace}"
+        return _against_key(trusted, order, written_ms) or self._against_time(order, written_ms, is_by_kafka)
+
+    def _against_time(self, order: Order, written_ms: int, is_by_kafka: bool) -> str:
+        if not is_by_kafka:
+            return (
+                "its topic keeps the times of writers, so nobody knows how old it is: set the topic's "
+                "message.timestamp.type to LogAppendTime"
+            )
+        if not written_ms - ORDER_AGE_MS_MAX <= order.time_ms <= written_ms + ORDER_AHEAD_MS_MAX:
+            return (
+                f"it was signed {(written_ms - order.time_ms) / 1000:,.0f} s before Kafka got it, allowed are "
+                f"{-ORDER_AHEAD_MS_MAX // 1000} to {ORDER_AGE_MS_MAX // 1000} s: is it a copy, or a clock wrong?"
+            )
+        if not 0 < len(order.nonce) <= NONCE_LENGTH_MAX:
+            return f"its nonce has {len(order.nonce)} characters: 1 to {NONCE_LENGTH_MAX}"
+        self._drop_before(written_ms - ORDER_AGE_MS_MAX - ORDER_AHEAD_MS_MAX)
+        if (order.key_name, order.nonce) in self._nonces:
+            return "it is a copy of an order that was given before"
+        if len(self._nonces) >= NONCES_MAX:
+            return f"{NONCES_MAX} orders came within minutes, no more are taken until these are old"
+        self._nonces[order.key_name, order.nonce] = written_ms
+        return ""
+
+    def _drop_before(self, time_ms: int) -> None:
+        while self._nonces:
+            oldest = next(iter(self._nonces))
+            if self._nonces[oldest] >= time_ms:
+                return
+            del self._nonces[oldest]
+
+
+def _against_key(trusted: TrustedKey, order: Order, written_ms: int) -> str:
+    if trusted.is_revoked:
+        return f"the key {trusted.name} is revoked"
+    if written_ms > trusted.not_after_ms:
+        return f"the key {trusted.name} ended at {utc(trusted.not_after_ms)}"
+    if order.kind not in trusted.kinds:
+        return f"the key {trusted.name} may {', '.join(sorted(trusted.kinds)) or 'order nothing'}, not {order.kind}"
+    if order.by != trusted.name and not trusted.is_for_others:
+        return f"the key {trusted.name} speaks for {trusted.name} only, not for {order.by}"
+    return ""
+
+
+def open_judge(orders: OrderSettings, namespace: str) -> tuple[OrderJudge, TrustedKeys]:
+    """Return a judge by the settings, and the keys that it judges by. Raises OrderKeyError."""
+    keys = open_trusted_keys(orders)
+    return OrderJudge(keys, namespace, allow_unsigned=orders.allow_unsigned), keys

@@ -1,0 +1,29 @@
+"""The digest of a plan: what tells it from every other, for brokers and controllers to mean the same one. Pure.
+
+In: a plan and the overlay that it leads to. Out: a short text, of which brokers can check the part about the overlay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from overlay.overlay_configuration import OverlayConfiguration
+from schemas.plan import Plan
+
+BETWEEN = "-"  # The digest of the overlay stands before it: a broker works that out itself.
+
+
+def plan_digest(plan: Plan, target: OverlayConfiguration) -> str:
+    """Return the digest of a plan that leads to ``target``; the plan's term, phase and costs are no part of it.
+
+    Plans that lead to the same overlay differ in it when they begin at another epoch, move other clients, or were begun
+    by different controllers.
+    """
+    moves = sorted(f"{move.client} {move.home_from} {move.home_to}" for move in plan.moves)
+    text = "\n".join([str(plan.epoch_from), plan.begun_by, *moves])
+    return target.digest + BETWEEN + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def overlay_digest(digest: str) -> str:
+    """Return the part of a plan's digest that is the digest of the overlay it leads to."""
+    return digest.partition(BETWEEN)[0]

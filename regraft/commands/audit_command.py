@@ -1,0 +1,52 @@
+"""``regraft audit``: who ordered what, when and from where, and what came of it.
+
+In: the audit topic. Out: a table or JSON. What comes of orders is the controller's to say.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+
+
+def audit(
+    count: Annotated[int, typer.Option("--last", min=1, help="So many of the newest.")] = 50,
+    about: Annotated[
+        str | None, typer.Option("--about", metavar="SUBJECT", help="Only this plan or broker; overlay for pauses.")
+    ] = None,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Show every order that was given or forged: who, when, from where, and what came of it.
+
+    Examples: `regraft audit`; `regraft audit --about plan-7 --json`.
+    """
+    from infra.order_keys import utc
+    from regraft.run_records.read_audit import read_audit
+    from regraft.stages.run_loop import require_kafka
+    from schemas.remote_registry import use_registry
+
+    kafka = settings_of(assignments, settings_file, bootstrap).kafka
+    require_kafka(kafka.access)
+    use_registry(namespace=kafka.namespace)
+    found = [entry for entry in read_audit(kafka.access, kafka.namespace) if about in (None, entry.subject)][-count:]
+    if as_json:
+        typer.echo(json.dumps([msgspec.to_builtins(entry) for entry in found], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for head in ("judged", "order", "by", "key", "from", "reason", "outcome", "why"):
+        table.add_column(head, overflow="fold")
+    for entry in found:
+        order = f"{entry.kind} {entry.subject}".strip()
+        key = entry.key_name or "unsigned"
+        table.add_row(utc(entry.time_ms), order, entry.by, key, entry.source, entry.reason, entry.outcome, entry.why)
+    Console().print(table)

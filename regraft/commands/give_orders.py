@@ -1,0 +1,84 @@
+"""Give a person's order: sign it, store it, and say what the controller makes of it.
+
+In: what is ordered, and settings. Out: a record in Kafka, and the controller's first answer. Waiting for what comes of
+a plan in the end belongs to :mod:`regraft.commands.plans_command`.
+"""
+
+from __future__ import annotations
+
+import getpass
+import platform
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import typer
+from msgspec import structs
+
+from schemas.audit import AuditEntry, AuditOutcome
+from schemas.order import Order, OrderKind
+
+if TYPE_CHECKING:
+    from regraft.settings.run_settings import Settings
+
+ANSWER_S_MAX = 5.0
+EXIT_FAILED = 1
+UNSIGNED = (
+    "This order is not signed, as there is no key for orders (orders.key_file): it is followed only where "
+    "orders.allow_unsigned is set. `regraft keys create NAME` makes a key."
+)
+
+
+def give_order(
+    settings: Settings,
+    kind: OrderKind,
+    subject: str,
+    by: str,
+    reason: str,
+    *,
+    until_ms: int = 0,
+    evacuate: bool = False,
+    plan_digest: str = "",
+    wait_s_max: float = ANSWER_S_MAX,
+) -> AuditEntry | None:
+    """Store an order and return the controller's answer, None when none comes in time.
+
+    ``by`` empty is the holder of the key, else the login. Raises StackError when the order is not stored; ends with 1,
+    and why, when the controller refuses it.
+    """
+    from infra.send_orders import send_order
+    from regraft.run_records.read_audit import AuditTail
+    from schemas.remote_registry import use_registry
+
+    kafka, now_ms = settings.kafka, time.time_ns() // 1_000_000
+    order = _signed(settings, Order(subject, kind, by, reason, now_ms, until_ms, evacuate, plan_digest))
+    use_registry(namespace=kafka.namespace)
+    with closing(AuditTail(kafka.access, kafka.namespace)) as tail:
+        send_order(kafka.access, order, kafka.namespace)
+        answer = tail.first_about(order.nonce, wait_s_max)
+    if answer is not None and answer.outcome in (AuditOutcome.REFUSED, AuditOutcome.TOO_LATE):
+        typer.echo(f"The controller does not follow it: {answer.why}.", err=True)
+        raise typer.Exit(EXIT_FAILED)
+    return answer
+
+
+def tell_given(answer: AuditEntry | None, done: str) -> None:
+    """Say what was done, or that nobody has answered yet."""
+    if answer is None:
+        typer.echo(f"Stored, but no controller has answered in {ANSWER_S_MAX:g} s: one that runs will judge it.")
+    else:
+        typer.echo(done)
+
+
+def _signed(settings: Settings, order: Order) -> Order:
+    """Return the order with who gives it where, and their signature where there is a key."""
+    from infra.order_keys import new_nonce
+
+    key, user = settings.orders.operator_key(), getpass.getuser()
+    giver = order.by or (user if key is None else key.name)
+    placed = structs.replace(order, by=giver, source=f"{user}@{platform.node()}", nonce=new_nonce())
+    if key is not None:
+        return key.sign(placed, settings.kafka.namespace)
+    if not settings.orders.allow_unsigned:
+        typer.echo(UNSIGNED, err=True)
+    return placed

@@ -1,0 +1,94 @@
+"""``regraft keys``: make a key that signs orders, and show which are trusted.
+
+In: a name. Out: a private key file for who gives orders, and the public line for the stages that follow them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+from schemas.order import OrderKind
+
+DAYS_MAX = 3_650
+
+keys_app = typer.Typer(
+    no_args_is_help=True,
+    help="""Keys that orders are signed with.
+
+The controller follows an order only when a key that it trusts has signed it (docs/security.md). Whoever gives orders
+keeps a private key; the controller and the alerts read the public ones from a file, again whenever it changes.""",
+)
+
+
+@keys_app.command()
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who will give orders with it.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: NAME.key.")] = None,
+    days: Annotated[int, typer.Option("--days", min=1, max=DAYS_MAX, help="How long it is to be trusted.")] = 365,
+    orders: Annotated[
+        list[OrderKind] | None, typer.Option("--order", help="Only these orders; repeat for more. Default: all.")
+    ] = None,
+    for_others: Annotated[
+        bool, typer.Option("--for-others", help="It signs what other people order: for a dashboard.")
+    ] = False,
+) -> None:
+    """Make a key: a private one in a file that only you read, and the line that makes others trust it.
+
+    Examples: `regraft keys create ana >> trusted.toml`; `regraft keys create dashboard --for-others`;
+    `regraft keys create night-shift --days 30 --order pause --order resume`.
+    """
+    from infra.order_keys import DAY_S, create_signing_key
+
+    file = out or Path(f"{name.replace('/', '_')}.key")
+    key = create_signing_key(name, file)
+    not_after = datetime.fromtimestamp(time.time() + days * DAY_S, UTC)
+    typer.echo(
+        f"{file} is the private key of {name}: keep it to yourself, and name it in orders.key_file or "
+        "REGRAFT_ORDERS__KEY_FILE. The next line belongs into the file of orders.trusted_keys_file.",
+        err=True,
+    )
+    typer.echo(key.trusted_line(not_after, orders or (), for_others=for_others))
+
+
+@keys_app.command(name="list")
+def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
+    """Show the keys that the stages of these settings trust, with their ends and what they may order."""
+    from infra.order_keys import OrderKeyError, read_trusted_keys, utc
+
+    settings = settings_of(assignments, settings_file).orders
+    file = settings.trusted_file
+    if file is None:
+        raise OrderKeyError("No file of trusted keys is named: give orders.trusted_keys_file.")
+    keys, now_ms = read_trusted_keys(file), int(time.time() * 1000)
+    if as_json:
+        rows = [
+            {
+                "name": key.name,
+                "state": key.state(now_ms),
+                "not_after_ms": key.not_after_ms,
+                "orders": sorted(key.kinds),
+                "for_others": key.is_for_others,
+            }
+            for key in keys.values()
+        ]
+        typer.echo(json.dumps({"file": str(file), "unsigned": settings.allow_unsigned, "keys": rows}, indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for head in ("key", "state", "until", "may order", "speaks for"):
+        table.add_column(head, overflow="fold")
+    for key in keys.values():
+        kinds = "everything" if key.kinds == frozenset(OrderKind) else ", ".join(sorted(key.kinds))
+        speaks_for = "others, too" if key.is_for_others else "itself"
+        table.add_row(key.name, key.state(now_ms), utc(key.not_after_ms), kinds, speaks_for)
+    Console().print(table)
+    if settings.allow_unsigned:
+        typer.echo("Orders that nobody signed are followed, too (orders.allow_unsigned).")

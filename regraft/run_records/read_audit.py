@@ -1,0 +1,66 @@
+"""Read what came of orders: all that is kept, or what comes of one that is being given.
+
+In: the audit topic. Out: its entries. Judging orders belongs to the controller.
+"""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.run_records.read_topics import read_whole
+from schemas.audit import AuditEntry
+from schemas.codec import UndecodableRecordError, decode
+from schemas.topics import AUDIT, topic_name
+
+READ_S_MAX = 60.0
+CALL_S = 5.0
+
+
+def read_audit(kafka: KafkaAccess, namespace: str) -> list[AuditEntry]:
+    """Return all that is kept, oldest first; an entry that was written twice comes once. Raises StackError."""
+    found = read_whole(kafka, namespace, {AUDIT: AuditEntry}, READ_S_MAX)
+    return list({(entry.offset, entry.nonce, entry.outcome): entry for entry in found}.values())
+
+
+class AuditTail:
+    """What is kept from now on; without a topic to read, nothing ever comes."""
+
+    def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
+        self._consumer = open_consumer(kafka, {"fetch.wait.max.ms": 50}, on_error=leave_to_caller)
+        self._is_reading = self._begin(topic_name(AUDIT, namespace))
+
+    def first_about(self, nonce: str, wait_s_max: float) -> AuditEntry | None:
+        """Return the first entry about the order with this nonce; None when none comes in time."""
+        deadline_s = time.monotonic() + wait_s_max
+        while self._is_reading and time.monotonic() < deadline_s:
+            message = self._consumer.poll(0.1)
+            if message is None or message.error() is not None:
+                continue
+            try:
+                entry = decode(message.value(), AuditEntry)
+            except UndecodableRecordError:
+                continue
+            if entry.nonce == nonce:
+                return entry
+        return None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()
+
+    def _begin(self, topic: str) -> bool:
+        try:
+            found = self._consumer.list_topics(topic, timeout=CALL_S).topics[topic]
+            if found.error is not None:
+                return False
+            parts = [TopicPartition(topic, number) for number in found.partitions]
+            for part in parts:
+                part.offset = self._consumer.get_watermark_offsets(part, timeout=CALL_S)[1]
+            self._consumer.assign(parts)
+        except KafkaException:
+            return False  # Who gives the order is told by its own failure.
+        return True

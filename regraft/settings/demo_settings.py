@@ -1,0 +1,55 @@
+"""Settings of the demo: its overlay and its course."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regraft.settings.scenarios import SCENARIOS, STOCKS
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """The demo's overlay and its course.
+
+    ``scenario``: stocks (quotes over a tree, interests that shift) or chord (mobile users of a city on a Chord ring).
+    ``brokers``: how many there are, each on a PlanetLab host as long as there are hosts. ``degree_max``: links a broker
+    of a tree may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a
+    share of that time, the interests of stocks shift. ``drain_s_max``: how long the end may wait for the last windows
+    and for a plan under way. ``kill_every_s``: with --chaos, the least pause between two kills; a window must close
+    before the next, too.
+    ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
+    and ours without moves of publishers, to show beside the acting one what these add.
+    ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than there, as the demo's interests shift
+    after four lifetimes and a half: looking back over all of them saves less.
+    """
+
+    scenario: str = STOCKS
+    brokers: int = 40
+    degree_max: int = 8
+    running_s: float = 180.0
+    regime_change_share: float = 0.5
+    drain_s_max: float = 60.0
+    kill_every_s: float = 20.0
+    shadow_planners: tuple[str, ...] = ("swap_links_ci", "swap_links_cost")
+    horizon_lifetimes: float = 1.0
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, one sentence each."""
+        found = []
+        if self.scenario not in SCENARIOS:
+            found.append(f"scenario is {self.scenario!r}: one of {', '.join(SCENARIOS)}")
+        if self.brokers < 3:
+            found.append(f"brokers is {self.brokers}: at least 3, with fewer there is no link to swap")
+        if self.degree_max < 2:
+            found.append(f"degree_max is {self.degree_max}: a tree over more than two brokers needs at least 2")
+        if self.running_s < 20:
+            found.append(f"running_s is {self.running_s:g}: at least 20, or no window closes in time to act on")
+        if not 0 < self.regime_change_share < 1:
+            found.append(
+                f"regime_change_share is {self.regime_change_share:g}: between 0 and 1, inside the running time"
+            )
+        if self.drain_s_max <= 0:
+            found.append(f"drain_s_max is {self.drain_s_max:g}: above 0, the last notifications need time to arrive")
+        if self.kill_every_s < 5:
+            found.append(f"kill_every_s is {self.kill_every_s:g}: at least 5, a service needs time to come back")
+        return found

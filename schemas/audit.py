@@ -1,0 +1,81 @@
+"""AuditEntry: one order and what came of it, kept for long."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from schemas.order import Order
+
+
+class AuditOutcome(StrEnum):
+    """What came of an order. Most have two: ``accepted`` first, and later what was done about the plan."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    CARRIED_OUT = "carried_out"
+    TOO_LATE = "too_late"
+
+
+class AuditEntry(Struct, frozen=True):
+    """Who ordered what, when and from where, and what came of it.
+
+    ``outcome`` and ``why`` are the controller's, who says so at ``time_ms``. ``ordered_ms`` is the time that the order
+    itself names, ``written_ms`` that of its record in Kafka, ``offset`` its place in the topic of orders. The others
+    are fields of the order; where its record was none, ``kind`` and ``by`` are empty and ``subject`` is its key.
+    """
+
+    subject: str
+    kind: str
+    by: str
+    reason: str
+    outcome: AuditOutcome
+    why: str
+    time_ms: int
+    ordered_ms: int = 0
+    written_ms: int = 0
+    offset: int = -1
+    source: str = ""
+    key_name: str = ""
+    nonce: str = ""
+    plan_digest: str = ""
+    until_ms: int = 0
+    evacuate: bool = False
+
+
+class GivenOrder(Struct, frozen=True):
+    """What was found in the topic of orders: an order, or a record that takes one out (None), under ``key``.
+
+    ``refusal`` says why it must not be followed, whatever it asks for; empty where it is its giver's own. ``is_new``
+    tells that nobody has been told yet what came of it.
+    """
+
+    order: Order | None
+    written_ms: int = 0
+    offset: int = -1
+    key: str = ""
+    refusal: str = ""
+    is_new: bool = True
+
+    def entry(self, outcome: AuditOutcome, why: str, now_ms: int) -> AuditEntry:
+        """Return what is kept of it."""
+        order = self.order
+        if order is None:
+            return AuditEntry(self.key, "", "", "", outcome, why, now_ms, 0, self.written_ms, self.offset)
+        return AuditEntry(
+            subject=order.subject,
+            kind=order.kind,
+            by=order.by,
+            reason=order.reason,
+            outcome=outcome,
+            why=why,
+            time_ms=now_ms,
+            ordered_ms=order.time_ms,
+            written_ms=self.written_ms,
+            offset=self.offset,
+            source=order.source,
+            key_name=order.key_name,
+            nonce=order.nonce,
+            plan_digest=order.plan_digest,
+            until_ms=order.until_ms,
+            evacuate=order.evacuate,
+        )

@@ -1,0 +1,162 @@
+"""The runner of plans: whose term and name stand in what it stores and sends, and when it is deposed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.controller_settings import TransitionLimits
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.transition import PersistPlan
+from controller.ports.memory_ports import MemoryPorts
+from controller.state.plan_log import PlanLog
+from overlay.configuration import Configuration
+from overlay.plan_digest import plan_digest
+from schemas.command import Command, CommandResult, Outcome, Refusal
+from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE, answers_to
+from tests.controller.execute.test_transition import BROKERS, swap_plan
+from tests.overlay.small_overlays import inventory_of
+
+BEFORE = Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")])
+MOVING = [phase for phase, facts in LIFE.items() if facts.is_moving]
+
+
+class Controller:
+    """A runner over ports in memory; ``ports`` outlive it."""
+
+    def __init__(self, term: int = 1, instance: str = "one", ports: MemoryPorts | None = None) -> None:
+        self.ports = ports or MemoryPorts()
+        self.foreign: Counter[str] = Counter()
+        self.log = PlanLog(inventory_of(BEFORE, {}), self.ports.plans.load() or ())
+        self.runner = PlanRunner(
+            self.ports.ports, self.log, TransitionLimits(), on_foreign=self._count, term=term, instance=instance
+        )
+
+    def _count(self, part: str) -> None:
+        self.foreign[part] += 1
+
+    def take_commands(self) -> list[Command]:
+        found = list(self.ports.commands.sent)
+        self.ports.commands.sent.clear()
+        return found
+
+    def run_to(self, phase: PlanPhase) -> None:
+        """Begin a plan and answer until it is in this phase, with all its commands sent."""
+        self.runner.begin(swap_plan(), 0)
+        self.runner.advance(0)
+        if phase is PlanPhase.ABORTING:
+            self.runner.cancel("no more", 0)
+            self.runner.advance(0)
+        while self.stored.phase is not phase:
+            answer = LIFE[self.stored.phase].answer
+            for command in self.take_commands() if self.stored.phase is not PlanPhase.DRAINING else self.resent():
+                self.ports.results.records.extend(one for one in answers(command) if one.outcome is answer)
+            self.runner.advance(0)
+
+    def resent(self) -> list[Command]:
+        self.runner.advance(TransitionLimits().resend_ms)
+        return self.take_commands()
+
+    @property
+    def stored(self) -> Plan:
+        return self.ports.plans.stored["plan-1"]
+
+
+def answers(command: Command, **changes: Any) -> list[CommandResult]:
+    return [
+        msgspec.structs.replace(
+            CommandResult(
+                command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 0, 0,
+                term=command.term, digest=command.digest,
+            ),
+            **changes,
+        )
+        for outcome in answers_to(command.phase)
+    ]  # fmt: skip
+
+
+def test_every_stored_version_says_of_which_term_it_is_and_who_began_it() -> None:
+    """Those that others write, too: a plan that waits for a person was not begun by anybody."""
+    controller = Controller(5)
+    controller.runner.add([PersistPlan(msgspec.structs.replace(swap_plan(), phase=PlanPhase.PROPOSED))])
+    controller.runner.advance(0)
+    assert (controller.stored.term, controller.stored.begun_by) == (5, "")
+    controller.run_to(PlanPhase.RETIRING)
+    begun = controller.ports.plans.versions[1:]
+    assert {(plan.term, plan.begun_by) for plan in begun} == {(5, "one")}
+    assert controller.log.plans == (controller.stored,)
+
+
+def test_plans_that_differ_only_in_who_began_them_have_other_digests() -> None:
+    """Two controllers that do not know of each other choose the same change for the same epoch."""
+    digests = set()
+    for name in ("one", "two"):
+        controller = Controller(instance=name)
+        controller.run_to(PlanPhase.PREPARING)
+        digests |= {command.digest for command in controller.take_commands()}
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize("phase", MOVING)
+def test_a_successor_carries_a_plan_on_as_it_is(phase: PlanPhase) -> None:
+    """Plan and digest stay, the term is its own; answers to its predecessor do not count."""
+    first = Controller(1)
+    first.run_to(phase)
+    first.take_commands()
+    second = Controller(2, "two", first.ports)
+    second.runner.advance(0)
+    commands = second.take_commands()
+    assert {command.broker for command in commands} == set(BROKERS)
+    assert {(one.term, one.digest) for one in commands} == {
+        (2, plan_digest(first.stored, BEFORE.target_of(first.stored)))
+    }
+    for command in commands:
+        second.ports.results.records.extend(answers(command, term=1))
+    second.runner.advance(1)
+    assert second.stored.phase is phase
+    assert second.foreign == {"term": len(BROKERS) * len(answers_to(commands[0].phase))}
+    for command in commands:
+        second.ports.results.records.extend(answers(command))
+    second.runner.advance(2)
+    assert second.stored.phase is not phase
+    assert (second.stored.term, second.stored.begun_by) == (2, "one")
+
+
+@pytest.mark.parametrize("phase", [*MOVING, PlanPhase.VERIFYING])
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_whoever_hears_of_a_higher_term_stores_and_sends_nothing_more(phase: PlanPhase, is_refused: bool) -> None:
+    """Refused or not, of its own plan or of another: a broker that knows a higher term obeys somebody else."""
+    controller = Controller(2)
+    controller.run_to(phase)
+    controller.take_commands()
+    versions = len(controller.ports.plans.versions)
+    own = Command("plan-1", LIFE[PlanPhase.PREPARING].command, "b", 0, 1, term=2)  # type: ignore[arg-type]
+    (told,) = answers(own, term=3)
+    if is_refused:
+        told = msgspec.structs.replace(told, outcome=Outcome.REFUSED, refusal=Refusal.TERM)
+    controller.ports.results.records.append(told)
+    for now_ms in (0, 10**6, 2 * 10**6):
+        controller.runner.advance(now_ms)
+        controller.runner.cancel("too late", now_ms)
+    assert controller.runner.deposed_by_term == 3
+    assert controller.take_commands() == []
+    assert len(controller.ports.plans.versions) == versions
+
+
+def test_what_waits_to_be_stored_is_not_stored_by_a_deposed_controller() -> None:
+    """The store was away; when it is back another one leads."""
+    controller = Controller(2)
+    controller.ports.plans.is_away = True
+    controller.runner.begin(swap_plan(), 0)
+    controller.runner.advance(0)
+    (told,) = answers(Command("plan-9", LIFE[PlanPhase.PREPARING].command, "b", 8, 9, term=3))  # type: ignore[arg-type]
+    controller.ports.results.records.append(told)
+    controller.runner.advance(1)
+    controller.ports.plans.is_away = False
+    controller.runner.advance(2)
+    assert controller.ports.plans.stored == {}
+    assert controller.take_commands() == []

@@ -1,0 +1,158 @@
+"""What comes of an order: which plan it means, whether it is its giver's own, and what is kept of it."""
+
+import pytest
+from msgspec import structs
+
+from controller.execute.take_orders import CLOCKS_APART_MS_MAX, TOLD_MAX, outcome_of
+from schemas.audit import AuditOutcome, GivenOrder
+from schemas.event import EventKind
+from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from schemas.plan import PlanPhase
+from tests.controller.execute.test_review_plans import give, order_of, overlay_of, restart_with
+from tests.controller.scripted_overlay import ScriptedOverlay
+
+
+def outcomes(overlay: ScriptedOverlay) -> list[tuple[str, str]]:
+    return [(entry.kind, entry.outcome) for entry in overlay.ports.audit.entries]
+
+
+def reviewed() -> ScriptedOverlay:
+    """An overlay whose first plan waits."""
+    overlay = overlay_of()
+    overlay.run_windows(3)
+    assert overlay.phases == [PlanPhase.PROPOSED]
+    return overlay
+
+
+def test_an_approval_from_before_the_plan_carries_nothing_out() -> None:
+    """Names of plans are no secret: who writes one down before the plan exists has not seen it."""
+    overlay = overlay_of()
+    overlay.ports.orders.records.append(Order("plan-1", OrderKind.APPROVE, "chief-operator", "forged", 0))
+    overlay.run_windows(12)
+    assert overlay.phases == [PlanPhase.PROPOSED]
+    assert outcomes(overlay) == [("approve", AuditOutcome.REFUSED)]
+    assert "there is no plan plan-1" in overlay.events_of(EventKind.ORDER_REFUSED)[0]
+
+
+@pytest.mark.parametrize("digest", ["", "0" * 32])
+def test_an_approval_of_another_plan_of_that_name_carries_nothing_out(digest: str) -> None:
+    """The digest says which plan was looked at; without one nobody knows."""
+    overlay = reviewed()
+    approval = structs.replace(order_of(overlay, OrderKind.APPROVE, "plan-1"), plan_digest=digest)
+    overlay.ports.orders.records.append(approval)
+    overlay.run_windows(3)
+    assert overlay.phases == [PlanPhase.PROPOSED]
+    assert outcomes(overlay) == [("approve", AuditOutcome.REFUSED)]
+
+
+def test_an_approval_that_is_older_than_the_plan_carries_nothing_out() -> None:
+    """Even with the right digest: its time says that it was signed before."""
+    overlay = overlay_of()
+    overlay.now_ms = 10 * CLOCKS_APART_MS_MAX
+    overlay.run_windows(3)
+    old = structs.replace(order_of(overlay, OrderKind.APPROVE, "plan-1"), time_ms=8 * CLOCKS_APART_MS_MAX)
+    overlay.ports.orders.records.append(old)
+    overlay.run_windows(3)
+    assert overlay.phases == [PlanPhase.PROPOSED]
+    assert "it is older than plan-1" in overlay.events_of(EventKind.ORDER_REFUSED)[0]
+
+
+def test_what_is_not_its_givers_own_changes_nothing_and_is_told_and_kept() -> None:
+    """A forged order to resume does not end the pause, whatever it asks for."""
+    overlay = overlay_of(dry_run=False)
+    give(overlay, OrderKind.PAUSE, WHOLE_OVERLAY)
+    forged = Order(WHOLE_OVERLAY, OrderKind.RESUME, "ada", "forged", overlay.now_ms, source="a desk")
+    overlay.ports.orders.records.append(GivenOrder(forged, 7, 3, refusal="nobody has signed it"))
+    overlay.ports.orders.records.append(GivenOrder(None, 8, 4, "adaptation/overlay", "it takes an order out"))
+    overlay.run_windows(6)
+    assert overlay.plans == []
+    assert overlay.ports.view.shown.orders.paused is not None
+    pause, kept, taken_out = overlay.ports.audit.entries
+    assert pause.outcome is AuditOutcome.ACCEPTED
+    assert (kept.outcome, kept.why, kept.source, kept.offset) == (
+        AuditOutcome.REFUSED,
+        "nobody has signed it",
+        "a desk",
+        3,
+    )
+    assert (taken_out.subject, taken_out.kind) == ("adaptation/overlay", "")
+    assert len(overlay.events_of(EventKind.ORDER_REFUSED)) == 2
+
+
+def test_a_flood_of_forged_orders_is_kept_whole_but_told_in_short() -> None:
+    """Events are for people; the audit has each."""
+    overlay = overlay_of()
+    forged = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ada", "forged", 0)
+    overlay.ports.orders.records.extend(GivenOrder(forged, offset=n, refusal="no") for n in range(5 * TOLD_MAX))
+    overlay.tick()
+    told = overlay.events_of(EventKind.ORDER_REFUSED)
+    assert len(overlay.ports.audit.entries) == 5 * TOLD_MAX
+    assert len(told) == TOLD_MAX + 1
+    assert told[-1].startswith(f"{4 * TOLD_MAX} more orders were refused")
+
+
+def test_the_audit_says_what_came_of_a_word_about_a_plan_in_the_end() -> None:
+    """Approved and carried out; a word that comes when the plan is over is too late."""
+    overlay = reviewed()
+    give(overlay, OrderKind.APPROVE, "plan-1")
+    overlay.run_windows(8)
+    give(overlay, OrderKind.CANCEL, "plan-1")
+    overlay.run_windows(1)
+    assert outcomes(overlay) == [
+        ("approve", AuditOutcome.ACCEPTED),
+        ("approve", AuditOutcome.CARRIED_OUT),
+        ("cancel", AuditOutcome.TOO_LATE),
+    ]
+    assert overlay.ports.audit.entries[1].why == "approved by ada: because"
+
+
+def test_an_approval_that_a_refusal_overtakes_is_too_late() -> None:
+    """The newest word counts, and both are answered."""
+    overlay = reviewed()
+    give(overlay, OrderKind.APPROVE, "plan-1")
+    give(overlay, OrderKind.REFUSE, "plan-1")
+    overlay.run_windows(1)
+    assert overlay.phases == [PlanPhase.REFUSED]
+    assert outcomes(overlay)[2:] == [("approve", AuditOutcome.TOO_LATE), ("refuse", AuditOutcome.CARRIED_OUT)]
+
+
+def test_what_came_of_an_order_is_kept_once_through_restarts() -> None:
+    """The topic hands a restarted controller what was told before; what was open then is closed now."""
+    overlay = reviewed()
+    approval = order_of(overlay, OrderKind.APPROVE, "plan-1")
+    overlay.ports.orders.records.append(GivenOrder(approval, is_new=False))
+    restart_with(overlay)
+    overlay.run_windows(8)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    assert outcomes(overlay) == [("approve", AuditOutcome.CARRIED_OUT)]
+
+
+def test_a_topic_that_is_begun_anew_makes_a_new_book() -> None:
+    """When other keys are trusted, what stood by an old one stands no longer."""
+    overlay = overlay_of(dry_run=False)
+    give(overlay, OrderKind.PAUSE, WHOLE_OVERLAY)
+    overlay.run_windows(4)
+    assert overlay.plans == []
+    overlay.ports.orders.version += 1
+    overlay.run_windows(4)
+    assert overlay.plans != []
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "outcome"),
+    [
+        (OrderKind.APPROVE, PlanPhase.PROPOSED, None),
+        (OrderKind.APPROVE, PlanPhase.PREPARING, AuditOutcome.CARRIED_OUT),
+        (OrderKind.APPROVE, PlanPhase.REFUSED, AuditOutcome.TOO_LATE),
+        (OrderKind.REFUSE, PlanPhase.REFUSED, AuditOutcome.CARRIED_OUT),
+        (OrderKind.REFUSE, PlanPhase.PREPARING, AuditOutcome.TOO_LATE),
+        (OrderKind.CANCEL, PlanPhase.PREPARING, None),
+        (OrderKind.CANCEL, PlanPhase.ABORTING, AuditOutcome.CARRIED_OUT),
+        (OrderKind.CANCEL, PlanPhase.ACTIVATING, AuditOutcome.TOO_LATE),
+    ],
+)
+def test_what_came_of_an_order_follows_from_the_plans_phase(
+    kind: OrderKind, phase: PlanPhase, outcome: AuditOutcome | None
+) -> None:
+    """As long as it can be followed that is open."""
+    assert outcome_of(kind, phase) is outcome

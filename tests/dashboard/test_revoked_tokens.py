@@ -1,0 +1,60 @@
+"""The file of revoked tokens: what is in it is refused at once, and a file that cannot be read lets nobody in."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dashboard.revoked_tokens import REVOKED_BYTES_MAX, RevokedFileError, RevokedTokens, revoke_token
+
+ONE, TWO = "0123456789abcdef", "fedcba9876543210"
+
+
+def test_a_revoked_token_is_seen_without_a_restart(tmp_path: Path) -> None:
+    """The file may come later, in a directory that is made for it, and is read again when it has changed."""
+    file = tmp_path / "later" / "revoked.txt"
+    revoked = RevokedTokens(file)
+    assert ONE not in revoked
+    assert revoke_token(file, ONE)
+    assert ONE in revoked
+    assert TWO not in revoked
+    assert revoke_token(file, TWO)
+    assert not revoke_token(file, ONE)
+    assert {ONE, TWO} == {each for each in (ONE, TWO) if each in revoked}
+    assert len(file.read_text().splitlines()) == 2
+
+
+def test_people_may_edit_the_file(tmp_path: Path) -> None:
+    """Empty lines and remarks behind an id do not count; a line taken out is no longer revoked."""
+    file = tmp_path / "revoked.txt"
+    revoked = RevokedTokens(file)
+    file.write_text(f"\n  {ONE}  Ana's laptop was stolen\n\n{TWO}\n")
+    assert ONE in revoked
+    file.write_text(f"{TWO}\n")
+    assert ONE not in revoked
+    assert TWO in revoked
+
+
+def test_a_file_that_vanishes_takes_nothing_back(tmp_path: Path) -> None:
+    """Who deletes it does not let a stolen token in again."""
+    file = tmp_path / "revoked.txt"
+    revoke_token(file, ONE)
+    revoked = RevokedTokens(file)
+    assert ONE in revoked
+    file.unlink()
+    assert ONE in revoked
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"x" * (REVOKED_BYTES_MAX + 1)])
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) -> None:
+    """Nobody knows then which tokens are good: the question is not answered."""
+    file = tmp_path / "revoked.txt"
+    file.write_bytes(content)
+    with pytest.raises(RevokedFileError, match=r"revoked\.txt"):
+        assert ONE in RevokedTokens(file)
+
+
+def test_a_token_that_could_not_be_revoked_is_told(tmp_path: Path) -> None:
+    """A directory in the file's place, for example."""
+    with pytest.raises(RevokedFileError, match=os.fspath(tmp_path)):
+        revoke_token(tmp_path, ONE)

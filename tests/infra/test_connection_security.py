@@ -1,0 +1,106 @@
+"""What is told of a server's TLS and a client's credentials: where secrets are read, and which settings are refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.connection_security import ConnectionSecurity, SecretMissingError
+from infra.make_certificates import LocalAuthority, write_private
+
+
+def secured(tmp_path: Path) -> ConnectionSecurity:
+    """Return a security that is as it should be, with a certificate of the client's own."""
+    authority = LocalAuthority(tmp_path)
+    client = authority.issue("client")
+    return ConnectionSecurity(authority.ca_file, client.certificate_file, client.key_file)
+
+
+def test_what_is_as_it_should_be_has_no_fault(tmp_path: Path) -> None:
+    """Nothing at all, and all that mutual TLS needs."""
+    assert ConnectionSecurity().faults() == []
+    assert secured(tmp_path).faults() == []
+
+
+def test_a_password_is_read_where_it_is_kept_whenever_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file without its last line's end, or from a variable; one that was exchanged is seen."""
+    file = tmp_path / "password"
+    file.write_text("first one \n")
+    by_file = ConnectionSecurity(password_file=file)
+    assert by_file.password == "first one "
+    file.write_text("second")
+    assert by_file.password == "second"
+    monkeypatch.setenv("KAFKA_PASSWORD", "third")
+    assert ConnectionSecurity(password_variable="KAFKA_PASSWORD").password == "third"
+    assert ConnectionSecurity().password is None
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [("", "is empty"), ("\n", "is empty"), ("one\ntwo\n", "more than one line"), ("a\x07", "control")],
+)
+def test_a_file_without_a_usable_password_is_a_fault(tmp_path: Path, content: str, told: str) -> None:
+    """The sentence names the file and holds nothing of what is in it."""
+    file = tmp_path / "password"
+    file.write_text(content)
+    (fault,) = ConnectionSecurity(password_file=file).faults()
+    assert f"password_file {file}" in fault
+    assert told in fault
+    assert "two" not in fault
+
+
+def test_a_missing_password_is_a_fault_and_an_error_when_it_is_used(tmp_path: Path) -> None:
+    """A file or variable that is not there; a secret that was given as the name of a variable is not told."""
+    missing = ConnectionSecurity(password_file=tmp_path / "absent")
+    assert "absent cannot be read (No such file or directory)" in missing.faults()[0]
+    with pytest.raises(SecretMissingError, match="absent cannot be read"):
+        _ = missing.password
+    assert "password_variable NOT_SET is not set" in ConnectionSecurity(password_variable="NOT_SET").faults()[0]
+    (fault,) = ConnectionSecurity(password_variable="hunter2!").faults()
+    assert "hunter2" not in fault
+    assert "no name of an environment variable" in fault
+
+
+def test_faults_of_files_are_all_told_at_once(tmp_path: Path) -> None:
+    """Unreadable files, half a pair, two places for one secret."""
+    faults = ConnectionSecurity(
+        ca_file=tmp_path / "ca.pem",
+        certificate_file=tmp_path / "own.pem",
+        key_password_file=tmp_path / "one",
+        key_password_variable="TWO",
+    ).faults()
+    for wanted in ("ca_file", "own.pem cannot be read", "without key_file", "both given", "but no key_file"):
+        assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
+    assert len(faults) == 5
+
+
+def test_certificate_and_key_must_belong_together(tmp_path: Path) -> None:
+    """A file that is no certificate, and the key of another certificate, are seen before anything connects."""
+    good = secured(tmp_path)
+    other = LocalAuthority(tmp_path / "other").issue("other")
+    (fault,) = replace(good, key_file=other.key_file).faults()
+    assert "do not fit" in fault
+    plain = tmp_path / "plain.txt"
+    plain.write_text("no certificate")
+    (fault,) = replace(good, ca_file=plain).faults()
+    assert "holds no certificate" in fault
+
+
+def test_a_key_with_a_password_needs_the_right_one(tmp_path: Path) -> None:
+    """Nobody is asked at the terminal."""
+    from cryptography.hazmat.primitives import serialization
+
+    good = secured(tmp_path)
+    assert good.key_file is not None
+    key = serialization.load_pem_private_key(good.key_file.read_bytes(), None)
+    locked = serialization.BestAvailableEncryption(b"opens it")
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    write_private(good.key_file, key.private_bytes(serialization.Encoding.PEM, form, locked))
+    password = tmp_path / "password"
+    password.write_text("opens it")
+    assert replace(good, key_password_file=password).faults() == []
+    assert "do not fit" in good.faults()[0]
+    password.write_text("wrong")
+    assert "do not fit" in replace(good, key_password_file=password).faults()[0]

@@ -1,0 +1,248 @@
+"""Which orders are their giver's own: signed, in time, once, by whom it may be, under their own key."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
+from msgspec import structs
+
+from infra import judge_orders, order_keys
+from infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX, OrderJudge
+from infra.order_keys import SigningKey, TrustedKeys
+from schemas.codec import decode, encode
+from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from tests.infra.order_signers import TRUSTED_UNTIL, trust
+
+NOW_MS = 1_800_000_000_000
+PAUSE = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ana", "patching", NOW_MS, NOW_MS + 5, source="ana@desk")
+
+
+class Bench:
+    """A judge who trusts ana and bo, and their keys."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.file, self.signers = trust(directory, "ana", "bo", **options)
+        self.judge = OrderJudge(TrustedKeys(self.file), "live")
+
+    def anew(self) -> OrderJudge:
+        """A judge of another process."""
+        return OrderJudge(TrustedKeys(self.file), "live")
+
+    def sign(self, order: Order = PAUSE, by: str = "ana") -> Order:
+        return self.signers[by].sign(order, "live")
+
+    def refusal(self, order: Order, written_ms: int = NOW_MS, *, is_by_kafka: bool = True) -> str:
+        return self.judge.refusal(order, order.key, written_ms, is_by_kafka=is_by_kafka)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_what_its_giver_signed_is_followed_also_after_its_way_through_kafka(bench: Bench) -> None:
+    """The signature covers the values, so it does not matter how a record holds them."""
+    order = decode(encode(bench.sign()), Order)
+    assert len(order.signature) == 64
+    assert bench.refusal(order) == ""
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"subject": "b01", "kind": OrderKind.MAINTAIN},
+        {"kind": OrderKind.RESUME},
+        {"by": "bo"},
+        {"reason": "x"},
+        {"time_ms": NOW_MS + 1},
+        {"until_ms": 0},
+        {"evacuate": True},
+        {"plan_digest": "1"},
+        {"source": ""},
+        {"nonce": "another"},
+        {"key_name": "bo"},
+        {"signature": b"\x00" * 64},
+        {"signature": b"x"},
+    ],
+)
+def test_no_field_can_be_changed(bench: Bench, changed: dict[str, Any]) -> None:
+    """Whatever is changed, the signature is not that of the order any more."""
+    assert "its signature is not that of" in bench.refusal(structs.replace(bench.sign(), **changed))
+
+
+def test_every_field_is_signed() -> None:
+    """One that is added to the record is, too, unless it stands at its default."""
+    names = {field.name for field in structs.fields(Order)} - {"signature"}
+    filled = Order("b1", OrderKind.MAINTAIN, "ana", "r", 1, 2, True, "d", "s", "k", "n", b"x")
+    text = filled.signed_text("live").decode()
+    assert all(f'"{name}":' in text for name in names)
+
+
+def test_an_order_for_one_namespace_is_none_for_another(bench: Bench) -> None:
+    """Two systems may trust the same people."""
+    order = bench.signers["ana"].sign(PAUSE, "lab")
+    assert "in live" in bench.refusal(order)
+
+
+def test_unsigned_orders_are_followed_only_where_a_setting_says_so(bench: Bench) -> None:
+    """What pretends to be signed is held to it there, too."""
+    assert "nobody has signed it" in bench.refusal(PAUSE)
+    lenient = OrderJudge(TrustedKeys(bench.file), "live", allow_unsigned=True)
+    assert lenient.refusal(PAUSE, PAUSE.key, NOW_MS, is_by_kafka=False) == ""
+    forged = structs.replace(bench.sign(), reason="x")
+    assert lenient.refusal(forged, forged.key, NOW_MS, is_by_kafka=True) != ""
+
+
+def test_a_key_that_nobody_trusts_orders_nothing(bench: Bench, tmp_path: Path) -> None:
+    """Also one that calls itself like a trusted one."""
+    other = tmp_path / "other"
+    other.mkdir()
+    _, strangers = trust(other, "ana", "eve")
+    assert "its key 'eve' is not trusted" in bench.refusal(strangers["eve"].sign(PAUSE, "live"))
+    assert "its signature is not that of ana" in bench.refusal(strangers["ana"].sign(PAUSE, "live"))
+
+
+def test_nothing_new_is_followed_while_the_trusted_keys_cannot_be_read(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mistake may stand where a key was to be revoked."""
+    monkeypatch.setattr(order_keys, "LOOK_S", 0.0)
+    keys = TrustedKeys(bench.file)
+    judge, order = OrderJudge(keys, "live"), bench.sign()
+    bench.file.write_text("ana")
+    keys.refresh()
+    assert "nobody can tell whether its key 'ana' is trusted" in judge.refusal(
+        order, order.key, NOW_MS, is_by_kafka=True
+    )
+
+
+def test_a_key_ends_but_what_it_ordered_before_stands(tmp_path: Path) -> None:
+    """An order is judged by the time at which Kafka took it, so the same whenever it is read."""
+    end_ms = NOW_MS + 1_000
+    bench = Bench(tmp_path, until=datetime.fromtimestamp(end_ms / 1000, UTC))
+    assert bench.refusal(bench.sign(), end_ms) == ""
+    assert "the key ana ended at" in bench.refusal(bench.sign(), end_ms + 1)
+
+
+def test_nothing_of_a_revoked_key_stands(bench: Bench) -> None:
+    """Who has stolen it may have signed at any time."""
+    order = bench.sign()
+    text = bench.file.read_text().splitlines()
+    bench.file.write_text(text[0].replace(" }", ", revoked = true }") + "\n" + text[1])
+    assert bench.anew().refusal(order, order.key, NOW_MS, is_by_kafka=True) == "the key ana is revoked"
+
+
+def test_a_key_orders_only_what_it_may(tmp_path: Path) -> None:
+    """A night shift pauses and resumes, and approves nothing."""
+    bench = Bench(tmp_path, orders=(OrderKind.PAUSE,))
+    assert bench.refusal(bench.sign()) == ""
+    resumed = bench.sign(structs.replace(PAUSE, kind=OrderKind.RESUME))
+    assert bench.refusal(resumed) == "the key ana may pause, not resume"
+
+
+def test_a_person_speaks_for_nobody_else_but_a_dashboard_does(bench: Bench) -> None:
+    """The name in an order is that of its key, unless the key is one for others."""
+    for_bo = structs.replace(PAUSE, by="bo")
+    assert "speaks for ana only, not for bo" in bench.refusal(bench.sign(for_bo))
+    bench.file.write_text(bench.signers["ana"].trusted_line(TRUSTED_UNTIL, for_others=True))
+    order = bench.sign(for_bo)
+    assert bench.anew().refusal(order, order.key, NOW_MS, is_by_kafka=True) == ""
+
+
+def test_an_order_is_given_once(bench: Bench) -> None:
+    """A copy at once is known by its nonce, a later one by its age, and by a judge that begins anew as well."""
+    order = bench.sign()
+    latest_ms = NOW_MS + ORDER_AGE_MS_MAX
+    assert bench.refusal(order) == ""
+    assert bench.refusal(order) == "it is a copy of an order that was given before"
+    assert bench.refusal(order, latest_ms) == "it is a copy of an order that was given before"
+    assert "is it a copy, or a clock wrong?" in bench.refusal(order, latest_ms + 1)
+    assert "is it a copy" in bench.anew().refusal(order, order.key, latest_ms + 1, is_by_kafka=True)
+    bench.judge.forget()
+    assert bench.refusal(order) == ""  # The topic is read again from its beginning.
+
+
+def test_a_copy_is_known_as_long_as_it_is_not_too_old(bench: Bench) -> None:
+    """Also when its signer's clock was ahead: its nonce is remembered until its age alone refuses it."""
+    early_ms = NOW_MS - ORDER_AHEAD_MS_MAX
+    order = bench.sign()
+    assert bench.refusal(order, early_ms) == ""
+    for written_ms in range(early_ms, NOW_MS + 2 * ORDER_AGE_MS_MAX, 30_000):
+        assert bench.refusal(bench.sign(structs.replace(PAUSE, time_ms=written_ms)), written_ms) == ""
+        assert bench.refusal(order, written_ms) != ""
+
+
+def test_a_clock_that_is_far_ahead_is_refused(bench: Bench) -> None:
+    """Its orders could be copied for as long."""
+    assert bench.refusal(bench.sign(), NOW_MS - ORDER_AHEAD_MS_MAX) == ""
+    assert "a clock wrong" in bench.refusal(bench.sign(), NOW_MS - ORDER_AHEAD_MS_MAX - 1)
+
+
+def test_nonces_are_bounded_by_refusing_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgetting one would let its order be given again."""
+    monkeypatch.setattr(judge_orders, "NONCES_MAX", 2)
+    assert [bench.refusal(bench.sign()) for _ in range(3)][:2] == ["", ""]
+    assert "2 orders came within minutes" in bench.refusal(bench.sign())
+    later_ms = NOW_MS + 2 * ORDER_AGE_MS_MAX
+    assert bench.refusal(bench.sign(structs.replace(PAUSE, time_ms=later_ms)), later_ms) == ""
+
+
+@pytest.mark.parametrize("nonce", ["x" * 65])
+def test_a_nonce_has_a_length(bench: Bench, nonce: str) -> None:
+    """What is remembered of an order is small."""
+    assert "its nonce has 65 characters" in bench.refusal(bench.sign(structs.replace(PAUSE, nonce=nonce)))
+
+
+def test_a_topic_that_keeps_the_times_of_writers_is_refused(bench: Bench) -> None:
+    """There a copy could say that it was written when the order was given."""
+    assert "LogAppendTime" in bench.refusal(bench.sign(), is_by_kafka=False)
+
+
+class FakeMessage:
+    """A message at offset 5."""
+
+    def __init__(self, key: bytes | None, kind: int = TIMESTAMP_LOG_APPEND_TIME) -> None:
+        self._key, self._kind = key, kind
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def offset(self) -> int:
+        return 5
+
+    def timestamp(self) -> tuple[int, int]:
+        return self._kind, NOW_MS
+
+
+def given(bench: Bench, order: Order | None, key: bytes | None, kind: int = TIMESTAMP_LOG_APPEND_TIME) -> str:
+    message: Any = FakeMessage(key, kind)
+    found = bench.judge.given(message, order)
+    assert (found.offset, found.written_ms) == (5, NOW_MS)
+    return found.refusal
+
+
+def test_an_order_stands_under_its_own_key_only(bench: Bench) -> None:
+    """Under another one it would push out what stands there when the topic is compacted."""
+    assert given(bench, bench.sign(), b"broker/b01") == (
+        "its record has the key 'broker/b01', that of such an order is 'adaptation/overlay'"
+    )
+    assert given(bench, bench.sign(), None) != ""
+    assert given(bench, bench.sign(), PAUSE.key.encode(), TIMESTAMP_CREATE_TIME) != ""
+    assert given(bench, bench.sign(), PAUSE.key.encode()) == ""
+
+
+def test_a_record_that_takes_an_order_out_is_refused(bench: Bench) -> None:
+    """Nobody writes one: orders are taken back by orders."""
+    assert "takes an order out of the topic" in given(bench, None, b"adaptation/overlay")
+
+
+def test_signing_keeps_all_but_what_it_adds(tmp_path: Path) -> None:
+    """The nonce is new for each order, unless the giver has chosen one to know the answer by."""
+    _, signers = trust(tmp_path, "ana")
+    key: SigningKey = signers["ana"]
+    first, second = key.sign(PAUSE, "live"), key.sign(PAUSE, "live")
+    assert first.nonce != second.nonce
+    assert structs.replace(first, nonce="", key_name="", signature=b"") == PAUSE
+    assert key.sign(structs.replace(PAUSE, nonce="mine"), "live").nonce == "mine"

@@ -1,0 +1,134 @@
+"""Keys for orders: files that only their owner reads, and trust that can be given, narrowed and ended."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from infra import order_keys
+from infra.order_keys import (
+    OrderKeyError,
+    OrderSettings,
+    TrustedKeys,
+    create_signing_key,
+    load_signing_key,
+    make_local_keys,
+    open_trusted_keys,
+    read_trusted_keys,
+)
+from schemas.order import OrderKind
+from tests.infra.order_signers import TRUSTED_UNTIL, trust
+
+
+def test_a_private_key_is_only_its_owners(tmp_path: Path) -> None:
+    """It is written for nobody else, not written over another one, and not used when others can read it."""
+    file = tmp_path / "ana.key"
+    key = create_signing_key("ana", file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert load_signing_key(file).name == "ana"
+    assert load_signing_key(file).trusted_line(TRUSTED_UNTIL) == key.trusted_line(TRUSTED_UNTIL)
+    with pytest.raises(OrderKeyError, match="is there already"):
+        create_signing_key("ana", file)
+    file.chmod(0o644)
+    with pytest.raises(OrderKeyError, match="can be read by others"):
+        load_signing_key(file)
+
+
+@pytest.mark.parametrize("text", ["", "nothing", "Regraft-Key: ana\nnothing", "Regraft-Key: ana\n"])
+def test_a_file_that_holds_no_key_is_named(tmp_path: Path, text: str) -> None:
+    """And the sentence holds nothing of the file."""
+    file = tmp_path / "ana.key"
+    file.write_text(text)
+    file.chmod(0o600)
+    with pytest.raises(OrderKeyError, match="holds no key for orders"):
+        load_signing_key(file)
+
+
+def test_trust_is_a_line_for_each_key(tmp_path: Path) -> None:
+    """With an end, and with what it may order."""
+    file, _ = trust(tmp_path, "ana", "bo", orders=(OrderKind.PAUSE, OrderKind.RESUME))
+    found = read_trusted_keys(file)
+    assert set(found) == {"ana", "bo"}
+    assert found["bo"].kinds == {OrderKind.PAUSE, OrderKind.RESUME}
+    assert found["bo"].not_after_ms == int(TRUSTED_UNTIL.timestamp() * 1000)
+
+
+PUBLIC = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("ana = 1", "is to be a table of"),
+        (f'ana = {{ public = "{PUBLIC}" }}', "needs an end"),
+        (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00 }}', "needs an end"),
+        ('ana = { public = "xx", not_after = 2100-01-01T00:00:00Z }', "32 bytes in base64"),
+        (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, orders = ["all"] }}', "has orders"),
+        (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, revoked = "no" }}', "true or false"),
+        (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, revoked_at = 1 }}', "is to be a table of"),
+        ("ana", "not TOML"),
+    ],
+)
+def test_a_wrong_line_is_named_and_trusts_nobody(tmp_path: Path, line: str, fault: str) -> None:
+    """A mistake in the file must not widen whom it trusts."""
+    file = tmp_path / "trusted.toml"
+    file.write_text(line)
+    with pytest.raises(OrderKeyError, match=fault):
+        read_trusted_keys(file)
+    with pytest.raises(OrderKeyError, match=fault):
+        open_trusted_keys(OrderSettings(trusted_keys_file=file))
+
+
+def test_trusted_keys_are_read_again_when_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Added, revoked; while it is gone or wrong the keys before are kept, and the reason is told."""
+    monkeypatch.setattr(order_keys, "LOOK_S", 0.0)
+    file, signers = trust(tmp_path, "ana")
+    keys = TrustedKeys(file)
+    keys.refresh()
+    assert (set(keys.by_name), keys.version) == ({"ana"}, 1)
+    revoked = signers["ana"].trusted_line(TRUSTED_UNTIL).replace(" }", ", revoked = true }")
+    file.write_text(revoked)
+    keys.refresh()
+    assert (keys.by_name["ana"].is_revoked, keys.version, keys.fault) == (True, 2, "")
+    file.unlink()
+    keys.refresh()
+    assert (set(keys.by_name), keys.version) == ({"ana"}, 2)
+    assert "cannot be read" in keys.fault
+    file.write_text(revoked)
+    keys.refresh()
+    assert (keys.version, keys.fault) == (3, "")
+
+
+def test_a_run_without_keys_starts_and_a_named_file_must_be_there(tmp_path: Path) -> None:
+    """Who has named nobody trusts nobody; who has named a file means it."""
+    keys = open_trusted_keys(OrderSettings(directory=tmp_path))
+    assert (keys.by_name, keys.version) == ({}, 0)
+    assert "cannot be read" in keys.fault
+    with pytest.raises(OrderKeyError, match="cannot be read"):
+        open_trusted_keys(OrderSettings(trusted_keys_file=tmp_path / "away.toml"))
+
+
+def test_a_run_has_keys_of_its_own(tmp_path: Path) -> None:
+    """Made once; commands with that run directory find them, and nobody else can read them."""
+    directory = tmp_path / "order-keys"
+    settings = OrderSettings(directory=directory)
+    assert settings.operator_key() is None
+    assert make_local_keys(directory, "ana", 30)
+    assert not make_local_keys(directory, "ana", 30)
+    key = settings.operator_key()
+    assert key is not None
+    assert key.name == "ana"
+    assert directory.stat().st_mode & 0o077 == 0
+    found = read_trusted_keys(settings.trusted_file or tmp_path)
+    assert [(name, one.state(time.time_ns() // 1_000_000)) for name, one in found.items()] == [
+        ("ana", "trusted"),
+        ("dashboard", "trusted"),
+    ]
+    assert found["ana"].state(int(datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000)) == "ended"
+
+
+def test_a_key_that_is_named_and_not_there_is_a_fault(tmp_path: Path) -> None:
+    """Only one that nobody named may be missing."""
+    with pytest.raises(OrderKeyError, match="cannot be read"):
+        OrderSettings(key_file=tmp_path / "away.key", directory=tmp_path).operator_key()

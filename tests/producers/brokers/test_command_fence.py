@@ -1,0 +1,186 @@
+"""Brokers obey the highest term that they have seen, and in each epoch one plan alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
+from overlay.overlay_configuration import OverlayConfiguration
+from producers.brokers.broker_cores import core_of
+from producers.brokers.broker_messages import Answer, End
+from producers.brokers.broker_protocol import BrokerPhase
+from producers.brokers.command_fence import PLANS_KEPT_MAX
+from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from tests.scenarios.model.frozen_states import frozen
+
+TREE = Configuration.of(0, ("a", "b"), [("a", "b")])
+RING = ChordConfiguration.of(0, 4, {"a": 1, "b": 9})
+PREPARE, ACTIVATE, RETIRE, ABORT = CommandPhase
+TERM = 3
+WAYS: dict[str, tuple[CommandPhase, ...]] = {
+    "prepared": (PREPARE,),
+    "active": (PREPARE, ACTIVATE),
+    "in force": (PREPARE, ACTIVATE, RETIRE),
+    "aborted": (PREPARE, ABORT),
+    "aborted unseen": (ABORT,),
+}
+BOTH = pytest.mark.parametrize("overlay", [TREE, RING], ids=["tree", "ring"])
+
+
+class FencedBroker:
+    """Broker a of two, which are to stay as they are in every plan."""
+
+    def __init__(self, overlay: OverlayConfiguration) -> None:
+        self.overlay = overlay
+        self.core: Any = core_of("a", overlay, 0)
+
+    def command(self, phase: CommandPhase, epoch: int = 1, epoch_from: int = 0, **changes: Any) -> Command:
+        digest = self.overlay.at_epoch(epoch).digest + "-mine"
+        told = Command(f"plan-{epoch}", phase, "a", epoch_from, epoch, digest=digest, term=TERM)
+        return msgspec.structs.replace(told, **changes)
+
+    def obey(self, command: Command) -> list[CommandResult]:
+        """Return the answers; the neighbour ends its flows at once."""
+        effects = self.core.handle(None, command, 1.0)
+        if isinstance(self.overlay, Configuration) and self.core.phase is BrokerPhase.DRAINING:
+            effects = effects + self.core.handle("b", End(command.epoch_from), 1.0)
+        return [effect.result for effect in effects if isinstance(effect, Answer)]
+
+    def go(self, phases: tuple[CommandPhase, ...], epoch: int = 1, epoch_from: int = 0) -> None:
+        """Obey these commands, none of which may be refused."""
+        for phase in phases:
+            outcomes = [answer.outcome for answer in self.obey(self.command(phase, epoch, epoch_from))]
+            assert outcomes
+            assert Outcome.REFUSED not in outcomes
+
+
+@BOTH
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("phase", CommandPhase)
+@pytest.mark.parametrize("foreign", ["plan", "digest", "overlay", "no digest"])
+def test_another_plan_of_the_same_epoch_is_refused_in_every_phase(
+    overlay: OverlayConfiguration, way: str, phase: CommandPhase, foreign: str
+) -> None:
+    """Whatever it asks for, and wherever the first plan is: it is told whose the epoch is, and nothing changes."""
+    broker = FencedBroker(overlay)
+    broker.go(WAYS[way])
+    before = frozen(broker.core)
+    mine = broker.command(phase)
+    changes = {
+        "plan": {"plan": "plan-77"},
+        "digest": {"digest": mine.digest + "-theirs"},
+        "overlay": {"digest": "another-mine"},
+        "no digest": {"digest": ""},
+    }
+    told = broker.command(phase, **changes[foreign])
+    (answer,) = broker.obey(told)
+    assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.PLAN)
+    assert (answer.plan, answer.digest, answer.term) == (told.plan, told.digest, TERM)
+    assert f"belongs to plan-1 (digest {mine.digest})" in answer.reason
+    assert "another controller" in answer.reason
+    assert frozen(broker.core) == before
+
+
+@BOTH
+def test_a_plan_that_is_long_over_is_still_told_from_another(overlay: OverlayConfiguration) -> None:
+    """Its own commands are answered as done; those of another plan of that epoch are not."""
+    broker = FencedBroker(overlay)
+    for epoch in range(1, 6):
+        broker.go((PREPARE, ACTIVATE, RETIRE), epoch, epoch - 1)
+    assert [answer.outcome for answer in broker.obey(broker.command(ACTIVATE, 2, 1))] == [
+        Outcome.ACTIVATED,
+        Outcome.DRAINED,
+    ]
+    assert [answer.outcome for answer in broker.obey(broker.command(RETIRE, 2, 1))] == [Outcome.RETIRED]
+    for phase in CommandPhase:
+        (answer,) = broker.obey(broker.command(phase, 2, 1, digest="another"))
+        assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.PLAN)
+
+
+@BOTH
+def test_what_brokers_remember_of_plans_is_bounded(overlay: OverlayConfiguration) -> None:
+    """The plan in force is never forgotten; one that is forgotten is refused, not answered as done."""
+    broker = FencedBroker(overlay)
+    broker.go((PREPARE, ACTIVATE, RETIRE), 1)
+    broker.go((PREPARE, ACTIVATE, RETIRE), 2, 1)
+    for epoch in range(3, 3 + 2 * PLANS_KEPT_MAX):
+        broker.go((ABORT,), epoch, 2)
+    assert len(broker.core.fence._owners) <= PLANS_KEPT_MAX + 2
+    broker.go((RETIRE,), 2, 1)
+    for phase in CommandPhase:
+        (answer,) = broker.obey(broker.command(phase, 1))
+        assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.EPOCH)
+        assert "holds epoch 2, and which plan led to 1 is not known here" in answer.reason
+
+
+@BOTH
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("phase", CommandPhase)
+def test_a_lower_term_is_refused_with_both_terms(overlay: OverlayConfiguration, way: str, phase: CommandPhase) -> None:
+    """A leader that has been deposed changes nothing any more, not even its own plan; the answer says who leads."""
+    broker = FencedBroker(overlay)
+    broker.go(WAYS[way])
+    before = frozen(broker.core)
+    (answer,) = broker.obey(broker.command(phase, term=TERM - 1))
+    assert (answer.outcome, answer.refusal, answer.term) == (Outcome.REFUSED, Refusal.TERM, TERM)
+    assert answer.reason == "comes of term 2, a leader of term 3 commands"
+    assert frozen(broker.core) == before
+
+
+@BOTH
+def test_a_higher_term_carries_the_same_plan_on(overlay: OverlayConfiguration) -> None:
+    """The successor takes over in any phase, and all answers are of its term from then on, also those that follow."""
+    for way, next_phase, outcome in (
+        ("prepared", ACTIVATE, Outcome.ACTIVATED),
+        ("active", RETIRE, Outcome.RETIRED),
+        ("prepared", ABORT, Outcome.ABORTED),
+    ):
+        broker = FencedBroker(overlay)
+        broker.go(WAYS[way])
+        answers = broker.obey(broker.command(next_phase, term=TERM + 1))
+        assert outcome in [answer.outcome for answer in answers]
+        assert {(answer.term, answer.digest) for answer in answers} == {(TERM + 1, broker.command(PREPARE).digest)}
+        (late,) = broker.obey(broker.command(next_phase))
+        assert late.refusal is Refusal.TERM
+
+
+def test_an_answer_that_comes_later_is_of_the_term_seen_by_then() -> None:
+    """DRAINED follows without a command: a successor that has said something meanwhile can take it as its own."""
+    core = core_of("a", TREE, 0)
+    broker = FencedBroker(TREE)
+    for phase in (PREPARE, ACTIVATE):
+        core.handle(None, broker.command(phase), 1.0)
+    core.handle(None, broker.command(PREPARE, term=TERM + 1), 2.0)
+    (drained,) = [one.result for one in core.handle("b", End(0), 3.0) if isinstance(one, Answer)]
+    assert (drained.outcome, drained.term, drained.digest) == (
+        Outcome.DRAINED,
+        TERM + 1,
+        broker.command(PREPARE).digest,
+    )
+
+
+@BOTH
+def test_an_aborted_plan_is_never_answered_as_carried_out(overlay: OverlayConfiguration) -> None:
+    """Also when a later plan is in force: what comes of it late is refused, but for the abort itself."""
+    broker = FencedBroker(overlay)
+    broker.go(WAYS["aborted"])
+    broker.go((PREPARE, ACTIVATE, RETIRE), 2)
+    for phase in (PREPARE, ACTIVATE, RETIRE):
+        (answer,) = broker.obey(broker.command(phase))
+        assert (answer.outcome, answer.reason) == (Outcome.REFUSED, "epoch 1 was aborted")
+    assert [answer.outcome for answer in broker.obey(broker.command(ABORT))] == [Outcome.ABORTED]
+
+
+@BOTH
+def test_a_plan_of_a_later_epoch_is_refused_while_one_is_under_way(overlay: OverlayConfiguration) -> None:
+    """The controller is told that the broker belongs to another plan; from another epoch, that it is elsewhere."""
+    broker = FencedBroker(overlay)
+    broker.go((PREPARE,))
+    (answer,) = broker.obey(broker.command(PREPARE, 2))
+    assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.PLAN)
+    (answer,) = broker.obey(broker.command(PREPARE, 3, 2))
+    assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.EPOCH)

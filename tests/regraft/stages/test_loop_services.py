@@ -1,0 +1,37 @@
+"""Child processes of a run: what they import, wherever they are started."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.service import Service
+from infra.supervise import ServiceFailedError, Supervisor
+from regraft.settings.run_settings import load_settings
+from regraft.stages.loop_services import ALERTS, loop_service
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Service:
+    """A process like those of a run, that lists the settings, in a directory with folders named like our packages."""
+    for package in ("alerts", "schemas", "overlay"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(f"raise RuntimeError('somebody else has a {package}, too')\n")
+    service = loop_service(ALERTS, load_settings({"run": {"directory": tmp_path / "run"}}))
+    command = (*service.command[: service.command.index("regraft") + 1], "settings")
+    return replace(service, command=command, directory=tmp_path, ready=lambda: False, finishes=True)
+
+
+def test_folders_of_the_working_directory_do_not_stand_in_for_our_packages(child: Service) -> None:
+    """A person may run Regraft from a directory with an ``alerts`` of their own."""
+    with Supervisor() as supervisor:
+        supervisor.start(child)
+        assert supervisor.wait_end(child.name, 0) == 0
+
+
+def test_without_the_safe_path_they_would(child: Service) -> None:
+    """The safe path is what keeps them apart: Python itself looks into the working directory first."""
+    environment = {**child.environment, "PYTHONSAFEPATH": ""}
+    with Supervisor() as supervisor, pytest.raises(ServiceFailedError) as fault:
+        supervisor.start(replace(child, environment=environment))
+    assert "somebody else has" in fault.value.log_tail
