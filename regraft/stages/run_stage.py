@@ -52,6 +52,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     from streaming.run_job import StreamingJobError, run_job
     from streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
 
+    ensure_inventory(settings)
     java_options = "spark.driver.extraJavaOptions"
     directory = settings.run.directory
     # Both sides have options for the one Java: the session's say where to log, the query's bound what Avro may claim.
