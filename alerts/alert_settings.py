@@ -9,6 +9,7 @@ from alerts.name_targets import name_target, name_webhook, target_faults, webhoo
 from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.order_keys import OrderSettings
+from infra.redis_access import RedisAccess, RedisSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from schemas.event import Severity
@@ -21,7 +22,8 @@ class AlertSettings:
 
     ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
     live-view keys.
-    ``redis_url``: where the live view is kept; None runs without one. ``clock``: what time it is.
+    ``redis_url``: where the live view is kept; None runs without one. ``redis_security``: its TLS and credentials.
+    ``clock``: what time it is.
     ``status_file``: JSON for people; None writes none. ``window_ms``: length of the windows, by which the stage knows
     how far back it must read after a restart. ``orders``: whose word on maintenance is heard.
     ``rules_file``: the rules, TOML; none takes those that ``regraft alerts rules`` prints.
@@ -47,7 +49,8 @@ class AlertSettings:
     bootstrap: str
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     namespace: str = DEFAULT_NAMESPACE
-    redis_url: str | None = None
+    redis_url: str | None = field(default=None, repr=False)
+    redis_security: RedisSecurity = field(default_factory=RedisSecurity)
     orders: OrderSettings = field(default_factory=OrderSettings)
     clock: RunClock = field(default_factory=RunClock)
     status_file: Path | None = None
@@ -74,6 +77,11 @@ class AlertSettings:
     def kafka(self) -> KafkaAccess:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-alerts", self.security)
+
+    @property
+    def redis(self) -> RedisAccess | None:
+        """How this stage reaches the live view, None without one."""
+        return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     @property
     def target_names(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from schemas.state import BrokerCompleteness, QueueState, StateRow, WindowClosed
+from schemas.state import BrokerClock, BrokerCompleteness, QueueState, StateRow, WindowClosed
 
 ROWS_WAIT_MS = 5_000  # A marker is written after all rows of its window; reading two topics may turn that round.
 OPEN_WINDOWS_MAX = 64
@@ -31,6 +31,7 @@ class SeenWindow:
     late_rows: int
     rows_missing: int
     is_known: bool
+    clocks: tuple[BrokerClock, ...] = ()
 
     @property
     def broker_names(self) -> frozenset[str]:
@@ -111,4 +112,5 @@ def _seen(marker: _Marker, rows: dict[str, QueueState], missing: int) -> SeenWin
         window.late_rows,
         missing,
         marker.is_known,
+        window.clocks,
     )

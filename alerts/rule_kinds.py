@@ -96,7 +96,7 @@ class LevelRule(Rule):
     ``queue.congestion`` is messages in / messages out * length (Shafique, Eq. 10: congested above tau),
     ``queue.length`` the length at the window's end, ``queue.busy`` the busy share; ``window.incomplete`` the share of
     the batches that are missing from the broker that lacks most, ``window.late`` the seconds from the end of a window
-    until it is written, ``window.late_rows`` the rows that came too late to count.
+    until it is written, ``window.late_rows`` the rows that came too late; ``broker.clock`` the s off Kafka's clock.
     """
 
     SOURCES = (
@@ -105,8 +105,8 @@ class LevelRule(Rule):
         "queue.busy",
         "window.incomplete",
         "window.late",
-        "window.late_rows",
-    )
+        "window.late_rows", "broker.clock",
+    )  # fmt: skip
 
     above: float
     clear_below: float
@@ -234,15 +234,15 @@ class MissingRule(Rule):
 class CountRule(Rule):
     """Something that happens, so many times within a span.
 
-    ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared when it has not happened for so
-    long.
+    ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared after so long without it.
 
     ``plan.aborted``, ``plan.taken_back`` (a plan that undoes another), ``plan.limit`` (proposals refused because a plan
-    may hold no more), ``gain.missed`` and ``planner.failed`` are told by the controller; ``dead_letters`` counts
-    records that could not be used, by topic.
+    may hold no more), ``gain.missed``, ``planner.failed`` and ``order.forged`` (one that is not its giver's own) are
+    told by the controller; ``dead_letters`` counts records that could not be used, by topic.
     """
 
-    SOURCES = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "planner.failed", "dead_letters")
+    TOLD = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "planner.failed", "order.forged")
+    SOURCES = (*TOLD, "dead_letters")
 
     count: int = 1
     span_s: float = 600.0

@@ -314,9 +314,9 @@ def _limits(settings: AlertSettings) -> DeliveryLimits:
 
 
 def _view(settings: AlertSettings) -> LiveAlerts | None:
-    if settings.redis_url is None:
+    access = settings.redis
+    if access is None:
         return None
-    client = redis.Redis.from_url(
-        settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S
-    )
+    time_outs = {"socket_timeout": VIEW_TIMEOUT_S, "socket_connect_timeout": VIEW_TIMEOUT_S}
+    client = redis.Redis.from_url(access.url, **access.client_options(), **time_outs)
     return LiveAlerts(client, settings.namespace)

@@ -1,4 +1,4 @@
-"""Count what happens: aborted and undone plans, missed gains, full plans, failed planners, dead letters.
+"""Count what happens: aborted and undone plans, missed gains, full plans, failed planners, forged orders, dead letters.
 
 In: records of events, plans and dead letters, each once, and the time. Out: findings. A record that was judged by an
 earlier alert stage is remembered only, so that a restarted one counts on.
@@ -16,12 +16,13 @@ from alerts.findings import Finding, RaisedAlerts
 from alerts.rule_kinds import CountRule
 from schemas.alert import AlertStatus
 from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent, EventKind
+from schemas.event import FORGED, AdaptationEvent, EventKind
 from schemas.plan import Plan, Verdict
 from schemas.plan_life import LIFE, committed_ms
 from schemas.topics import ALERTS
 
 ALL_PLANS = "plans"  # The subject of alerts that concern plans as such.
+ALL_ORDERS = "orders"
 SUBJECTS_MAX = 1_000
 COUNTED_MAX = 10_000  # Of one subject; beyond that the figure is "at least so many".
 DETAIL_CHARACTERS_MAX = 300
@@ -113,6 +114,13 @@ def _told(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Str
     return happening
 
 
+def _forged(record: msgspec.Struct) -> Happening | None:
+    """An order that was not its giver's own; one that came too late or made no sense is none."""
+    if not isinstance(record, AdaptationEvent) or FORGED not in record.details:
+        return None
+    return Happening(ALL_ORDERS, record.time_ms, record.text)
+
+
 def _taken_back(record: msgspec.Struct) -> Happening | None:
     """A committed plan that undoes another; its later phases are told again and count once."""
     if not isinstance(record, Plan) or not record.undoes or not LIFE[record.phase].is_committed:
@@ -151,5 +159,6 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "plan.limit": _limited,
     "gain.missed": _told(EventKind.GAIN_MISSED),
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
+    "order.forged": _forged,
     "dead_letters": _buried,
 }

@@ -15,6 +15,7 @@ from alerts.findings import Finding, RaisedAlerts, Reading, name_some
 from alerts.gather_windows import SeenWindow
 from alerts.rule_kinds import GrowthRule, LevelRule, QueueScope, Rule, SilentRule
 from schemas.alert import AlertStatus
+from schemas.clock_offsets import clock_offsets_ms, offset_text
 from schemas.state import QueueState
 
 ALL_WINDOWS = "windows"  # The subject of alerts that concern windows as such.
@@ -76,6 +77,8 @@ class LevelWatcher:
             }
         elif self._rule.on == "window.incomplete":
             found = {ALL_WINDOWS: self._incomplete(window)}
+        elif self._rule.on == "broker.clock":
+            found = self._clocks(window)
         elif self._rule.on == "window.late":
             found = {ALL_WINDOWS: self._reading(max(window.written_ms - window.end_ms, 0) / 1000)}
         else:
@@ -84,6 +87,16 @@ class LevelWatcher:
 
     def _reading(self, value: float, brokers: tuple[str, ...] = (), detail: str = "") -> Reading:
         return Reading(value, value > self._rule.above, value <= self._rule.clear_below, brokers, detail)
+
+    def _clocks(self, window: SeenWindow) -> dict[str, Reading]:
+        offsets_ms = clock_offsets_ms(window.clocks)
+        found = {}
+        for clock in window.clocks:
+            offset_ms = offsets_ms[clock.broker]
+            refused = f", {clock.refused} of its batches were refused for it" if clock.refused else ""
+            detail = f"{offset_text(offset_ms)}{refused}"
+            found[clock.broker] = self._reading(abs(offset_ms) / 1_000, (clock.broker,), detail)
+        return found
 
     def _incomplete(self, window: SeenWindow) -> Reading:
         missing: dict[str, float] = {}

@@ -34,6 +34,7 @@ from dashboard.poll_view import ViewPoller
 from dashboard.read_view import SERIES
 from dashboard.run_dashboard import run_dashboard, view_client
 from infra.measured_figures import Figure, run_facts, write_figures
+from infra.redis_access import RedisAccess
 from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
 from overlay.inventory import Inventory
@@ -196,7 +197,7 @@ def measure_server(url: str, inventory: Inventory, seed: int, rounds: int) -> di
     async def look_again_and_again() -> None:
         board = LiveBoard(SERIES)
         settings = DashboardSettings(bootstrap="none", inventory_path=Path("none"), redis_url=url)
-        client = view_client(url, settings.answer_ms_max)
+        client = view_client(RedisAccess(url), settings.answer_ms_max)
         poller = ViewPoller(client, board, settings, DashboardMetrics(), can_order=False)
         for number in range(rounds + 1):
             document = maker.next()

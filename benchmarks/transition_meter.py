@@ -129,7 +129,7 @@ class TransitionCost:
     deliveries: int = 0
     held_ms: list[float] = field(default_factory=list)
     publisher_wait_ms: tuple[int, float, float] = (0, 0.0, 0.0)  # How many moved, mean, longest.
-    user_wait_ms: tuple[int, float, float] = (0, 0.0, 0.0)
+    user_wait_ms: tuple[int, float, float] = (0, 0.0, 0.0)  # How much was asked for on the way, until it was confirmed.
     wall_s: float = 0.0
     cpu_s: float = 0.0
 
@@ -188,8 +188,9 @@ class PlanDriver:
         sent = {answer.broker: answer.control_messages for answer in self._answers}  # The last one counts all.
         cost.messages_of_plan = sum(sent.values())
         cost.deliveries, cost.held_ms = seen.deliveries, sorted(seen.held_ms)
-        cost.publisher_wait_ms = _waits(overlay.publishers.moves)
-        cost.user_wait_ms = _waits(overlay.users.counts)
+        moves, users = overlay.publishers.moves, overlay.users.counts
+        cost.publisher_wait_ms = _waits(moves.moved, moves.wait_ms_sum, moves.wait_ms_max)
+        cost.user_wait_ms = _waits(users.asked, users.wait_ms_sum, users.wait_ms_max)
 
     # --- between the state machine and the brokers -------------------------------------------------------------------
 
@@ -235,5 +236,5 @@ class PlanDriver:
         """Nothing."""
 
 
-def _waits(counts: Any) -> tuple[int, float, float]:
-    return counts.moved, counts.wait_ms_sum / max(counts.moved, 1), counts.wait_ms_max
+def _waits(count: int, wait_ms_sum: float, wait_ms_max: float) -> tuple[int, float, float]:
+    return count, wait_ms_sum / max(count, 1), wait_ms_max

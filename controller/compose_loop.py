@@ -68,10 +68,7 @@ def compose_loop(
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     steps = LoopSteps(
         start=StartLoop(settings, kind, ports.plans, events),
-        carry_on=(
-            CarryOn(orders, reviewer, runner),
-            TakeWindows(settings, kind, windows, teller, events, metrics),
-        ),
+        carry_on=(CarryOn(orders, reviewer, runner), TakeWindows(settings, kind, windows, teller, events, metrics)),
         decide=(
             PlanVerifier(settings, kind, windows, runner, events, begin).verify,
             FollowReview(reviewer, situations),

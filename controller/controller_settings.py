@@ -13,6 +13,7 @@ from controller.decision_settings import MINUTE_MS, DecisionSettings, values_bel
 from controller.state.planner_interface import PlannerSettings
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.order_keys import OrderSettings
+from infra.redis_access import RedisAccess, RedisSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
 from schemas.plan import PlanPhase
@@ -73,7 +74,8 @@ class ControllerSettings:
     """Everything the controller is told at its start.
 
     ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
-    live-view keys. ``redis_url``: where the live view is kept; None runs without one.
+    live-view keys. ``redis_url``: where the live view is kept; None runs without one. ``redis_security``: its
+    TLS and credentials.
     ``inventory_path``: the brokers, their costs and the bootstrap overlay.
     ``planner``: the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first,
     then publishers on the tree that these lead to. ``seed``: of the planner's random choices. ``shadow_planners``:
@@ -109,7 +111,8 @@ class ControllerSettings:
     inventory_path: Path
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     namespace: str = DEFAULT_NAMESPACE
-    redis_url: str | None = None
+    redis_url: str | None = field(default=None, repr=False)
+    redis_security: RedisSecurity = field(default_factory=RedisSecurity)
     planner: str = "swap_links_cost+relocate_publishers_joint"
     seed: int = 1
     shadow_planners: tuple[str, ...] = ()
@@ -150,6 +153,11 @@ class ControllerSettings:
     def instance_name(self) -> str:
         """What people call this controller."""
         return self.instance or f"{socket.gethostname()}:{os.getpid()}"
+
+    @property
+    def redis(self) -> RedisAccess | None:
+        """How this stage reaches the live view, None without one."""
+        return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings and between them, one sentence each; all at once."""

@@ -246,10 +246,10 @@ class KafkaLinks:
 
 def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[ViewSink, ...]:
     views: list[ViewSink] = []
-    if settings.redis_url is not None:
-        client = redis.Redis.from_url(
-            settings.redis_url, socket_timeout=VIEW_TIMEOUT_S, socket_connect_timeout=VIEW_TIMEOUT_S
-        )
+    access = settings.redis
+    if access is not None:
+        time_outs = {"socket_timeout": VIEW_TIMEOUT_S, "socket_connect_timeout": VIEW_TIMEOUT_S}
+        client = redis.Redis.from_url(access.url, **access.client_options(), **time_outs)
         live = ValkeyView(client, settings.namespace)
         metrics.view_failures.set_function(lambda: live.failures)
         views.append(live)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.order_keys import OrderSettings
+from infra.redis_access import RedisAccess, RedisSecurity
 from schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
@@ -21,14 +22,18 @@ class DashboardSettings:
 
     ``bootstrap``: Kafka's bootstrap servers, to which orders go. ``security``: its TLS and SASL.
     ``namespace``: prefix of topics and live-view keys.
-    ``redis_url``: where the live view is read. ``inventory_path``: the brokers and what they cost each other, for their
+    ``redis_url``: where the live view is read. ``redis_security``: its TLS and credentials.
+    ``inventory_path``: the brokers and what they cost each other, for their
     places on the map. ``status_file``: JSON for whoever started it; None writes none.
     ``host``, ``port``: where the page is served. Default: this machine only, 8090.
     ``host_names``: under which names browsers may ask for it; * allows any. Others are refused, or a page of somebody
     else could read it through a name that points here. Default: the names of this machine's loopback.
+    ``certificate_file``, ``key_file``: PEM files to serve it over TLS, the key without a passphrase; both or neither.
+    They are read at the start. Default: none, plain HTTP, for this machine only or behind a proxy that has them.
     ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
     secret_file. ``secret_file``: a file that holds it instead.
-    ``token_hours_max``: how long a token may live. Default 24, a day's work.
+    ``login_to_read``: whether looking needs a token, too; metrics and health stay open. Default no: whoever reaches the
+    page may look. ``token_hours_max``: how long a token may live. Default 24, a day's work.
     ``revoked_file``: ids of tokens that were taken back, one a line, looked at with each call. Default:
     revoked-tokens.txt in run.directory, beside the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
@@ -47,13 +52,17 @@ class DashboardSettings:
     inventory_path: Path
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     namespace: str = DEFAULT_NAMESPACE
-    redis_url: str | None = None
+    redis_url: str | None = field(default=None, repr=False)
+    redis_security: RedisSecurity = field(default_factory=RedisSecurity)
     status_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = 8090
     host_names: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    certificate_file: Path | None = None
+    key_file: Path | None = None
     secret: str | None = field(default=None, repr=False)
     secret_file: Path | None = None
+    login_to_read: bool = False
     token_hours_max: float = 24.0
     revoked_file: Path | None = None
     poll_ms: int = 1000
@@ -69,6 +78,16 @@ class DashboardSettings:
     def kafka(self) -> KafkaAccess:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-dashboard", self.security)
+
+    @property
+    def redis(self) -> RedisAccess | None:
+        """How this stage reaches the live view, None without one."""
+        return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
+
+    @property
+    def scheme(self) -> str:
+        """How it is asked for."""
+        return "http" if self.certificate_file is None else "https"
 
     @property
     def revoked_path(self) -> Path:
@@ -92,7 +111,12 @@ class DashboardSettings:
             found.append(f"stale_ms is {self.stale_ms}: at least twice poll_ms, {self.poll_ms}, or all is always stale")
         if not 0 < self.token_hours_max <= HOURS_PER_MONTH:
             found.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
+        if (self.certificate_file is None) != (self.key_file is None):
+            files = f"certificate_file is {self.certificate_file or 'none'} and key_file is {self.key_file or 'none'}"
+            found.append(f"{files}: give both, or neither")
         found += [fault for proxy in self.trusted_proxies for fault in _proxy_faults(proxy)]
+        if self.login_to_read and self.secret is None and self.secret_file is None:
+            found.append("login_to_read is true and there is no secret that signs tokens: give secret or secret_file")
         if self.secret is not None and self.secret_file is not None:
             found.append("secret and secret_file are both given: give one of them")
         if self.secret is not None:

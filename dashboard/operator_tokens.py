@@ -1,4 +1,4 @@
-"""Tokens that let a person give orders: signed, with a name, an end, and one namespace they are for.
+"""Tokens that let a person read or give orders: signed, with a name, an end, and one namespace they are for.
 
 In: a secret and a name, or a token. Out: a token, or who holds it. What an operator may do does not belong here.
 """
@@ -19,6 +19,7 @@ from infra.stack_error import StackError
 ALGORITHM = "HS256"
 ISSUER = "regraft"
 SCOPE = "operate"
+READ_SCOPE = "read"  # To look only, where reading needs a token (dashboard.login_to_read).
 NAME_LENGTH_MAX = 100
 ID_BYTES = 8
 ID_FORM = re.compile(r"[0-9a-f]{16}")
@@ -31,7 +32,7 @@ class TokenSecretError(StackError):
 
 
 class TokenRefusedError(Exception):
-    """Say why a token does not let its holder give orders.
+    """Say why a token does not let its holder do what was asked for.
 
     ``status`` is the HTTP status: 401 for a token that is none, 403 for one that is not for this. ``why`` is one word
     for programs.
@@ -49,6 +50,7 @@ class Operator:
     name: str
     until_ms: int
     token_id: str
+    can_order: bool
 
 
 def read_secret(settings: DashboardSettings) -> str | None:
@@ -64,7 +66,9 @@ def read_secret(settings: DashboardSettings) -> str | None:
     return secret
 
 
-def make_token(secret: str, name: str, namespace: str, hours: float, hours_max: float, now_s: float) -> str:
+def make_token(
+    secret: str, name: str, namespace: str, hours: float, hours_max: float, now_s: float, scope: str = SCOPE
+) -> str:
     """Return a token for ``name``. Raises TokenSecretError for a name or a time that is no good."""
     name = name.strip()
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
@@ -77,7 +81,7 @@ def make_token(secret: str, name: str, namespace: str, hours: float, hours_max: 
         "iss": ISSUER,
         "aud": namespace,
         "sub": name,
-        "scope": SCOPE,
+        "scope": scope,
         "jti": secrets.token_hex(ID_BYTES),
         "iat": int(now_s),
         "exp": int(now_s + hours * 3600),
@@ -102,9 +106,14 @@ def id_of(text: str) -> str:
 
 
 def check_token(
-    secret: str, token: str, namespace: str, hours_max: float, revoked: Container[str] = frozenset()
+    secret: str,
+    token: str,
+    namespace: str,
+    hours_max: float,
+    revoked: Container[str] = frozenset(),
+    scopes: Container[str] = (SCOPE,),
 ) -> Operator:
-    """Return who holds the token. Raises TokenRefusedError.
+    """Return who holds the token, one of these scopes. Raises TokenRefusedError.
 
     Only our own algorithm is taken, whatever the token says of itself; one that lives longer than tokens may is refused
     though its signature is right, and so is one whose id is ``revoked``.
@@ -130,7 +139,7 @@ def check_token(
     except jwt.InvalidTokenError as error:
         raise TokenRefusedError(401, "malformed", f"The token cannot be used: {error}.") from error
     name, scope = claims["sub"], claims["scope"]
-    if scope != SCOPE:
+    if scope not in scopes:
         raise TokenRefusedError(403, "scope", f"The token is for {scope!r}, orders need {SCOPE!r}.")
     if claims["exp"] - claims["iat"] > hours_max * 3600 + 1:
         raise TokenRefusedError(
@@ -138,7 +147,7 @@ def check_token(
         )
     if claims["jti"] in revoked:
         raise TokenRefusedError(401, "revoked", "The token was revoked: ask for another one.")
-    return Operator(name, claims["exp"] * 1000, claims["jti"])
+    return Operator(name, claims["exp"] * 1000, claims["jti"], can_order=scope == SCOPE)
 
 
 def _read_file(path: Path) -> str:

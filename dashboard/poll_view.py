@@ -105,6 +105,7 @@ class ViewPoller:
             "stale_ms": self._settings.stale_ms,
             "namespace": self._settings.namespace,
             "can_order": self._can_order,
+            "login_to_read": self._settings.login_to_read,
             "faults": sorted(self._reader.faults.values()),
         }
 

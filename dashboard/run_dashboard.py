@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 import time
 from typing import Any
@@ -21,6 +22,7 @@ from redis.backoff import NoBackoff
 from dashboard.dashboard_settings import DashboardSettings
 from dashboard.take_order import Send
 from dashboard.web_app import DashboardParts, build_app
+from infra.redis_access import RedisAccess
 from infra.send_orders import send_order
 from infra.stack_error import StackError
 from schemas.order import Order
@@ -42,24 +44,47 @@ def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
     Raises DashboardError when no live view is named or the port cannot be used, TokenSecretError for a bad secret,
     OrderKeyError for a bad key.
     """
-    if settings.redis_url is None:
+    if settings.redis is None:
         raise DashboardError(
             "The dashboard shows the live view, and none is named: give redis.url or REGRAFT_REDIS_URL, "
             "the same as the controller has."
         )
+    _check_certificate(settings)
     listener = _listen(settings.host, settings.port)
     try:
-        app = build_app(settings, view_client(settings.redis_url, settings.answer_ms_max), _sender(settings))
+        app = build_app(settings, view_client(settings.redis, settings.answer_ms_max), _sender(settings))
         _serve(app, listener, settings, stop)
     finally:
         listener.close()
 
 
-def view_client(url: str, answer_ms_max: int) -> redis.asyncio.Redis:
+def view_client(access: RedisAccess, answer_ms_max: int) -> redis.asyncio.Redis:
     """Return a client that answers or fails in a bounded time and never tries twice by itself."""
     bound_s = answer_ms_max / 1000
-    once = Retry(NoBackoff(), 0)
-    return redis.asyncio.Redis.from_url(url, socket_timeout=bound_s, socket_connect_timeout=bound_s, retry=once)
+    options = {**access.client_options(), "retry": Retry(NoBackoff(), 0)}
+    return redis.asyncio.Redis.from_url(access.url, socket_timeout=bound_s, socket_connect_timeout=bound_s, **options)
+
+
+def _check_certificate(settings: DashboardSettings) -> None:
+    """Raise DashboardError where certificate and key cannot be used, before anything is listened to."""
+    if settings.certificate_file is None or settings.key_file is None:
+        return
+    try:
+        for file in (settings.certificate_file, settings.key_file):
+            if "-----BEGIN " not in file.read_text(encoding="utf-8", errors="replace"):
+                raise DashboardError(f"The dashboard cannot be served over TLS: {file} is no PEM file.")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(settings.certificate_file, settings.key_file, password=_no_passphrase)
+    except OSError as error:  # An SSLError is one, too.
+        files = f"certificate {settings.certificate_file}, key {settings.key_file}"
+        raise DashboardError(f"The dashboard cannot be served over TLS ({error}; {files}): mend the files.") from error
+
+
+def _no_passphrase() -> str:
+    raise DashboardError(
+        "The dashboard cannot be served over TLS: its key is locked by a passphrase. Give one without "
+        "that nobody else can read (`openssl pkey -in KEY -out NEW`)."
+    )
 
 
 def _sender(settings: DashboardSettings) -> Send:
@@ -100,6 +125,8 @@ def _server_options(app: FastAPI, settings: DashboardSettings) -> uvicorn.Config
         forwarded_allow_ips=list(settings.trusted_proxies),
         ws="none",
         timeout_graceful_shutdown=STOP_S_MAX,
+        ssl_certfile=settings.certificate_file,
+        ssl_keyfile=settings.key_file,
     )
 
 
@@ -119,7 +146,7 @@ def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, s
             loop.close()
 
     host, port = listener.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    url = f"{settings.scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
     thread = threading.Thread(target=serve, name="dashboard")
     thread.start()
     parts: DashboardParts = app.state.parts

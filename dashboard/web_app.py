@@ -6,7 +6,7 @@ In: the parts that do the work. Out: an ASGI application. Serving it belongs to 
 import asyncio
 import platform
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from dashboard.operator_tokens import Operator, TokenRefusedError
 from dashboard.poll_view import LIVE, ViewPoller, ViewSource
 from dashboard.read_view import SERIES
 from dashboard.revoked_tokens import RevokedFileError
+from dashboard.serve_sessions import add_sessions, reader_of
 from dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequest, Send
 from dashboard.tell_phases import phases_part
 from dashboard.watch_inventory import InventoryWatcher
@@ -82,6 +83,7 @@ def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> Fa
     app = FastAPI(title="Regraft dashboard", lifespan=run_tasks, docs_url=None, redoc_url=None)
     app.state.parts = parts
     _add_reading(app, parts)
+    add_sessions(app, parts.access)
     _add_orders(app, parts)
     _add_health(app, parts)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -98,23 +100,30 @@ def _add_reading(app: FastAPI, parts: DashboardParts) -> None:
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")
 
-    @app.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(pages.one_more)])
-    async def stream() -> AsyncIterator[ServerSentEvent]:
+    reader = reader_of(parts.access)
+
+    @app.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(reader), Depends(pages.one_more)])
+    async def stream(who: Annotated[Operator | None, Depends(reader)]) -> AsyncIterator[ServerSentEvent]:
         """Send the whole state, then what changes, and a beat where nothing does."""
-        async for event in follow_board(board, metrics):
+        async for event in follow_board(board, metrics, lambda: parts.access.still_holds(who)):
             yield event
 
-    @app.get("/api/state")
+    @app.get("/api/state", dependencies=[Depends(reader)])
     async def state() -> Response:
         """Return everything that pages show as one JSON document."""
         document = {"boot": board.boot, "version": board.version, "now_ms": _now_ms(), "parts": board.values()}
         return Response(msgspec.json.encode(document), media_type="application/json")
 
 
-async def follow_board(board: LiveBoard, metrics: DashboardMetrics) -> AsyncIterator[ServerSentEvent]:
-    """Yield the whole state, then what changes, until the board is closed; a page that is slow skips states."""
+async def follow_board(
+    board: LiveBoard, metrics: DashboardMetrics, may_read: Callable[[], bool]
+) -> AsyncIterator[ServerSentEvent]:
+    """Yield the whole state, then what changes, until the board is closed; a page that is slow skips states.
+
+    Whether the page may still read is asked at least each 5 s.
+    """
     seen, kind = 0, "snapshot"
-    while not board.is_closed:
+    while not board.is_closed and may_read():
         text = board.text_since(seen)
         if seen:
             metrics.skipped.inc(board.version - seen - 1)
@@ -123,7 +132,7 @@ async def follow_board(board: LiveBoard, metrics: DashboardMetrics) -> AsyncIter
         if kind == "snapshot":
             yield _event("beat", _beat(), metrics)  # tells the page our clock
         kind = "change"
-        while board.version == seen and not board.is_closed:
+        while board.version == seen and not board.is_closed and may_read():
             await board.wait_beyond(seen, BEAT_S)
             if board.version == seen and not board.is_closed:
                 yield _event("beat", _beat(), metrics)
@@ -140,11 +149,6 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
 
     def operator(authorization: Annotated[str | None, Header()] = None) -> Operator:
         return parts.access.operator(authorization)
-
-    @app.get("/api/session")
-    async def session(who: Annotated[Operator, Depends(operator)]) -> dict[str, Any]:
-        """Say who holds the token and until when."""
-        return {"by": who.name, "until_ms": who.until_ms}
 
     @app.post("/api/orders", status_code=202)
     async def give_order(

@@ -1,11 +1,9 @@
 """Create the topics of a table in Kafka, and check those that exist against it.
 
 In: a way to Kafka and the table (schemas/topics.py). Out: topics that are as the table says. Writing to them does
-not belong here. ``python -m infra.create_topics`` does it for the cluster in ``REGRAFT_KAFKA_BOOTSTRAP``.
+not belong here.
 """
 
-import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -158,18 +156,3 @@ def _check(kafka: KafkaAccess, admin: AdminClient, wanted: dict[str, Topic]) -> 
                 f"Topic {name} is not as schemas/topics.py has it ({'; '.join(faults)}): "
                 f"alter it{how} or delete it, or choose another namespace."
             )
-
-
-def main() -> None:
-    """Create the project's topics in the cluster that ``REGRAFT_KAFKA_BOOTSTRAP`` names."""
-    bootstrap = os.environ.get("REGRAFT_KAFKA_BOOTSTRAP")
-    if not bootstrap:
-        sys.exit("REGRAFT_KAFKA_BOOTSTRAP is not set: name the cluster, for example 127.0.0.1:9092.")
-    try:
-        create_topics(KafkaAccess(bootstrap))
-    except StackError as error:
-        sys.exit(str(error))
-
-
-if __name__ == "__main__":
-    main()

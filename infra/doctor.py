@@ -17,21 +17,24 @@ from pathlib import Path
 import psutil
 
 from infra.check_disk import FREE_MB_MIN, free_mb
+from infra.check_kafka import KafkaFault, check_kafka
 from infra.compare_topics import durability_note
 from infra.create_topics import count_brokers
 from infra.fetch_jars import check_jars, jar_dir, read_lock
 from infra.find_cache import find_cache, find_checkout
 from infra.find_java import NoJavaError, find_java
 from infra.kafka_access import KafkaAccess
-from infra.kafka_server import is_kafka_ready
-from infra.local_stack import BOOTSTRAP_VARIABLE
-from infra.valkey_server import NoRedisError, external_redis_url, find_valkey, is_redis_ready
+from infra.read_clocks import read_clock_offsets_ms
+from infra.redis_access import RedisAccess
+from infra.valkey_server import NoRedisError, find_valkey, is_redis_ready
+from schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, farthest_clocks
+from schemas.topics import DEFAULT_NAMESPACE, TOPICS, topic_name
 
 PYTHON_MIN = (3, 11)
 MEMORY_MB_MIN = 3_000
 DISK_MB_EASY = 2_000
 CORES_MIN = 2
-SERVER_TIMEOUT_S = 3.0
+SERVER_TIMEOUT_S = 5.0
 SHOWN_MAX = 5
 
 
@@ -54,9 +57,18 @@ class Finding:
 
 
 def diagnose(
-    out_dir: Path | None = None, *, environ: Mapping[str, str] | None = None, free_mb_min: int = FREE_MB_MIN
+    out_dir: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    free_mb_min: int = FREE_MB_MIN,
+    kafka: KafkaAccess | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+    redis: RedisAccess | None = None,
 ) -> list[Finding]:
-    """Look at everything the local stack needs; ``out_dir`` is ``out`` of the working directory unless named."""
+    """Look at everything the local stack needs; ``out_dir`` is ``out`` of the working directory unless named.
+
+    ``kafka``, with the topics of the ``namespace``, and ``redis`` are servers that the user brings.
+    """
     values = os.environ if environ is None else environ
     out = out_dir or Path("out")
     checks: list[Callable[[], Finding]] = [
@@ -73,7 +85,7 @@ def diagnose(
         lambda: _writable("output directory", out),
         lambda: _writable("cache directory", find_cache(values)),
     ]
-    return [check() for check in checks] + list(_external_servers(values))
+    return [check() for check in checks] + list(_servers(kafka, namespace, redis))
 
 
 def _python() -> Finding:
@@ -184,18 +196,23 @@ def _writable(name: str, directory: Path) -> Finding:
         return Finding(name, FindingStatus.MISSING, f"{existing} cannot be written ({error.strerror})", to_do)
 
 
-def _external_servers(environ: Mapping[str, str]) -> Iterator[Finding]:
-    bootstrap, redis_url = environ.get(BOOTSTRAP_VARIABLE), external_redis_url(environ)
-    if bootstrap:
-        to_do = f"Correct {BOOTSTRAP_VARIABLE}, or unset it and a local broker is started."
-        is_ready = is_kafka_ready(KafkaAccess(bootstrap), SERVER_TIMEOUT_S)
-        yield _answered("kafka server", bootstrap, is_ready, to_do)
-        if is_ready:
-            yield _durable(count_brokers(KafkaAccess(bootstrap)))
-    if redis_url:
-        to_do = "Correct REGRAFT_REDIS_URL (or REDIS_URL), or unset it and a local server is started."
-        shown = redis_url.rsplit("@", 1)[-1]  # what is before the @ may be a password
-        yield _answered("redis server", shown, is_redis_ready(redis_url, SERVER_TIMEOUT_S), to_do)
+def _servers(kafka: KafkaAccess | None, namespace: str, redis: RedisAccess | None) -> Iterator[Finding]:
+    if kafka is not None:
+        found = check_kafka(kafka, [topic_name(topic, namespace) for topic in TOPICS], SERVER_TIMEOUT_S)
+        if isinstance(found, KafkaFault):
+            yield Finding("kafka server", FindingStatus.MISSING, found.found, found.to_do)
+        else:
+            yield Finding("kafka server", FindingStatus.OK, found)
+            yield _durable(count_brokers(kafka))
+            if offsets_ms := read_clock_offsets_ms(kafka, namespace):
+                yield clocks_finding(offsets_ms)
+    if redis is not None:
+        shown = redis.url.rsplit("@", 1)[-1]  # what is before the @ may be a password
+        if is_redis_ready(redis.url, SERVER_TIMEOUT_S, redis.security):
+            yield Finding("redis server", FindingStatus.OK, f"{shown} answers")
+        else:
+            to_do = "Correct redis.url and redis.security; without a URL the demo starts a server of its own."
+            yield Finding("redis server", FindingStatus.MISSING, f"{shown} does not answer, or not to us", to_do)
 
 
 def _durable(broker_count: int) -> Finding:
@@ -205,7 +222,13 @@ def _durable(broker_count: int) -> Finding:
     return Finding("kafka replicas", FindingStatus.OK, f"{broker_count} brokers")
 
 
-def _answered(name: str, address: str, answered: bool, to_do: str) -> Finding:
-    if answered:
-        return Finding(name, FindingStatus.OK, f"{address} answers")
-    return Finding(name, FindingStatus.MISSING, f"{address} does not answer", to_do)
+def clocks_finding(offsets_ms: Mapping[str, int]) -> Finding:
+    """Return how the brokers' clocks stand to Kafka's, the worst first."""
+    shown = farthest_clocks(offsets_ms, SHOWN_MAX)
+    more = len(offsets_ms) - len(shown)
+    found = ", ".join(f"{broker} {offset_ms:+d} ms" for broker, offset_ms in shown.items())
+    found = f"to Kafka's: {found}{f', and {more} nearer' if more else ''}"
+    if any(abs(offset_ms) > CLOCK_OFFSET_MS_MAX for offset_ms in shown.values()):
+        to_do = f"Run chrony or NTP on each broker's machine and on Kafka's: {CLOCK_OFFSET_MS_MAX} ms are allowed."
+        return Finding("brokers' clocks", FindingStatus.WARN, found, to_do)
+    return Finding("brokers' clocks", FindingStatus.OK, found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from cryptography.exceptions import InvalidSignature
 
-from infra.order_keys import OrderSettings, TrustedKey, TrustedKeys, utc
+from infra.order_keys import OrderSettings, TrustedKey, TrustedKeys, open_trusted_keys, utc
 from schemas.audit import GivenOrder
 from schemas.order import Order
 
@@ -17,6 +17,7 @@ ORDER_AGE_MS_MAX = 5 * 60_000  # From its signing to its record in Kafka; a copy
 ORDER_AHEAD_MS_MAX = 60_000  # By so much the clock of who orders may be ahead of Kafka's.
 NONCES_MAX = 10_000  # Orders of so short a time; more are refused, as a forgotten nonce could come again.
 NONCE_LENGTH_MAX = 64
+KEY_LENGTH_MAX = 256  # Of what is told of a record's key.
 
 
 class OrderJudge:
@@ -47,7 +48,8 @@ class OrderJudge:
         else:
             is_by_kafka = kind == TIMESTAMP_LOG_APPEND_TIME
             refusal = self.refusal(order, key, written_ms, is_by_kafka=is_by_kafka)
-        return GivenOrder(order, written_ms, message.offset() or 0, key, refusal)
+        told = "".join(sign if sign.isprintable() else "?" for sign in key)[:KEY_LENGTH_MAX]
+        return GivenOrder(order, written_ms, message.offset() or 0, told or "no key", refusal)
 
     def refusal(self, order: Order, key: str, written_ms: int, *, is_by_kafka: bool) -> str:
         """Return why the order under ``key`` must not be followed, empty when it is its giver's own.
@@ -55,13 +57,14 @@ class OrderJudge:
         ``is_by_kafka`` says that ``written_ms`` is Kafka's time and not one that its writer chose.
         """
         if key != order.key:
-            return f"its record has the key {key!r}, that of such an order is {order.key!r}"
+            return f"its record has the key {key[:KEY_LENGTH_MAX]!r}, that of such an order is {order.key!r}"
         if not order.signature and not order.key_name:
             return "" if self._allow_unsigned else "nobody has signed it, and orders.allow_unsigned is off"
+        if self._keys.fault:
+            return f"nobody can tell whether its key {order.key_name!r} is trusted: {self._keys.fault}"
         trusted = self._keys.by_name.get(order.key_name)
         if trusted is None:
-            why = f": {self._keys.fault}" if self._keys.fault else ""
-            return f"its key {order.key_name!r} is not trusted{why}"
+            return f"its key {order.key_name!r} is not trusted"
         try:
             trusted.public.verify(order.signature, order.signed_text(self._namespace))
         except InvalidSignature:
@@ -110,6 +113,6 @@ def _against_key(trusted: TrustedKey, order: Order, written_ms: int) -> str:
 
 
 def open_judge(orders: OrderSettings, namespace: str) -> tuple[OrderJudge, TrustedKeys]:
-    """Return a judge by the settings, and the keys that it judges by."""
-    keys = TrustedKeys(orders.trusted_file)
+    """Return a judge by the settings, and the keys that it judges by. Raises OrderKeyError."""
+    keys = open_trusted_keys(orders)
     return OrderJudge(keys, namespace, allow_unsigned=orders.allow_unsigned), keys

@@ -29,6 +29,10 @@ COMMON: Mapping[str, Option] = {
 }
 
 
+def leave_to_caller(_: KafkaError) -> None:
+    """Drop an error of a client: what it stands in the way of ends with an error of its own, which is told once."""
+
+
 def open_producer(
     kafka: KafkaAccess, options: Mapping[str, Option] | None = None, *, on_error: OnError | None = None
 ) -> Producer:
@@ -76,10 +80,10 @@ def open_consumer(
     return Consumer(_configuration(kafka, usual, options, on_error))
 
 
-def open_admin(kafka: KafkaAccess, timeout_s: float) -> AdminClient:
+def open_admin(kafka: KafkaAccess, timeout_s: float, on_error: OnError = leave_to_caller) -> AdminClient:
     """Return an admin client; each of its calls raises what went wrong, at most ``timeout_s`` later."""
     options = {"socket.timeout.ms": int(timeout_s * 1_000)}
-    return AdminClient(_configuration(kafka, {}, options, leave_to_caller))
+    return AdminClient(_configuration(kafka, {}, options, on_error))
 
 
 def close_producer(producer: Producer, wait_s_max: float) -> int:
@@ -102,10 +106,6 @@ def close_producer(producer: Producer, wait_s_max: float) -> int:
 def report_error(client_id: str, error: KafkaError) -> None:
     """Log an error of a client, at most one each LOG_PAUSE_S: all clients of a stage tell of the same outage."""
     _reporter(client_id)(error)
-
-
-def leave_to_caller(_: KafkaError) -> None:
-    """Drop an error of a client: what it stands in the way of ends with an error of its own, which is told once."""
 
 
 @cache

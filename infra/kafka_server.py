@@ -21,7 +21,7 @@ from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.kafka_clients import open_admin
 from infra.make_certificates import write_private
 from infra.secure_kafka import SecuredKafka
-from infra.service import RestartPolicy, Service
+from infra.service import SERVER_VARIABLES, RestartPolicy, Service
 from infra.stack_error import StackError
 from infra.start_on_port import start_on_port
 from infra.supervise import Supervisor
@@ -305,6 +305,7 @@ def _service(files: KafkaFiles, access: KafkaAccess, port: int, java_command: tu
         command=(*java_command, "kafka.Kafka", str(files.properties)),
         log_file=files.log,
         environment={"MALLOC_ARENA_MAX": "2"},  # of glibc: many threads otherwise hold many half-empty arenas
+        inherited=SERVER_VARIABLES,
         ready=lambda: is_listening(port) and is_kafka_ready(access),
         ready_timeout_s=READY_TIMEOUT_S,
         grace_s=20.0,

@@ -18,8 +18,11 @@ from typing import Any, Self
 from infra.check_disk import FREE_MB_MIN, check_disk
 from infra.find_java import find_java
 from infra.hold_lock import LockHeldError, hold_lock
-from infra.kafka_access import KafkaAccess
+from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.kafka_server import HEAP_MB, is_kafka_ready, start_kafka_service
+from infra.redis_access import RedisSecurity
+from infra.secure_kafka import SecuredKafka, secure_kafka
+from infra.secure_valkey import start_secured_valkey
 from infra.service import RestartPolicy, Service, ServiceEvent, always_ready
 from infra.stack_error import StackError
 from infra.supervise import Supervisor
@@ -52,10 +55,20 @@ class LocalStack:
         free_mb_min: int = FREE_MB_MIN,
         on_event: Callable[[ServiceEvent], None] | None = None,
         environ: Mapping[str, str] = os.environ,
+        secure: bool = False,
+        kafka_security: KafkaSecurity | None = None,
+        redis_security: RedisSecurity | None = None,
     ) -> None:
+        """Prepare a stack; ``secure`` runs its servers with TLS, logins and access lists.
+
+        ``kafka_security`` and ``redis_security`` are those of servers that the user brings. Once the stack runs, the
+        attributes of these names say how to reach its servers, whosever they are.
+        """
         self.run_dir = run_dir.absolute()
         self.bootstrap = ""
         self.redis_url = ""
+        self.kafka_security = KafkaSecurity()
+        self.redis_security = RedisSecurity()
         self._kafka_port = kafka_port
         self._redis_port = redis_port
         self._kafka_heap_mb = kafka_heap_mb
@@ -63,6 +76,8 @@ class LocalStack:
         self._free_mb_min = free_mb_min
         self._on_event = on_event
         self._environ = environ
+        self._secure = secure
+        self._external_security = kafka_security or KafkaSecurity(), redis_security or RedisSecurity()
         self._cleanup = ExitStack()
         self._supervisor: Supervisor | None = None
 
@@ -79,8 +94,9 @@ class LocalStack:
             cleanup.enter_context(_run_dir_lock(self.run_dir))
             cleanup.enter_context(_orderly_end())
             self._supervisor = cleanup.enter_context(Supervisor(self._on_event))
-            self.bootstrap = self._start_kafka(self._supervisor)
-            self.redis_url = self._start_redis(self._supervisor)
+            secured = secure_kafka(self.run_dir / "security") if self._secure else None
+            self.bootstrap = self._start_kafka(self._supervisor, secured)
+            self.redis_url = self._start_redis(self._supervisor, secured)
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -129,29 +145,37 @@ class LocalStack:
             )
         )
 
-    def _start_kafka(self, supervisor: Supervisor) -> str:
+    def _start_kafka(self, supervisor: Supervisor, secured: SecuredKafka | None) -> str:
         external = self._environ.get(BOOTSTRAP_VARIABLE)
         if not external:
+            self.kafka_security = secured.login() if secured else KafkaSecurity()
             address = start_kafka_service(
                 supervisor,
                 self.run_dir,
                 port=self._kafka_port,
                 heap_mb=self._kafka_heap_mb,
                 more_properties=self._kafka_properties,
+                secured=secured,
             )
             return address.bootstrap
-        if not is_kafka_ready(KafkaAccess(external), EXTERNAL_TIMEOUT_S):
+        self.kafka_security = self._external_security[0]
+        if not is_kafka_ready(KafkaAccess(external, security=self.kafka_security), EXTERNAL_TIMEOUT_S):
             raise StackError(
                 f"Kafka at {external} ({BOOTSTRAP_VARIABLE}) did not answer within {EXTERNAL_TIMEOUT_S:g} s: "
-                "correct the address, or unset the variable and a local broker is started."
+                "`regraft doctor` says why; correct the settings, or unset the variable and a local broker is started."
             )
         return external
 
-    def _start_redis(self, supervisor: Supervisor) -> str:
+    def _start_redis(self, supervisor: Supervisor, secured: SecuredKafka | None) -> str:
         external = external_redis_url(self._environ)
+        if not external and secured:
+            access = start_secured_valkey(supervisor, self.run_dir, secured, port=self._redis_port)
+            self.redis_security = access.security
+            return access.url
         if not external:
             return start_valkey_service(supervisor, self.run_dir, port=self._redis_port).url
-        if not is_redis_ready(external, EXTERNAL_TIMEOUT_S):
+        self.redis_security = self._external_security[1]
+        if not is_redis_ready(external, EXTERNAL_TIMEOUT_S, self.redis_security):
             raise StackError(
                 f"The Redis or Valkey server named in {REDIS_VARIABLE} or REDIS_URL did not answer within "
                 f"{EXTERNAL_TIMEOUT_S:g} s: correct the URL, or unset the variable and a local server is started."

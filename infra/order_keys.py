@@ -208,15 +208,16 @@ def _trusted_key(file: Path, name: str, entry: Any) -> TrustedKey:
 
 
 class TrustedKeys:
-    """The trusted keys of a file, read again when it changes.
+    """The trusted keys of a file, read again when it changes; ``version`` counts what was read.
 
-    While the file cannot be used, ``fault`` says why and no key is trusted; ``version`` counts what was read.
+    While it cannot be used after it could, ``fault`` says why and the keys before are kept: what they ordered stands,
+    so no mistake in the file ends a pause. Nothing new is to be followed then.
     """
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._look_at_s = 0.0
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, int, int] | None = (0, 0, 0)  # That of no file.
         self.by_name: Mapping[str, TrustedKey] = {}
         self.fault = "no file of trusted keys is named (orders.trusted_keys_file)"
         self.version = 0
@@ -232,14 +233,27 @@ class TrustedKeys:
             seen: tuple[int, int, int] | None = (found.st_mtime_ns, found.st_size, found.st_ino)
         except OSError:
             seen = None
-        if seen == self._seen and self.version:
+        if seen == self._seen:
             return
-        self._seen, self.version = seen, self.version + 1
+        self._seen = seen
         try:
             self.by_name, self.fault = read_trusted_keys(self._file), ""
+            self.version += 1
         except OrderKeyError as error:
-            self.by_name, self.fault = {}, str(error)
+            self.fault = str(error).rstrip(".")
         log.info("trusted_keys_read", file=str(self._file), keys=sorted(self.by_name), fault=self.fault)
+
+
+def open_trusted_keys(orders: OrderSettings) -> TrustedKeys:
+    """Return the keys that the settings trust; none where no file is named and none lies there.
+
+    Raises OrderKeyError for a file that cannot be used: what stands could not be told from what does not.
+    """
+    file = orders.trusted_file
+    keys = TrustedKeys(file)
+    if keys.fault and file is not None and (orders.trusted_keys_file is not None or file.exists()):
+        raise OrderKeyError(f"{keys.fault}.")
+    return keys
 
 
 def make_local_keys(directory: Path, user: str, days: int) -> bool:

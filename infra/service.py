@@ -24,6 +24,10 @@ class RestartPolicy:
         return min(self.backoff_ms << restarts, self.backoff_ms_max) / 1_000
 
 
+# What a server program may want to know of its surroundings.
+SERVER_VARIABLES = frozenset(
+    {"HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"}
+)
 NO_RESTART = RestartPolicy(restarts_max=0)
 
 
@@ -36,15 +40,17 @@ def always_ready() -> bool:
 class Service:
     """One child process.
 
-    ``environment`` is added to that of the supervisor. ``ready`` is asked again and again (each call bounded, at most
-    about 1 s) until it is true. ``finishes`` tells that ending with code 0 is its task done, not a death. Output goes
-    to ``log_file``, appended; a log above ``log_bytes_max`` is moved aside at the next start.
+    ``environment`` is added to that of the supervisor, of which only ``inherited`` is left where given: programs
+    of others need no secret of ours. ``ready`` is asked again and again (each call bounded, at most about 1 s) until it
+    is true. ``finishes`` tells that ending with code 0 is its task done, not a death. Output goes to ``log_file``,
+    appended; a log above ``log_bytes_max`` is moved aside at the next start.
     """
 
     name: str
     command: tuple[str, ...]
     log_file: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    inherited: frozenset[str] | None = None
     directory: Path | None = None
     ready: Callable[[], bool] = always_ready
     ready_timeout_s: float = 60.0

@@ -245,7 +245,7 @@ class Supervisor:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, **SAFE_PATH, **service.environment},
+                    env=_environment(service),
                     cwd=service.directory,
                     start_new_session=True,  # Ctrl-C reaches the supervisor only, which then stops all in order
                 )
@@ -336,6 +336,12 @@ class Supervisor:
             self._on_event(event)
         except Exception:  # a listener's fault must not end the thread that all children hang on
             log.exception("service_listener_failed", service=event.service, what=str(kind))
+
+
+def _environment(service: Service) -> dict[str, str]:
+    own = service.inherited
+    inherited = {name: value for name, value in os.environ.items() if own is None or name in own}
+    return {**inherited, **SAFE_PATH, **service.environment}
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

@@ -20,7 +20,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from infra.find_port import LOOPBACK, choose_ports, is_listening
-from infra.service import Service
+from infra.redis_access import RedisAccess, RedisSecurity
+from infra.service import SERVER_VARIABLES, Service
 from infra.stack_error import StackError
 from infra.start_on_port import start_on_port
 from infra.supervise import Supervisor
@@ -30,10 +31,7 @@ MEMORY_MB_MAX = 256
 PROBE_TIMEOUT_S = 1.0
 
 # noeviction: the live view is small, and a write that is refused is seen, while an evicted lease would not be.
-SETTINGS = """\
-bind {host}
-port {port}
-requirepass {password}
+STORE_SETTINGS = """\
 dir {data_dir}
 daemonize no
 appendonly yes
@@ -43,6 +41,14 @@ maxmemory {memory_mb_max}mb
 maxmemory-policy noeviction
 databases 1
 """
+SETTINGS = (
+    """\
+bind {host}
+port {port}
+requirepass {password}
+"""
+    + STORE_SETTINGS
+)
 
 
 class NoRedisError(StackError):
@@ -105,6 +111,7 @@ def start_valkey_service(
             name="valkey",
             command=(str(program), str(settings_file)),
             log_file=root / "process.log",
+            inherited=SERVER_VARIABLES,
             ready=partial(is_redis_ready, address.url),
             ready_timeout_s=30.0,
         )
@@ -113,10 +120,11 @@ def start_valkey_service(
     return start_on_port(supervisor, "Valkey", port, prepare)
 
 
-def is_redis_ready(url: str, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
-    """Tell whether the server at ``url`` accepts the password in it and has loaded its data."""
+def is_redis_ready(url: str, timeout_s: float = PROBE_TIMEOUT_S, security: RedisSecurity | None = None) -> bool:
+    """Tell whether the server at ``url`` accepts the credentials and has loaded its data."""
     once = Retry(NoBackoff(), 0)  # redis-py's own default is to try for many seconds
-    client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
+    options = {**RedisAccess(url, security or RedisSecurity()).client_options(), "retry": once}
+    client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, **options)
     try:
         with client:
             return bool(client.ping())

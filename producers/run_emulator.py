@@ -72,6 +72,9 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
             metrics.records_waiting.labels(name).set_function(partial(getattr, writer, "waiting_count"))
             metrics.records_lost.labels(name).set_function(writer.lost.total)
         ports.connect(CONNECT_S_MAX)
+        withdrawn = ports.withdraw_clients(frozenset(inventory.brokers), CONNECT_S_MAX)
+        if withdrawn:
+            log.info("earlier_clients_withdrawn", count=withdrawn)
         emulator = WallClockEmulator(settings, inventory, ports, metrics, health)
         emulator.run(stop)
         unsent = ports.flush(FLUSH_S_MAX)

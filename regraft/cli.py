@@ -18,8 +18,9 @@ import regraft
 from regraft.commands.alerts_command import alerts_app
 from regraft.commands.audit_command import audit
 from regraft.commands.backtest_command import backtest
-from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile
+from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile
 from regraft.commands.dashboard_command import dashboard_app
+from regraft.commands.doctor_command import doctor
 from regraft.commands.keys_command import keys_app
 from regraft.commands.metrics_command import metrics
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
@@ -66,6 +67,7 @@ app.command()(pause)
 app.command()(resume)
 app.command()(maintain)
 app.command(name="return")(return_broker)
+app.command()(doctor)
 app.command()(audit)
 app.add_typer(keys_app, name="keys")
 app.command()(metrics)
@@ -119,6 +121,9 @@ def demo(
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Also serve the dashboard, with a token to give orders with.")
     ] = False,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Run Kafka and Valkey with TLS, logins and access lists.")
+    ] = False,
     planner: PlannerName = None,
     shadow: ShadowNames = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
@@ -134,7 +139,10 @@ def demo(
     With `--scenario chord` they form a Chord ring that serves mobile users, who are re-placed while ring IDs are
     reassigned.
 
-    Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos`;
+    With `--secure` every connection is encrypted and every client logs in, as at a site that has such servers; other
+    commands reach them with `--settings DIR/run/security/client.toml`.
+
+    Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos --secure`;
     `regraft demo --scenario chord`;
     `regraft demo --planner swap_links_lmst --shadow swap_links_ci --shadow swap_links_lmit`.
     """
@@ -145,17 +153,13 @@ def demo(
     configure_logs(level="warning")
     console = Console()
     flags = _flags(assignments, seed=seed, planner=planner, shadows=shadow)
-    demo_flags = flags.setdefault("demo", {})
-    if scenario is not None:
-        demo_flags["scenario"] = scenario
-    if duration is not None or quick:
-        demo_flags["running_s"] = duration if duration is not None else QUICK_RUNNING_S
-    if rate is not None:
-        for workload in ("workload", "checkins"):
-            flags.setdefault("emulator", {}).setdefault(workload, {})["notifications_per_s"] = rate
+    _add_course(flags, scenario, duration, quick, rate)
     try:
         summary = run_demo(
-            flags, settings_file, DemoOptions(out, kills=chaos, quiet=as_json, dashboard=dashboard), console
+            flags,
+            settings_file,
+            DemoOptions(out, kills=chaos, quiet=as_json, dashboard=dashboard, secure=secure),
+            console,
         )
     except KeyboardInterrupt:
         typer.echo("Stopped by Ctrl-C before its end: nothing was left running, and no summary was written.", err=True)
@@ -169,6 +173,19 @@ def demo(
         typer.echo(f"Not a success: {fault}.", err=True)
     if faults:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _add_course(
+    flags: dict[str, dict[str, Any]], scenario: str | None, duration: float | None, quick: bool, rate: float | None
+) -> None:
+    """Add what the demo's own flags say to the settings."""
+    if scenario is not None:
+        flags.setdefault("demo", {})["scenario"] = scenario
+    if duration is not None or quick:
+        flags.setdefault("demo", {})["running_s"] = duration if duration is not None else QUICK_RUNNING_S
+    if rate is not None:
+        for workload in ("workload", "checkins"):
+            flags.setdefault("emulator", {}).setdefault(workload, {})["notifications_per_s"] = rate
 
 
 @app.command()
@@ -205,31 +222,6 @@ def run(
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
-    """Say what this machine has of what Regraft needs, what is missing, and what to do.
-
-    Changes nothing. Ends with 1 when something is missing.
-    """
-    from infra.doctor import FindingStatus, diagnose
-
-    findings = diagnose()
-    if as_json:
-        fields = [
-            {"name": each.name, "status": str(each.status), "found": each.found, "to_do": each.to_do}
-            for each in findings
-        ]
-        typer.echo(json.dumps(fields, indent=2))
-    else:
-        table = Table(box=None, pad_edge=False)
-        for head in ("what", "state", "found", "what to do"):
-            table.add_column(head, overflow="fold")
-        for each in findings:
-            table.add_row(each.name, str(each.status), each.found, each.to_do)
-        Console().print(table)
-    if any(each.status is FindingStatus.MISSING for each in findings):
-        raise typer.Exit(EXIT_FAILED)
-
-
 @app.command(name="settings")
 def show_settings(
     example: Annotated[

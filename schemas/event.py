@@ -6,6 +6,8 @@ from msgspec import Struct
 
 from schemas.bounds import Entity, NameOrNone, TimeMs
 
+FORGED = "forged"  # Among the details of an order_refused: the order was not its giver's own.
+
 
 class Severity(StrEnum):
     """How much attention an event asks for."""

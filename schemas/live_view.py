@@ -41,6 +41,7 @@ class ShownWindow(Struct, frozen=True, kw_only=True):
     """What a window holds and what it lacks: ``fault`` is empty when it is complete.
 
     ``epoch_min`` and ``epoch_max`` are -1 when no broker was heard. ``users`` is None where users are not known.
+    ``clock_offsets_ms`` names the brokers whose clocks are farthest from Kafka's, below 0 where they are behind.
     """
 
     start_ms: int
@@ -57,6 +58,7 @@ class ShownWindow(Struct, frozen=True, kw_only=True):
     rtt_ms_max: float | None
     users: int | None
     users_strayed: int
+    clock_offsets_ms: dict[str, int] = {}
 
 
 class ShownLink(Struct, frozen=True):

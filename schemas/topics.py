@@ -1,14 +1,30 @@
 """The one table of Kafka topics: name, record, key, partitions, retention, who writes and who reads.
 
-Nothing here talks to Kafka; ``infra`` creates the topics from this table.
+Nothing here talks to Kafka; ``infra`` creates the topics from this table, and the rights of those who use them.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-HOUR_MS = 3_600_000
+DAY_MS = 24 * 3_600_000
 LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock: what all brokers' clocks are held against.
 CREATE_TIME = "CreateTime"  # The sender's, or whatever it says.
-DAY_MS = 24 * HOUR_MS
+
+
+class Role(StrEnum):
+    """Who uses topics; in Kafka each is a principal of its own, or several (one for each operator)."""
+
+    BROKERS = "brokers"
+    STREAMING = "streaming"
+    CONTROLLER = "controller"
+    ALERTS = "alerts"
+    DASHBOARD = "dashboard"
+    OPERATOR = "operator"
+    RECORDER = "recorder"
+
+
+BROKERS, STREAMING, CONTROLLER = Role.BROKERS, Role.STREAMING, Role.CONTROLLER
+DASHBOARD, OPERATOR, RECORDER = Role.DASHBOARD, Role.OPERATOR, Role.RECORDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +40,8 @@ class Topic:
     suffix: str
     record: str
     key: str
-    writers: str
-    readers: str
+    writers: tuple[Role, ...]
+    readers: tuple[Role, ...]
     partitions: int
     retention_ms: int | None
     timestamps: str = ""
@@ -39,41 +55,59 @@ class Topic:
 
 
 TELEMETRY = Topic(
-    "telemetry", "TelemetryBatch", "broker", "producers", "streaming, recorder", 4, 24 * HOUR_MS, LOG_APPEND_TIME
+    "telemetry", "TelemetryBatch", "broker", (BROKERS,), (STREAMING, RECORDER), 4, DAY_MS, LOG_APPEND_TIME
 )
-CLIENTS = Topic("clients", "Client", "client", "producers", "controller", 1, None)
-STATE = Topic("state", "StateRow", "window, kind, entity", "streaming", "controller, alerts", 1, 24 * HOUR_MS)
+CLIENTS = Topic("clients", "Client", "client", (BROKERS,), (BROKERS, CONTROLLER, RECORDER), 1, None)
+STATE = Topic("state", "StateRow", "window, kind, entity", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
 WINDOWS = Topic(
-    "windows", "WindowClosed", "window", "streaming", "controller, alerts", 1, 24 * HOUR_MS, is_one_log=True
+    "windows",
+    "WindowClosed",
+    "window",
+    (STREAMING,),
+    (CONTROLLER, Role.ALERTS, RECORDER),
+    1,
+    DAY_MS,
+    is_one_log=True,
 )
-COMMANDS = Topic("commands", "Command", "broker", "controller", "producers", 1, 24 * HOUR_MS, is_one_log=True)
-RESULTS = Topic("results", "CommandResult", "broker", "producers", "controller", 1, 24 * HOUR_MS)
-PLANS = Topic("plans", "Plan", "plan", "controller", "controller, alerts", 1, None, is_one_log=True)
-EVENTS = Topic("events", "AdaptationEvent", "subject", "controller, alerts", "alerts, operator", 1, 7 * 24 * HOUR_MS)
-LEADER = Topic("leader", "LeaderTerm", "leader", "controller", "controller", 1, None, is_one_log=True)
+COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS, is_one_log=True)
+RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS)
+PLANS = Topic(
+    "plans",
+    "Plan",
+    "plan",
+    (CONTROLLER,),
+    (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    None,
+    is_one_log=True,
+)
+EVENTS = Topic(
+    "events", "AdaptationEvent", "subject", (CONTROLLER, Role.ALERTS), (Role.ALERTS, OPERATOR, RECORDER), 1, 7 * DAY_MS
+)
+LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER,), 1, None, is_one_log=True)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(
     "orders",
     "Order",
     "scope, subject",
-    "command line, dashboard",
-    "controller, alerts",
+    (DASHBOARD, OPERATOR),
+    (CONTROLLER, Role.ALERTS, RECORDER),
     1,
     None,
-    LOG_APPEND_TIME,
-    7 * DAY_MS,
+    timestamps=LOG_APPEND_TIME,
+    compaction_lag_ms=7 * DAY_MS,
     is_one_log=True,
 )
-AUDIT = Topic("audit", "AuditEntry", "subject", "controller", "command line", 1, 400 * DAY_MS)
-ALERTS = Topic("alerts", "Alert", "rule, subject", "alerts", "alerts, command line", 1, None)
+AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR,), 1, 400 * DAY_MS)
+ALERTS = Topic("alerts", "Alert", "rule, subject", (Role.ALERTS,), (Role.ALERTS, OPERATOR, RECORDER), 1, None)
 DEAD_LETTERS = Topic(
     "dead-letters",
     "DeadLetter",
     "source topic",
-    "producers, streaming, controller, alerts",
-    "operator, alerts",
+    (BROKERS, STREAMING, CONTROLLER, Role.ALERTS),
+    (Role.ALERTS, OPERATOR),
     1,
-    7 * 24 * HOUR_MS,
+    7 * DAY_MS,
 )
 
 TOPICS: tuple[Topic, ...] = (
@@ -98,3 +132,26 @@ DEFAULT_NAMESPACE = "regraft"
 def topic_name(topic: Topic, namespace: str = DEFAULT_NAMESPACE) -> str:
     """Return the name of a topic inside a namespace, for example ``regraft.telemetry``."""
     return f"{namespace}.{topic.suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleNames:
+    """What a role needs of Kafka beside topics: the consumer groups it names, and the ids of its transactions.
+
+    Names that end in * stand for all that begin so; {namespace} is that of the topics.
+    """
+
+    groups: tuple[str, ...] = ()
+    transactions: tuple[str, ...] = ()
+
+
+# Readers that commit nothing also name a group, their client id: Kafka asks for a right to it all the same.
+NAMES_OF: dict[Role, RoleNames] = {
+    Role.BROKERS: RoleNames(("regraft-emulator",)),
+    Role.STREAMING: RoleNames(("regraft-streaming", "spark-kafka-source-*")),
+    Role.CONTROLLER: RoleNames(("regraft-controller", "{namespace}.leader"), ("{namespace}.controller",)),
+    Role.ALERTS: RoleNames(("regraft-alerts", "{namespace}.alerts"), ("{namespace}.alerts-writer",)),
+    Role.DASHBOARD: RoleNames(("regraft-dashboard",)),
+    Role.OPERATOR: RoleNames(("regraft",)),
+    Role.RECORDER: RoleNames(("regraft",)),
+}

@@ -10,11 +10,13 @@ import argparse
 import signal
 import sys
 import threading
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from infra.kafka_access import KafkaSecurity
 from schemas.remote_registry import RegistryError, use_registry
 from streaming.run_job import EXIT_REFUSED, StreamingJobError, run_job
 from streaming.streaming_settings import CATCH_UP_GRACE_MS, StreamingSettings
@@ -39,15 +41,27 @@ def parse_settings(arguments: list[str]) -> StreamingSettings:
     parser.add_argument("--any-time", action="store_true", help="take event times far from Kafka's (replays)")
     parser.add_argument("--create-time", action="store_true", help="take times that senders gave (replays)")
     parser.add_argument("--status-file", type=Path, help="JSON file that says how far the job is")
+    for each in fields(KafkaSecurity):
+        flag = f"--kafka-{each.name.replace('_', '-')}"
+        if isinstance(each.default, bool):
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, help="as kafka.security in the settings")
+        else:
+            parser.add_argument(flag, type=_paths_or_text(each.name), help="as kafka.security in the settings")
     given: dict[str, Any] = vars(parser.parse_args(arguments))
+    named = {each.name: f"kafka_{each.name}" for each in fields(KafkaSecurity)}
+    security = KafkaSecurity(**{name: given.pop(flag) for name, flag in named.items() if flag in given})
     if given.pop("any_time", False):
         given |= {"future_ms_max": None, "past_ms_max": None}
     given["catch_up_grace_ms"] = max(given.get("grace_ms", 0), CATCH_UP_GRACE_MS)
-    settings = StreamingSettings(**given)
-    faults = settings.faults()
+    settings = StreamingSettings(**given, security=security)
+    faults = settings.faults() + [f"security: {fault}" for fault in security.faults()]
     if faults:
         parser.error("; ".join(faults))
     return settings
+
+
+def _paths_or_text(name: str) -> type:
+    return Path if name.endswith("_file") else str
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from controller.control_ports import AuditSink, EventSink, OrderSource
 from controller.state.plan_log import PlanLog
 from schemas.audit import AuditOutcome, GivenOrder
-from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.event import FORGED, AdaptationEvent, EventKind, Severity
 from schemas.order import Order, OrderKind
 from schemas.order_book import OrderBook, order_text
 from schemas.plan import Plan, PlanPhase
@@ -97,7 +97,8 @@ class OrderTaker:
         text = asked + (f"; not done: {against}" if against else "")
         subject = order.subject if order is not None else given.key
         plan = subject if order is not None and order.kind.scope == "plan" else ""
-        self._events.emit(AdaptationEvent(subject, kind, severity, now_ms, text, plan))
+        details = {FORGED: "1"} if given.refusal else {}
+        self._events.emit(AdaptationEvent(subject, kind, severity, now_ms, text, plan, details))
 
 
 def outcome_of(kind: OrderKind, phase: PlanPhase) -> AuditOutcome | None:

@@ -28,6 +28,9 @@ class LoopMetrics:
         )
         self.epoch = gauge("epoch", "Epoch of the present configuration.")
         self.window_age_ms = gauge("window_age_ms", "Time since the end of the newest window.")
+        self.clock_offset_ms = gauge(
+            "clock_offset_ms", "How far clocks are ahead of Kafka's; below 0 behind.", ["broker"]
+        )
         self.plans = gauge("plans", "Plans by phase.", ["phase"])
         self.changes = gauge(
             "changes",
@@ -49,10 +52,15 @@ class LoopMetrics:
             "results_foreign", "Answers of brokers left out, by what of them is foreign: plan, digest, term.", ["part"]
         )
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
+        self._add_leadership()
+        self._add_borders()
+
+    def _add_leadership(self) -> None:
+        """Make what says who leads."""
+        counter, gauge = self.stage.counter, self.stage.gauge
         self.leads = gauge("leads", "1 while this controller leads, 0 while it stands by.")
         self.term = gauge("term", "The newest term that this controller knows of, its own while it leads.")
         self.depositions = counter("depositions", "Times that this controller has lost the lead.")
-        self._add_borders()
 
     def _add_borders(self) -> None:
         """Make what the ports are measured by."""

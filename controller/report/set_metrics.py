@@ -24,7 +24,8 @@ def set_costs(metrics: LoopMetrics, point: CostPoint) -> None:
 def set_metrics(
     metrics: LoopMetrics, state: LoopState, queue_lengths: Mapping[str, int], faults: Mapping[str, int], now_ms: int
 ) -> None:
-    """Show plans, changes, the queues of the plan under way, what went wrong on the borders, and the window's age."""
+    """Show plans, changes, the queues of the plan under way, what went wrong on the borders, the window's age and
+    brokers' clocks."""
     plan_log = state.plan_log
     metrics.epoch.set(plan_log.present.epoch)
     for phase in PlanPhase:
@@ -39,3 +40,5 @@ def set_metrics(
         metrics.faults.labels(what).set(count)
     if state.newest is not None:
         metrics.window_age_ms.set(now_ms - state.newest.end_ms)
+        for broker, offset_ms in state.newest.clock_offsets_ms.items():
+            metrics.clock_offset_ms.labels(broker).set(offset_ms)

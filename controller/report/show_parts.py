@@ -13,6 +13,7 @@ from controller.decide.decide_plan import Decision
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.state.closed_window import ClosedWindow
 from overlay.overlay_configuration import OverlayConfiguration
+from schemas.clock_offsets import farthest_clocks
 from schemas.live_view import (
     ShadowPlan,
     ShownBroker,
@@ -31,6 +32,7 @@ from schemas.plan_life import LIFE
 from schemas.state import QueueState
 
 REFUSALS_SHOWN_MAX = 20
+CLOCKS_SHOWN_MAX = 20
 MOVES_SHOWN_MAX = 24  # Clients, and brokers with another ID, of one proposal; on a ring hundreds may move at once.
 
 
@@ -63,6 +65,7 @@ def shown_window(window: ClosedWindow) -> ShownWindow:
         rtt_ms_max=max((rtt.rtt_ms_min for rtt in window.rtts), default=None),
         users=None if interests is None else interests.user_count,
         users_strayed=len(window.strayed),
+        clock_offsets_ms=farthest_clocks(window.clock_offsets_ms, CLOCKS_SHOWN_MAX),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from controller.controller_settings import AssemblyLimits
 from controller.state.closed_window import ClosedWindow
 from controller.windows.gather_deliveries import gather_deliveries
+from schemas.clock_offsets import clock_offsets_ms
 from schemas.state import BrokerCompleteness, StateRow, WindowClosed
 
 BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counted.
@@ -127,6 +128,7 @@ class WindowAssembler:
             named = ", ".join(f"{broker} ({why})" for broker, why in list(short.items())[:BROKERS_NAMED_MAX])
             rest = len(short) - BROKERS_NAMED_MAX
             faults.append(f"too few batches of {named}" + (f" and {rest} more" if rest > 0 else ""))
+        offsets_ms = clock_offsets_ms(clock for clock in marker.clocks if clock.broker in self._known)
         rows = list(window.rows.values())
         deliveries = gather_deliveries(rows, self._brokers, (window.end_ms - start_ms) / 1000)
         return ClosedWindow(
@@ -143,6 +145,7 @@ class WindowAssembler:
             late_rows=marker.late_rows,
             homes=deliveries.homes,
             local_deliveries=deliveries.local_deliveries,
+            clock_offsets_ms=offsets_ms,
         )
 
     def _short_brokers(self, entries: Sequence[BrokerCompleteness]) -> dict[str, str]:

@@ -23,6 +23,7 @@ export class OrderDesk {
     this._store = store;
     this._token = sessionStorage.getItem(KEPT_AS) ?? "";
     this._who = null;
+    this._readers = []; // Who waits until somebody has signed in, to read.
     this._watchers = [];
     this._corner = document.getElementById("session");
     store.watch(["server"], () => this._show());
@@ -30,12 +31,13 @@ export class OrderDesk {
   }
 
   get mayOrder() {
-    return Boolean(this._store.parts.server?.can_order && this._who);
+    return Boolean(this._store.parts.server?.can_order && this._who?.can_order);
   }
 
   // Why buttons do nothing now; empty where they work.
   get hindrance() {
     if (!this._store.parts.server?.can_order) return "Read-only: this dashboard has no secret that signs tokens.";
+    if (this._who && !this._who.can_order) return "Your token lets you read only.";
     return this._who ? "" : "Sign in with a token to give orders.";
   }
 
@@ -58,11 +60,19 @@ export class OrderDesk {
     setTimeout(() => shown.remove(), NOTE_MS);
   }
 
+  // Ask for a token; returns once somebody has signed in.
+  signInToRead() {
+    const signedIn = new Promise((resolve) => this._readers.push(resolve));
+    this._show();
+    this._askToken();
+    return signedIn;
+  }
+
   _show() {
-    const canOrder = this._store.parts.server?.can_order;
+    const canOrder = this._readers.length ? true : this._store.parts.server?.can_order;
     const content = canOrder === undefined ? []
       : !canOrder ? [element("span", { class: "muted", title: this.hindrance }, icon("eye"), " Read-only")]
-      : this._who ? [element("span", {}, `${this._who.by}, until ${clockTime(this._who.until_ms)}`), button("Sign out", () => this._leave())]
+      : this._who ? [element("span", {}, `${this._who.by}, until ${clockTime(this._who.until_ms)}`), button("Sign out", () => this._signOut())]
       : [button("Sign in", () => this._askToken())];
     const shown = JSON.stringify([canOrder, this._who]);
     if (this._corner.dataset.shown === shown) return;
@@ -79,10 +89,18 @@ export class OrderDesk {
     if (reason) this.note(reason, "bad");
   }
 
+  async _signOut() {
+    await fetch("/api/session", { method: "DELETE" }).catch(() => {});
+    this._leave();
+    if (this._store.parts.server?.login_to_read) location.reload();
+  }
+
   async _check(token) {
-    this._who = await call("/api/session", token);
+    this._who = await call("/api/session", token, {});
     this._token = token;
     sessionStorage.setItem(KEPT_AS, token);
+    document.getElementById("token-dialog").close();
+    for (const goOn of this._readers.splice(0)) goOn();
     this._show();
   }
 
@@ -94,18 +112,17 @@ export class OrderDesk {
       event.preventDefault();
       try {
         await this._check(field.value.trim());
-        dialog.close();
       } catch (error) {
         fault.textContent = error.message;
       }
     };
     dialog.replaceChildren(element("form", { method: "dialog", onsubmit: submit },
       element("h2", { id: "token-title" }, "Sign in"),
-      element("p", {}, "Orders carry a name. Whoever keeps this dashboard makes a token for you:"),
+      element("p", {}, "Who looks or orders here has a name. Whoever keeps this dashboard makes a token for you:"),
       element("pre", {}, "regraft dashboard token --by NAME --hours 8"),
       element("label", { for: "token-field" }, "Token"), field, fault,
       element("div", { class: "dialog-foot" }, button("Close", () => dialog.close()), element("button", { class: "good" }, "Sign in"))));
-    dialog.showModal();
+    if (!dialog.open) dialog.showModal();
     field.focus();
   }
 

@@ -6,7 +6,7 @@ export class LiveStore {
   constructor() {
     this.version = 0;
     this.parts = {};
-    this.link = { isOpen: false, sinceMs: Date.now() };
+    this.link = { isOpen: false, needsLogin: false, sinceMs: Date.now() };
     this._bases = {};
     this._offsetMs = 0;
     this._wanted = new Map();
@@ -40,6 +40,12 @@ export class LiveStore {
 
   setLink(isOpen) {
     if (isOpen !== this.link.isOpen) this.link = { ...this.link, isOpen, sinceMs: Date.now() };
+    this._mark("link");
+  }
+
+  // Whether the server waits for somebody to sign in before it shows anything.
+  setNeedsLogin(needsLogin) {
+    this.link = { ...this.link, needsLogin };
     this._mark("link");
   }
 

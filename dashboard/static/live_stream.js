@@ -4,7 +4,8 @@ const SILENCE_MS_MAX = 12000; // The server says something each 5 s at least.
 const PAUSE_MS_MIN = 1000;
 const PAUSE_MS_MAX = 15000;
 
-export function openStream(store) {
+// Where reading needs a token, `signIn` is asked for one; it returns once somebody has signed in.
+export function openStream(store, signIn) {
   let source = null;
   let pauseMs = PAUSE_MS_MIN;
   let heardMs = Date.now();
@@ -36,10 +37,22 @@ export function openStream(store) {
     store.setLink(true);
   }
 
+  async function openOnceAllowed() {
+    try {
+      const answer = await fetch("/api/access", { signal: AbortSignal.timeout(SILENCE_MS_MAX) });
+      if ((await answer.json()).may_read === false) {
+        store.setNeedsLogin(true);
+        await signIn();
+        store.setNeedsLogin(false);
+      }
+    } catch { /* It does not answer: neither will the stream, which then tries again. */ }
+    open();
+  }
+
   function reopen() {
     source.close();
     source = null;
-    setTimeout(open, pauseMs);
+    setTimeout(openOnceAllowed, pauseMs);
     pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
   }
 
@@ -48,5 +61,5 @@ export function openStream(store) {
     store.setLink(false);
     reopen();
   }, 1000);
-  open();
+  openOnceAllowed();
 }

@@ -21,7 +21,7 @@ showReview(store, desk, map);
 showSide(store, desk, map);
 showCharts(store);
 showTabs(store, desk, map);
-openStream(store);
+openStream(store, () => desk.signInToRead());
 
 // For measuring and for tests: what is shown, and how long drawing took.
 window.regraft = { store, map };

@@ -25,6 +25,9 @@ export function showBanners(store) {
 function findBanners(store, openMs) {
   const server = store.parts.server;
   const found = [];
+  if (store.link.needsLogin) {
+    return [{ kind: "wait", text: "Sign in to see the overlay: this dashboard shows it only to those who hold a token." }];
+  }
   if (!store.link.isOpen && openMs > 2500) {
     const seen = store.version ? ` What you see is of ${clockTime(lastSeenMs(store))}.` : "";
     found.push({ kind: "bad", text: `The dashboard's server does not answer since ${clockTime(store.link.sinceMs)}; the page tries again by itself.${seen}` });

@@ -279,7 +279,7 @@ class PublisherTaken:
 
 @dataclass(frozen=True, slots=True)
 class UserMoves:
-    """The user is to attach to ``home_to`` as well, for ``epoch``, and to change nothing until it is taken there."""
+    """The user is to attach to ``home_to``, too, for ``epoch``, and to ask and end at both until it is taken there."""
 
     user: str
     connection: int
@@ -297,7 +297,7 @@ class UserStays:
 
 @dataclass(frozen=True, slots=True)
 class UserTaken:
-    """This broker is the user's home from now on."""
+    """This broker is the user's home from now on; it waits until the user says that it has heard so."""
 
     user: str
 

@@ -26,7 +26,6 @@ from producers.brokers.broker_messages import (
     Message,
     Notification,
     UserStays,
-    UserTaken,
 )
 from producers.brokers.chord_endings import TopicEndings
 from producers.brokers.chord_messages import EndPublisher, EndTopic
@@ -154,7 +153,7 @@ class RingChange:
 
     def taken_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Tell the users that have come that this is their home."""
-        return [UserTaken(name) for name in sorted(under_way.come_users)]
+        return self._moves.take_over(under_way)
 
     def must_hold(self, delivery: Deliver) -> bool:
         """Return True if one of its subscriptions may still get something of an older epoch."""
@@ -192,8 +191,10 @@ class RingChange:
         ]
 
     def is_drained(self, under_way: RingPlanUnderWay) -> bool:
-        """Return True if users that came have all of the old epoch and every END has come."""
-        return not self._core.tables[under_way.epoch_from].awaited and self._endings.are_ends_in(under_way)
+        """Return True if users that came know it and have all of the old epoch, and every END has come."""
+        if under_way.unheard or self._core.tables[under_way.epoch_from].awaited:
+            return False
+        return self._endings.are_ends_in(under_way)
 
     def see_topic_over(self, tables: ChordTables, topic: str) -> list[Effect]:
         """The parent says that nothing of a topic follows in this epoch."""

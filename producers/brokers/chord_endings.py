@@ -167,6 +167,9 @@ class TopicEndings:
         under_way = self._core.under_way
         if under_way is None or message.epoch != under_way.epoch_from:
             return []
+        known = self._core.tables[under_way.epoch_from].registered.get(message.topic, {}).get(message.publisher)
+        if known is None or known.connection != message.connection:
+            return []  # It says nothing of the stay that is known here, whose END may have come already.
         stay = (message.topic, message.publisher)
         under_way.publishers_over.add(stay)
         effects = self._release_at_root(under_way, *stay)

@@ -182,7 +182,7 @@ RingMessage = TopicMessage | RoutedMessage
 
 @dataclass(frozen=True, slots=True)
 class MovedSubscription:
-    """One subscription that a user brings along; it is confirmed."""
+    """One subscription that a user has at its old home, too."""
 
     subscription: str
     topic: str
@@ -190,7 +190,7 @@ class MovedSubscription:
 
 @dataclass(frozen=True, slots=True)
 class AttachRequest:
-    """A user that is to move comes to its next home, for ``epoch``, with its subscriptions."""
+    """A user that is to move comes to its next home, for ``epoch``, with its subscriptions; then with each new one."""
 
     epoch: int
     user: str
@@ -200,7 +200,10 @@ class AttachRequest:
 
 @dataclass(frozen=True, slots=True)
 class MoveHeardRequest:
-    """A user has heard that it is to move, and is alive."""
+    """A user has heard that it is to move, at its next home that it has, and is alive.
+
+    What follows at the next home is for that one alone.
+    """
 
     user: str
     connection: int
@@ -215,7 +218,7 @@ class DrainedRequest:
 
 @dataclass(frozen=True, slots=True)
 class GoneRequest:
-    """A user has disconnected; its subscriptions have been cancelled one by one."""
+    """A user has disconnected, between two homes from both; its subscriptions have been cancelled one by one."""
 
     user: str
     connection: int

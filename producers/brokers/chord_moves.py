@@ -2,7 +2,8 @@
 
 In: requests of local users and what homes tell each other of them. Out: effects. A user that moves is told so at its
 old home, which goes on serving it in epoch k; it attaches at its next home, too, which serves it in k+1 and holds that
-back until the old home has handed over all of k. The plan itself belongs to :mod:`producers.brokers.chord_change`.
+back until the old home has handed over all of k. Until it is taken there it asks both homes for what is new, which
+stands when both have confirmed it. The plan itself belongs to :mod:`producers.brokers.chord_change`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from producers.brokers.broker_messages import (
     SubscribeRequest,
     UserDrained,
     UserMoves,
+    UserTaken,
 )
 from producers.brokers.chord_endings import TopicEndings
 from producers.brokers.chord_messages import (
@@ -60,16 +62,27 @@ class MovingUsers:
 
     # --- users that are to go on elsewhere ----------------------------------------------------------------------------
 
-    def epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
-        """Return the epochs in which a new subscription is issued.
+    def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[ChordTables]]:
+        """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued.
 
-        A user that is to go on elsewhere takes along what it has asked for: only the old epoch needs it here. A broker
-        that stamps the new epoch needs no place in the old one any more: it would have to wait for END there again.
+        A user that is to go on elsewhere asks there, too: only the old epoch needs it here. A broker that stamps the
+        new epoch needs no place in the old one any more: it would have to wait for END there again.
         """
-        under_way = self._core.under_way
+        under_way, epochs = self._core.under_way, self._core.epochs()
+        epoch_max = max(self._core.tables)
         if under_way is not None and under_way.leaving.get(request.client) == request.connection:
-            return [self._core.tables[under_way.epoch_from]]
-        return self._core.epochs()[-1:] if under_way is not None and under_way.is_active else self._core.epochs()
+            epoch_max = under_way.epoch_from
+        epoch_min = self._core.epoch if under_way is not None and under_way.is_active else 0
+        return epoch_max, [tables for tables in epochs if epoch_min <= tables.epoch <= epoch_max]
+
+    def see_late(self, request: SubscribeRequest) -> list[Effect]:
+        """Tell a user that is to go on elsewhere if what it asks for comes too late to be handed over here."""
+        under_way = self._core.under_way
+        if under_way is None or not under_way.is_active:
+            return []
+        if under_way.leaving.get(request.client) != request.connection:
+            return []
+        return [UserDrained(request.client, request.subscription, under_way.moves[request.client].home_to)]
 
     def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
         """Ask for END of the old epoch where the topic comes here another way in the new one, or its user moves."""
@@ -78,6 +91,8 @@ class MovingUsers:
             return []
         if self._is_leaving(under_way, local):
             under_way.unflushed.setdefault(local.user, set()).add(local.subscription)
+            if tables.topics[local.topic].is_over:  # END has been here, and nothing follows it.
+                return self.flushed(tables, (local.subscription,))
         elif not self._endings.is_rerouted(under_way, local.topic):
             return []
         return self._endings.want_end(local.topic)
@@ -100,30 +115,42 @@ class MovingUsers:
         return effects
 
     def see_heard(self, request: MoveHeardRequest) -> list[Effect]:
-        """A user has heard that it is to move."""
-        if self._core.under_way is not None and self._core.under_way.leaving.get(request.user) == request.connection:
-            self._core.under_way.unheard.pop(request.user, None)
+        """A user has heard that it is to move, or that it has."""
+        under_way = self._core.under_way
+        if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
+            under_way.unheard.pop(request.user, None)
         return []
 
     def see_gone(self, request: GoneRequest) -> list[Effect]:
         """A user that was to move has disconnected: should it come back here, it is one like any other."""
         under_way = self._core.under_way
-        if under_way is not None and under_way.leaving.get(request.user) == request.connection:
-            del under_way.leaving[request.user]
+        if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
+            under_way.leaving.pop(request.user, None)
+            under_way.come_users.pop(request.user, None)
             under_way.unheard.pop(request.user, None)
         return []
+
+    def _stay_of(self, under_way: RingPlanUnderWay, user: str) -> int | None:
+        """Return the connection of a user that is to leave or has come, None for others."""
+        return under_way.leaving.get(user, under_way.come_users.get(user))
 
     # --- users that come ----------------------------------------------------------------------------------------------
 
     def attach(self, request: AttachRequest, now_ms: float) -> list[Effect]:
-        """Take a user that comes here by the plan under way, in its new epoch only."""
+        """Take a user that comes here by the plan under way, and what it asks for later, in the new epoch only.
+
+        What comes with it stands here before anybody may publish in that epoch; what comes later must be confirmed.
+        """
         under_way = self._core.under_way
         if request.epoch not in self._core.tables:
             return self._core.keep_early(request.epoch, None, request)
-        if under_way is None or request.epoch != under_way.epoch_to or request.user not in under_way.awaited_users:
+        if under_way is None or request.epoch != under_way.epoch_to:
+            return []
+        is_first = request.user in under_way.awaited_users
+        if not is_first and under_way.come_users.get(request.user) != request.connection:
             return []
         under_way.awaited_users.discard(request.user)
-        under_way.come_users.add(request.user)
+        under_way.come_users[request.user] = request.connection
         tables, old = self._core.tables[under_way.epoch_to], self._core.tables[under_way.epoch_from]
         effects: list[Effect] = []
         for moved in request.subscriptions:
@@ -133,12 +160,12 @@ class MovingUsers:
                 request.connection,
                 moved.topic,
                 {tables.epoch},
-                is_confirmed=True,
+                is_confirmed=is_first,
                 has_come=True,
                 epoch_min=tables.epoch,
             )
             self._trees.locals[moved.subscription] = local
-            old.awaited.add(moved.subscription)
+            old.awaited[moved.subscription] = request.user
             effects += self._trees.issue(tables, local, now_ms)
         return effects
 
@@ -149,11 +176,30 @@ class MovingUsers:
                 return epoch
         return None
 
+    def epoch_of_coming(self, user: str, connection: int) -> int | None:
+        """Return the epoch for which a user came here that this broker is still to prepare, else None."""
+        for epoch, kept in self._core.early:
+            if isinstance(kept, AttachRequest) and (kept.user, kept.connection) == (user, connection):
+                return epoch
+        return None
+
+    def take_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
+        """Tell the users that have come that this is their home; this broker has just switched.
+
+        From now on each of them is waited for: to say that it has heard so, and then that it has all of the old epoch.
+        """
+        under_way.unheard = dict.fromkeys(under_way.come_users, self._core.now_ms)
+        under_way.handed_over = dict.fromkeys(under_way.handed_over, self._core.now_ms)
+        effects: list[Effect] = [UserTaken(name) for name in sorted(under_way.come_users)]
+        for user in sorted(under_way.unflushed):
+            effects += self._hand_over(under_way, user)
+        return effects
+
     def await_no_longer(self, user: str, now_ms: float) -> list[Effect]:
         """A user does not come, or its old home has ended its stay after it came."""
         if self._core.under_way is not None:
             self._core.under_way.awaited_users.discard(user)
-            self._core.under_way.come_users.discard(user)
+            self._core.under_way.come_users.pop(user, None)
         return self._end_user(user, now_ms, only_come=True)
 
     def see_handed_over(self, user: str, now_ms: float) -> list[Effect]:
@@ -165,7 +211,7 @@ class MovingUsers:
     def see_drained(self, request: DrainedRequest) -> list[Effect]:
         """The old home of a subscription that has come has handed over all."""
         for tables in self._core.tables.values():
-            tables.awaited.discard(request.subscription)
+            tables.awaited.pop(request.subscription, None)
         return self._core.release_held()
 
     # --- what the old home hands over ---------------------------------------------------------------------------------
@@ -185,12 +231,17 @@ class MovingUsers:
         return effects
 
     def _see_flushed(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> list[Effect]:
-        """Tell a user's next home when it has been told all: from then on that waits for nobody but the user."""
-        unflushed = under_way.unflushed.get(local.user, set())
-        unflushed.discard(local.subscription)
-        if unflushed or under_way.unflushed.pop(local.user, None) is None:
+        under_way.unflushed.get(local.user, set()).discard(local.subscription)
+        return self._hand_over(under_way, local.user) if under_way.is_active else []
+
+    def _hand_over(self, under_way: RingPlanUnderWay, user: str) -> list[Effect]:
+        """Tell a user's next home when it has been told all: from then on that waits for nobody but the user.
+
+        Not before this broker is active: until then it takes up what the user asks for anew.
+        """
+        if under_way.unflushed.get(user) or under_way.unflushed.pop(user, None) is None:
             return []
-        handed_over = HandedOver(under_way.epoch_to, under_way.moves[local.user].home_to, local.user)
+        handed_over = HandedOver(under_way.epoch_to, under_way.moves[user].home_to, user)
         return self._ring.route_on(self._core.tables[under_way.epoch_to], handed_over)
 
     # --- users that do not answer -------------------------------------------------------------------------------------
@@ -198,21 +249,22 @@ class MovingUsers:
     def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that have not said in time that they heard of their move, or that they have all."""
         effects: list[Effect] = []
-        if not under_way.is_prepared:
-            for user in self._core.take_late(under_way.unheard, now_ms):
+        late = self._core.take_late(under_way.unheard, now_ms)
+        if not under_way.is_active:
+            for user in late:
                 connection = under_way.leaving.pop(user)
                 tables = self._core.tables[under_way.epoch_to]
                 effects += [ClientDropped(user, connection), *self._end_user(user, now_ms, only_come=False)]
                 effects += self._ring.route_on(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
+            return effects
         awaited = self._core.tables[under_way.epoch_from].awaited
-        for user in self._core.take_late(under_way.handed_over, now_ms) if under_way.is_active else ():
-            stays = {
-                one.connection
-                for one in self._trees.locals.values()
-                if one.user == user and one.subscription in awaited
-            }
-            effects += [ClientDropped(user, connection) for connection in sorted(stays)]
-            effects += self._end_user(user, now_ms, only_come=True) if stays else []
+        drained_late = [
+            user for user in self._core.take_late(under_way.handed_over, now_ms) if user in awaited.values()
+        ]
+        for user in dict.fromkeys([*late, *drained_late]):
+            come = under_way.come_users.pop(user, None)
+            effects += [] if come is None else [ClientDropped(user, come)]
+            effects += self._end_user(user, now_ms, only_come=True)
         return effects
 
     def _end_user(self, user: str, now_ms: float, *, only_come: bool) -> list[Effect]:
@@ -221,6 +273,6 @@ class MovingUsers:
         for local in list(self._trees.locals.values()):
             if local.user == user and not local.has_ended and (local.has_come or not only_come):
                 effects += self._trees.cancel(CancelRequest(local.subscription))
-                for tables in self._core.tables.values():
-                    tables.awaited.discard(local.subscription)
+        for tables in self._core.tables.values():
+            tables.awaited = {name: owner for name, owner in tables.awaited.items() if owner != user}
         return effects + self._core.release_held()

@@ -36,8 +36,8 @@ class RingParts(Protocol):
 
     # --- what the plan under way makes of what happens ---------------------------------------------------------------
 
-    def epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
-        """Return the epochs in which a new subscription is issued."""
+    def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[ChordTables]]:
+        """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued."""
         ...
 
     def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:

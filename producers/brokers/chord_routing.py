@@ -185,7 +185,9 @@ class RingRouting:
         """Take what a local client asks for."""
         match request:
             case SubscribeRequest():
-                return self.trees.subscribe(request, now_ms)
+                return self.trees.subscribe(request, now_ms) + self.moves.see_late(request)
+            case GoneRequest() if (epoch := self.moves.epoch_of_coming(request.user, request.connection)) is not None:
+                return self._core.keep_early(epoch, None, request)
             case CancelRequest() | DrainedRequest() if (
                 epoch := self.moves.epoch_awaited_by(request.subscription)
             ) is not None:
@@ -280,8 +282,8 @@ class RingRouting:
 
     # --- what parts ask of those above them: :class:`producers.brokers.chord_parts.RingParts` ------------------------
 
-    def epochs_for(self, request: SubscribeRequest) -> list[ChordTables]:
-        """Return the epochs in which a new subscription is issued."""
+    def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[ChordTables]]:
+        """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued."""
         return self.moves.epochs_for(request)
 
     def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:

@@ -108,10 +108,11 @@ class RingPlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a ring; ``moves`` are of the users that come here or leave.
 
     ``is_ring_kept``: no broker changes its ID. ``leaving``: users that are to go on elsewhere and are still connected,
-    with their connection; ``unheard`` are those of them that have not said that they heard so, with when they were
-    told. ``awaited_users``: those that are to come and have not yet, ``come_users`` those that have. ``unflushed``:
-    subscriptions of leaving users that the old epoch still serves here, by user. ``handed_over``: users that have come
-    and whose old home has nothing more for them, with since when. ``ends_wanted``: topics whose END this broker waits
+    with their connection. ``awaited_users``: those that are to come and have not yet, ``come_users`` those that have,
+    with their connection. ``unheard``: users that have not said that they heard of their move, with when they were
+    told: until this broker is active those that leave, then those that it has taken. ``unflushed``: subscriptions of
+    leaving users that the old epoch still serves here, by user. ``handed_over``: users that have come and whose old
+    home has nothing more for them, with since when. ``ends_wanted``: topics whose END this broker waits
     for, for itself or for the children in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous
     asks for. ``publishers_over``: by topic, publishers of which nothing of the old epoch follows; ``waiting_at_root``:
     what others of them have sent in the new one.
@@ -121,7 +122,7 @@ class RingPlanUnderWay(PlanUnderWay):
     leaving: dict[str, int] = field(default_factory=dict)
     unheard: dict[str, float] = field(default_factory=dict)
     awaited_users: set[str] = field(default_factory=set)
-    come_users: set[str] = field(default_factory=set)
+    come_users: dict[str, int] = field(default_factory=dict)
     unflushed: dict[str, set[str]] = field(default_factory=dict)
     handed_over: dict[str, float] = field(default_factory=dict)
     ends_wanted: set[str] = field(default_factory=set)
@@ -137,7 +138,7 @@ class ChordTables:
 
     ``registered`` are the publishers, by topic, of the topics whose rendezvous this broker is; ``successors`` those
     that have come again before the end of their earlier stay did, by topic and publisher. ``awaited`` are
-    subscriptions that have moved here and whose old home may still hand over something of this epoch.
+    subscriptions that have moved here and whose old home may still hand over something of this epoch, with their user.
     """
 
     def __init__(self, broker: str, configuration: ChordConfiguration) -> None:
@@ -150,7 +151,7 @@ class ChordTables:
         self.successors: dict[tuple[str, str], Register] = {}
         self.ended: dict[tuple[str, str], int] = {}  # Stays by topic and publisher, while the epoch before lives.
         self.flushes: dict[tuple[str, str], set[str]] = {}  # (topic, asker) -> publishers not heard from yet.
-        self.awaited: set[str] = set()
+        self.awaited: dict[str, str] = {}
         ring, position = configuration.ring, configuration.position_of[broker]
         names = configuration.broker_at
         self._next_hop: dict[str, str] = {

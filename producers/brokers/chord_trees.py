@@ -73,13 +73,13 @@ class TopicTrees:
         name, topic = request.subscription, topic_of(request.filter_)
         if name in self.locals:
             raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
-        epochs = self._ring.epochs_for(request)
+        epoch_max, issued = self._ring.epochs_for(request)
         # An older epoch that it is not issued in must be over first: then nothing for it is published there any more.
-        unconfirmed = {epoch for epoch in self._core.tables if epoch <= epochs[-1].epoch}
+        unconfirmed = {epoch for epoch in self._core.tables if epoch <= epoch_max}
         local = TopicSubscription(name, request.client, request.connection, topic, unconfirmed)
         self.locals[name] = local
         effects: list[Effect] = []
-        for tables in epochs:
+        for tables in issued:
             effects += self.issue(tables, local, now_ms)
         return effects
 
@@ -105,6 +105,7 @@ class TopicTrees:
             if not local.is_confirmed:  # It is owed nothing.
                 entry.fresh.discard(local.subscription)
                 del entry.subscriptions[local.subscription]
+                effects += self._ring.flushed(tables, (local.subscription,))
             else:
                 entry.ended_here.add(local.subscription)
                 effects += self._drop_oldest_ended(entry)

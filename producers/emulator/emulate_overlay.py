@@ -429,7 +429,7 @@ class EmulatedOverlay:
             case Confirmed(subscription):
                 if subscription in self._subscriptions:
                     self.ledger.confirm(subscription, self._subscriptions[subscription][1], self.env.now)
-                elif not self.users.confirm(subscription):
+                elif not self.users.confirm(subscription, broker.name):
                     self.ledger.confirm_ended(subscription, self.env.now)
             case AdvertiseConfirmed(publisher, connection):
                 if self.publishers.allow(publisher, connection):

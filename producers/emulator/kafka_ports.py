@@ -7,22 +7,30 @@ on by themselves when it is back. The producers are idempotent, so that waiting 
 from __future__ import annotations
 
 import time
+from collections.abc import Container, Iterable
 
-from confluent_kafka import KafkaException, TopicPartition
+import structlog
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from infra.dead_letters import RecordDecoder, addressed
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_consumer, report_error
+from infra.read_messages import read_messages
 from infra.record_writer import RecordWriter
+from infra.stack_error import StackError
 from schemas.client import Client
+from schemas.codec import UndecodableRecordError, decode
 from schemas.command import Command, CommandResult
 from schemas.dead_letter import DeadLetter
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import CLIENTS, COMMANDS, RESULTS, TELEMETRY, topic_name
 
 COMMANDS_PER_POLL_MAX = 500
+TOMBSTONES_AT_ONCE_MAX = 500  # Below any buffer that may be set: none of them is dropped for lack of room.
 CALL_S = 2.0  # Longest wait for one answer of Kafka while starting.
 RETRY_S = 0.2
+
+log = structlog.get_logger(__name__)
 
 
 class KafkaUnreachableError(RuntimeError):
@@ -36,6 +44,7 @@ class KafkaPorts:
         limits = {"outage_s_max": outage_s_max, "buffer_records_max": buffer_records_max}
         self.telemetry = RecordWriter(kafka, linger_ms=20, **limits)  # type: ignore[arg-type]
         self.answers = RecordWriter(kafka, linger_ms=2, **limits)  # type: ignore[arg-type]
+        self._kafka = kafka
         self._commands = CommandReader(kafka, namespace, self.answers)
         self._topics = {topic.suffix: topic_name(topic, namespace) for topic in (TELEMETRY, RESULTS, CLIENTS, COMMANDS)}
 
@@ -45,6 +54,30 @@ class KafkaPorts:
         Raises KafkaUnreachableError when that takes longer than ``wait_s_max``.
         """
         self._commands.connect(wait_s_max)
+
+    def withdraw_clients(self, brokers: Container[str], wait_s_max: float) -> int:
+        """Take the clients of these brokers out of the register, and return how many there were.
+
+        To be called before any client comes: what the register says of them is of an earlier run that was cut short.
+        Raises KafkaUnreachableError when register or tombstones take longer than ``wait_s_max``.
+        """
+        deadline_s = time.monotonic() + wait_s_max
+        register = self._topics[CLIENTS.suffix]
+        try:
+            homes = _homes(read_messages(self._kafka, [register], wait_s_max))
+        except (StackError, KafkaException) as error:
+            raise KafkaUnreachableError(f"{register} cannot be read, to withdraw earlier clients: {error}") from error
+        earlier = [client for client, home in homes.items() if home in brokers]
+        for number, client in enumerate(earlier, start=1):
+            self.remove_client(client)
+            if number % TOMBSTONES_AT_ONCE_MAX == 0 or number == len(earlier):
+                unsent = self.answers.flush(max(deadline_s - time.monotonic(), 0.0))
+                if unsent:
+                    raise KafkaUnreachableError(
+                        f"{unsent} of {len(earlier)} earlier clients were not withdrawn from {register} within "
+                        f"{wait_s_max:g} s: check that Kafka is well"
+                    )
+        return len(earlier)
 
     def send_batch(self, batch: TelemetryBatch) -> None:
         """Send a batch, keyed by its broker."""
@@ -79,6 +112,21 @@ class KafkaPorts:
         self._commands.close()
         self.answers.close()
         self.telemetry.close()
+
+
+def _homes(messages: Iterable[Message]) -> dict[str, str]:
+    """Return the home of each client that is in the register; a record that does not decode stays as it is."""
+    homes: dict[str, str] = {}
+    for message in messages:
+        name = (message.key() or b"").decode(errors="replace")
+        homes.pop(name, None)
+        if message.value() is None:
+            continue
+        try:
+            homes[name] = decode(message.value(), Client).home
+        except UndecodableRecordError as fault:
+            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+    return homes
 
 
 class CommandReader:

@@ -106,6 +106,10 @@ class Ledger:
         self._confirmed_ms[subscription] = now_ms
         self._lives[subscription] = _Life(filter_, now_ms)
 
+    def confirm_partly(self, subscription: str, filter_: Filter) -> None:
+        """Owe nothing yet to a subscription that one of two homes has confirmed; that one may hand over already."""
+        self._lives[subscription] = _Life(filter_, float("inf"))
+
     def confirm_ended(self, subscription: str, now_ms: float) -> None:
         """Owe nothing to a subscription that its client had ended by the time it was confirmed."""
         self._lives[subscription] = _Life((), now_ms, now_ms)
@@ -116,6 +120,8 @@ class Ledger:
         if subscription in self._confirmed_ms:
             self._cancelled.append((now_ms, subscription))
             self._lives[subscription].cancelled_ms = now_ms
+        elif subscription in self._lives:
+            self._gone.append((now_ms, subscription))
 
     def publish(self, notification: Notification) -> int:
         """Open an account when a client hands the notification to its home; return how many are owed it."""

@@ -2,14 +2,14 @@
 
 In: what a workload wants for its users, what brokers tell them. Out: requests for homes. A user that moves is attached
 at both homes: the old one serves it to the end of the older epoch, the next one from the beginning of the newer. From
-when it is told to move until its next home has taken it, it asks for nothing new; what it ends, it ends at both.
+when it is told to move until its next home has taken it, it asks for and ends at both whatever it asks for and ends.
 Publishers and queues do not belong here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import simpy
@@ -66,9 +66,10 @@ class BrokerTopics:
 
 @dataclass(slots=True)
 class UserCounts:
-    """Users that changed their home: how many, how long they could not ask for anything new."""
+    """Users that changed their home, and what they asked for on the way: how often, how long until it was confirmed."""
 
     moved: int = 0
+    asked: int = 0
     wait_ms_sum: float = 0.0
     wait_ms_max: float = 0.0
 
@@ -77,8 +78,9 @@ class UserCounts:
 class _User:
     """A connected user.
 
-    ``has``: its subscription to each topic; ``wants``: the topics it would have. Between two homes ``goes_to`` is the
-    next one, for ``epoch``. ``brought``: subscriptions that moved and that its old home ``came_from`` still serves.
+    ``has``: its subscription to each topic it wants. ``unconfirmed``: by subscription the homes that are still to
+    confirm it. Between two homes ``goes_to`` is the next one, for ``epoch``; ``asked_ms``: what it asked for on the way
+    and is unconfirmed, with when. ``brought``: subscriptions that moved and its old home ``came_from`` still serves.
     """
 
     home: str
@@ -86,12 +88,11 @@ class _User:
     connection: int
     wants: frozenset[str] = frozenset()
     has: dict[str, str] = field(default_factory=dict)
-    confirmed: set[str] = field(default_factory=set)
+    unconfirmed: dict[str, set[str]] = field(default_factory=dict)
     changes: int = 0
     goes_to: str | None = None
     epoch: int = -1
-    told_ms: float = 0.0
-    is_attached: bool = False
+    asked_ms: dict[str, float] = field(default_factory=dict)
     came_from: str = ""
     brought: set[str] = field(default_factory=set)
 
@@ -182,8 +183,8 @@ class UserClients:
         for topic in sorted(found.has):
             self._end(found, topic)
         self._ask(found.home, GoneRequest(user, found.connection))
-        if found.goes_to is not None and not found.is_attached:
-            self._ask(found.goes_to, AttachRequest(found.epoch, user, found.connection, ()))  # It is waited for there.
+        if found.goes_to is not None:
+            self._ask(found.goes_to, GoneRequest(user, found.connection))
         self._on_change(user, found.home, None, found.changes + 1)
 
     def drop(self, user: str, connection: int) -> bool:
@@ -195,31 +196,45 @@ class UserClients:
         return True
 
     def lose_home(self, broker: str) -> None:
-        """End the users of a broker that died, and those that were about to go there."""
+        """End the users of a broker that died, and those that were about to go there.
+
+        What it was still to confirm for users that have gone on from there, they ask for anew.
+        """
         for name in [name for name, user in self._users.items() if broker in (user.home, user.goes_to)]:
             self.disconnect(name)
+        for name, user in self._users.items():
+            for topic in [topic for topic, one in user.has.items() if broker in user.unconfirmed.get(one, ())]:
+                self._end(user, topic)
+            self._follow(name, user)
 
     def _follow(self, name: str, user: _User) -> None:
-        """End what the user no longer wants; ask for what it wants, unless it is between two homes."""
+        """End what the user no longer wants, and ask for what it wants: between two homes at both."""
         for topic in sorted(set(user.has) - user.wants):
             self._end(user, topic)
-        if user.goes_to is not None:
-            self._attach_when_settled(name, user)  # What it has just ended need not be confirmed.
-            return
         for topic in sorted(user.wants - set(user.has)):
             subscription = f"{name}#{self._named}"
             self._named += 1
             user.has[topic] = subscription
             self._owners[subscription] = name, topic
+            user.unconfirmed[subscription] = {user.home}
             self._ask(user.home, SubscribeRequest(subscription, name, topic_filter(topic), user.connection))
+            if user.goes_to is not None:
+                user.unconfirmed[subscription].add(user.goes_to)
+                user.asked_ms[subscription] = self._env.now
+                self._attach(name, user, user.goes_to, {topic: subscription})
+
+    def _attach(self, name: str, user: _User, home_to: str, has: Mapping[str, str]) -> None:
+        moved = tuple(MovedSubscription(subscription, topic) for topic, subscription in sorted(has.items()))
+        self._ask(home_to, AttachRequest(user.epoch, name, user.connection, moved))
 
     def _end(self, user: _User, topic: str) -> None:
         subscription, now_ms = user.has.pop(topic), self._env.now
         del self._owners[subscription]
-        user.confirmed.discard(subscription)
+        user.unconfirmed.pop(subscription, None)
+        user.asked_ms.pop(subscription, None)
         self._ledger.cancel(subscription, now_ms)
         self._ask(user.home, CancelRequest(subscription))
-        if user.goes_to is not None and user.is_attached:
+        if user.goes_to is not None:
             self._ask(user.goes_to, CancelRequest(subscription))
         elif subscription in user.brought:
             self._ask(user.came_from, CancelRequest(subscription))
@@ -232,43 +247,61 @@ class UserClients:
 
     # --- what brokers tell users -------------------------------------------------------------------------------------
 
-    def confirm(self, subscription: str) -> bool:
-        """A subscription stands: what is published from now on is owed to it. Return False if its user has ended it."""
+    def confirm(self, subscription: str, broker: str) -> bool:
+        """A subscription stands at a home; return False if its user has ended it.
+
+        When it stands at all homes that it was asked for at, what is published from now on is owed to it.
+        """
         owner = self._owners.get(subscription)
         if owner is None:
             return False
         name, topic = owner
-        self._ledger.confirm(subscription, topic_filter(topic), self._env.now)
-        user = self._users[name]
-        user.confirmed.add(subscription)
-        self._attach_when_settled(name, user)
+        missing = self._users[name].unconfirmed.get(subscription, set())
+        missing.discard(broker)
+        if missing:
+            self._ledger.confirm_partly(subscription, topic_filter(topic))
+        else:
+            self._owe(self._users[name], topic, subscription)
         return True
 
+    def _owe(self, user: _User, topic: str, subscription: str) -> None:
+        if user.unconfirmed.pop(subscription, None) is None:
+            return  # It was confirmed before.
+        self._ledger.confirm(subscription, topic_filter(topic), self._env.now)
+        asked_ms = user.asked_ms.pop(subscription, None)
+        if asked_ms is not None:
+            wait_ms = self._env.now - asked_ms
+            self.counts.asked += 1
+            self.counts.wait_ms_sum += wait_ms
+            self.counts.wait_ms_max = max(self.counts.wait_ms_max, wait_ms)
+
     def move(self, user: str, connection: int, home_to: str, epoch: int) -> None:
-        """Its home tells a user to go on at another one; it goes when all it has asked for is confirmed."""
+        """Its home tells a user to go on at another one: it attaches there with all that it has asked for so far.
+
+        The next home waits for that before it is prepared, so nobody can publish in the new epoch before it stands
+        there: what the old home is still to confirm, that one confirms alone.
+        """
         found = self._users.get(user)
         if found is None or found.connection != connection or found.goes_to is not None:
             self._ask(home_to, AttachRequest(epoch, user, connection, ()))  # That stay is over.
+            self._ask(home_to, GoneRequest(user, connection))
             return
         self._ask(found.home, MoveHeardRequest(user, connection))
-        found.goes_to, found.epoch, found.told_ms, found.is_attached = home_to, epoch, self._env.now, False
-        self._attach_when_settled(user, found)
-
-    def _attach_when_settled(self, name: str, user: _User) -> None:
-        if user.goes_to is None or user.is_attached or len(user.confirmed) < len(user.has):
-            return
-        user.is_attached = True
-        subscriptions = tuple(
-            MovedSubscription(subscription, topic) for topic, subscription in sorted(user.has.items())
-        )
-        self._ask(user.goes_to, AttachRequest(user.epoch, name, user.connection, subscriptions))
+        found.goes_to, found.epoch = home_to, epoch
+        for subscription in found.unconfirmed:
+            self._ledger.confirm_partly(subscription, topic_filter(self._owners[subscription][1]))
+        self._attach(user, found, home_to, found.has)
 
     def stay(self, user: str, connection: int) -> None:
         """The move was called off."""
         found = self._users.get(user)
-        if found is not None and found.connection == connection and found.goes_to is not None:
-            found.goes_to = None
-            self._end_wait(user, found)
+        if found is None or found.connection != connection or found.goes_to is None:
+            return
+        home_to, found.goes_to = found.goes_to, None
+        for subscription, missing in list(found.unconfirmed.items()):
+            missing.discard(home_to)
+            if not missing:
+                self._owe(found, self._owners[subscription][1], subscription)
 
     def take(self, user: str, broker: str) -> None:
         """``broker`` is the user's home from now on."""
@@ -280,8 +313,8 @@ class UserClients:
         found.came_from, found.brought = found.home, set(found.has.values())
         found.home, found.goes_to = broker, None
         self.counts.moved += 1
+        self._ask(broker, MoveHeardRequest(user, found.connection))  # Nothing follows that its old home serves, too.
         self._on_move(user, broker, tuple(sorted(found.wants)))
-        self._end_wait(user, found)
 
     def drain(self, user: str, subscription: str, home_to: str) -> None:
         """The old home has handed over all of a subscription that moved: say so at the next one."""
@@ -289,9 +322,3 @@ class UserClients:
         found = self._users.get(user)
         if found is not None:
             found.brought.discard(subscription)
-
-    def _end_wait(self, name: str, user: _User) -> None:
-        wait_ms = self._env.now - user.told_ms
-        self.counts.wait_ms_sum += wait_ms
-        self.counts.wait_ms_max = max(self.counts.wait_ms_max, wait_ms)
-        self._follow(name, user)

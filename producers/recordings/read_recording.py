@@ -19,6 +19,7 @@ from fastavro import schemaless_reader, schemaless_writer
 
 from producers.recordings.recording_format import (
     NULL_BRANCH,
+    RAW_BYTES_MAX,
     SPAN,
     SYNC_BYTES,
     UNREAD_BRANCH,
@@ -39,6 +40,8 @@ from schemas.registry import Schema, latest_schema
 from schemas.topics import TELEMETRY
 
 VARINTS_BYTES_MAX = 20
+OVERLAP_BYTES_MAX = 1 << 30
+MESSAGE_BYTES = 300  # What a message takes in memory beside its key and value.
 TIME_MIN, TIME_MAX = -(1 << 62), 1 << 62
 
 
@@ -67,18 +70,20 @@ class RecordingBlock:
     count: int
     span: BlockSpan
     schemas: tuple[Schema | None, ...] = field(repr=False)
+    raw_bytes_max: int = RAW_BYTES_MAX
 
     def raw(self) -> bytes:
         """Return the block's records, decompressed. Raises FormError when they are damaged."""
         with self.path.open("rb") as file:
             file.seek(self.at)
-            return decompress_block(file.read(self.size))
+            return decompress_block(file.read(self.size), self.raw_bytes_max)
 
 
-def open_recording(path: Path) -> Recording:
+def open_recording(path: Path, raw_bytes_max: int = RAW_BYTES_MAX) -> Recording:
     """Open a file with the parts that follow it, one part alone, or the recording in a folder. Raises RecordingError.
 
     The name of the first part (``rec.avro``) means all of them, that of a later one (``rec-00002.avro``) it alone.
+    ``raw_bytes_max`` is how large a block may become that is decompressed; one that would be larger is damaged.
     """
     files = files_of(path)
     parts = [open_part(file) for file in files]
@@ -89,7 +94,7 @@ def open_recording(path: Path) -> Recording:
             "name the first file of one."
         )
     parts.sort(key=lambda part: part.info.part)
-    return Recording(path, parts)
+    return Recording(path, parts, raw_bytes_max)
 
 
 class Recording:
@@ -98,7 +103,8 @@ class Recording:
     ``warnings`` says what is wrong with it, one sentence each; reading adds to it what only reading shows.
     """
 
-    def __init__(self, path: Path, parts: Sequence[RecordingPart]) -> None:
+    def __init__(self, path: Path, parts: Sequence[RecordingPart], raw_bytes_max: int = RAW_BYTES_MAX) -> None:
+        self._raw_bytes_max = raw_bytes_max
         self.path = path
         self.info = parts[0].info
         self.files = tuple(part.path for part in parts)
@@ -146,21 +152,30 @@ class Recording:
     ) -> Iterator[RecordedMessage]:
         """Yield the messages of these topics (suffixes; None for all) in the order of their time, ``to_ms`` excluded.
 
-        Memory holds the blocks whose times overlap. Where a clock went back, the warnings say so afterwards.
+        Memory holds the blocks whose times overlap; beyond OVERLAP_BYTES_MAX of them RecordingError is raised. Where a
+        clock went back, the warnings say so afterwards.
         """
         first_ms, end_ms = _bounds(from_ms, to_ms)
         clocks = ClockWatch()
         waiting = deque(sorted(self._between(first_ms, end_ms), key=lambda block: block.span.first_ms))
         heap: list[tuple[int, int, RecordedMessage]] = []
-        number = 0
+        number = held_bytes = 0
         while waiting or heap:
             while waiting and (not heap or waiting[0].span.first_ms <= heap[0][0]):
                 for message in self._messages_of(waiting.popleft(), topics, clocks):
                     if first_ms <= message.time_ms < end_ms:
                         heapq.heappush(heap, (message.time_ms, number, message))
                         number += 1
+                        held_bytes += _held_bytes(message)
+                if held_bytes > OVERLAP_BYTES_MAX:
+                    raise RecordingError(
+                        f"{self.path} has blocks of more than {OVERLAP_BYTES_MAX >> 20} MB whose times overlap: no "
+                        "recorder writes such files; check where it is from, or read a part of it."
+                    )
             if heap:
-                yield heapq.heappop(heap)[2]
+                message = heapq.heappop(heap)[2]
+                held_bytes -= _held_bytes(message)
+                yield message
         self._warn(clocks.warning())
 
     def batches(self, from_ms: int | None = None, to_ms: int | None = None) -> Iterator[dict[str, Any]]:
@@ -198,7 +213,7 @@ class Recording:
             return
         with part.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
             while at < size:
-                found = _block_at(view, at, part)
+                found = _block_at(view, at, part, self._raw_bytes_max)
                 if found is not None:
                     count += found.count
                     at = found.at + found.size + SYNC_BYTES
@@ -253,13 +268,20 @@ def block_batches(
             warn(f"{count} records of telemetry in the block at byte {block.at} of {block.path.name}: each {why}.")
 
 
+def _held_bytes(message: RecordedMessage) -> int:
+    return MESSAGE_BYTES + len(message.key) + len(message.value or b"")
+
+
 def _value_of(raw: bytes, record: RawRecord, schemas: Sequence[Schema | None]) -> bytes | None:
     if record.branch == NULL_BRANCH:
         return None
     body = raw[record.start : record.start + record.size]
     if record.branch == UNREAD_BRANCH:
-        size, start = read_varint(body, 0)
-        return body[start : start + size]
+        try:
+            _, start = read_varint(body, 0)
+        except IndexError as error:
+            raise FormError("an unread value in it is cut") from error
+        return body[start:]
     if record.branch >= len(schemas):
         raise FormError(f"a value is of branch {record.branch} of {len(schemas)}")
     written = schemas[record.branch]
@@ -267,34 +289,37 @@ def _value_of(raw: bytes, record: RawRecord, schemas: Sequence[Schema | None]) -
     newest = latest_schema(written.record)
     if written.schema_id == newest.schema_id:
         return header(written.record) + body
-    datum = schemaless_reader(io.BytesIO(body), written.parsed, newest.parsed)
     out = io.BytesIO()
-    schemaless_writer(out, newest.parsed, cast(Any, datum))
+    try:
+        datum = schemaless_reader(io.BytesIO(body), written.parsed, newest.parsed)
+        schemaless_writer(out, newest.parsed, cast(Any, datum))
+    except Exception:  # fastavro raises many types on bad bytes: whoever decodes the value says why.
+        return b"\0" + written.schema_id.to_bytes(4, "big") + body
     return header(written.record) + out.getvalue()
 
 
-def _block_at(view: mmap.mmap, at: int, part: RecordingPart) -> RecordingBlock | None:
+def _block_at(view: mmap.mmap, at: int, part: RecordingPart, raw_bytes_max: int) -> RecordingBlock | None:
     """Return the block that begins at a place, None when no whole one does."""
     start = view[at : at + VARINTS_BYTES_MAX]
     try:
         count, used = read_varint(start, 0)
         size, used = read_varint(start, used)
-    except IndexError:
+    except (IndexError, FormError):
         return None
     begin, end = at + used, at + used + size
     if count < 1 or size < 1 or view[end : end + SYNC_BYTES] != part.container.sync:
         return None
     span = decode_span(view[max(end - SPAN.size, begin) : end])
     try:
-        span = span or _walked_span(view[begin:end], count)
+        span = span or _walked_span(view[begin:end], count, raw_bytes_max)
     except FormError:
         return None
-    return RecordingBlock(part.path, begin, size, count, span, part.schemas)
+    return RecordingBlock(part.path, begin, size, count, span, part.schemas, raw_bytes_max)
 
 
-def _walked_span(data: bytes, count: int) -> BlockSpan:
+def _walked_span(data: bytes, count: int, raw_bytes_max: int) -> BlockSpan:
     """Return what a block without a span of its own holds, as another tool writes it. Raises FormError."""
-    raw = decompress_block(data)
+    raw = decompress_block(data, raw_bytes_max)
     seen = [(record.time_ms, record.topic) for record in raw_records(raw, count)]
     times = [time_ms for time_ms, _ in seen]
     told = [time_ms for time_ms, topic in seen if topic == TELEMETRY.suffix]

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 from backports import zstd
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
+from schemas.bounds import RECORD_BYTES_MAX
 from schemas.registry import Schema, latest_schema, schema_by_id
 from schemas.topics import DEAD_LETTERS, TELEMETRY, TOPICS
 
@@ -37,6 +38,9 @@ NULL_BRANCH, UNREAD_BRANCH = 0, 1
 SPAN = struct.Struct("<IIqqqqII")  # A skippable frame: magic, size, and the fields of BlockSpan.
 SPAN_MAGIC, SPAN_PAYLOAD_BYTES = 0x184D2A5D, SPAN.size - 8
 LOW_BITS = 14
+RAW_BYTES_MAX = 64 << 20  # Of one block; ours have 256 KiB and at most one record of RECORD_BYTES_MAX more.
+RATIO_MAX, RATIO_FREE_BYTES = 200, 2 * RECORD_BYTES_MAX  # One record of zeros may shrink to nothing.
+VARINT_BITS_MAX = 70
 HEAD_BYTES = 32  # About what stands before a value.
 TOLD = TELEMETRY.suffix
 KEYS_REMEMBERED_MAX = 100_000
@@ -300,21 +304,43 @@ def decode_span(data: bytes) -> BlockSpan | None:
     return BlockSpan(*figures) if (magic, size) == (SPAN_MAGIC, SPAN_PAYLOAD_BYTES) else None
 
 
-def decompress_block(data: bytes) -> bytes:
-    """Return a block's records. Raises FormError when the data are damaged."""
+def decompress_block(data: bytes, raw_bytes_max: int = RAW_BYTES_MAX) -> bytes:
+    """Return a block's records. Raises FormError when the data are damaged, or would become too large.
+
+    Too large is more than ``raw_bytes_max``, or than RATIO_MAX times its size where that is above RATIO_FREE_BYTES.
+    """
+    most = min(raw_bytes_max, max(len(data) * RATIO_MAX, RATIO_FREE_BYTES))
+    parts, left = [], most
     try:
-        return zstd.decompress(data)
+        while data:  # The records are one frame, what the block says of itself another.
+            frame = zstd.ZstdDecompressor()
+            parts.append(frame.decompress(data, max_length=left + 1))
+            left -= len(parts[-1])
+            if left < 0:
+                raise FormError(
+                    f"its {len(data)} bytes become more than {most}, which is no block of a recorder: "
+                    "check where the file is from"
+                )
+            if not frame.eof:
+                raise FormError("its compressed data are cut")
+            data = frame.unused_data
     except zstd.ZstdError as error:
         raise FormError(str(error)) from error
+    return b"".join(parts)
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number that stands at a place, and the place behind it. Raises IndexError when it is cut."""
+    """Return the number that stands at a place, and the place behind it.
+
+    Raises IndexError when it is cut, FormError when it is longer than any long.
+    """
     byte = data[at]
     at += 1
     rest = byte & 0x7F
     shift = 7
     while byte > 0x7F:
+        if shift == VARINT_BITS_MAX:
+            raise FormError("a number in it is longer than 64 bits")
         byte = data[at]
         at += 1
         rest |= (byte & 0x7F) << shift
@@ -335,10 +361,14 @@ def raw_records(data: bytes, count: int) -> Iterator[RawRecord]:
             partition, at = read_varint(data, at)
             offset, at = read_varint(data, at)
             size, at = read_varint(data, at)
+            if size < 0:
+                raise FormError("a key in it has less than no bytes")
             key = data[at : at + size]
             size, at = read_varint(data, at + size)
             branch = data[at] >> 1  # There are fewer than 64.
             at += 1
+            if not 0 <= size <= len(data) - at:
+                raise FormError(f"a value in it of {size} bytes does not fit")
             yield RawRecord(topic, time_ms, partition, offset, key, branch, at, size)
             at += size
     except (IndexError, UnicodeDecodeError) as error:

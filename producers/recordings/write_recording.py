@@ -34,6 +34,7 @@ from producers.recordings.recording_format import (
     varint,
 )
 from producers.recordings.recording_parts import PART_PATTERN, SUFFIX, following_parts
+from schemas.bounds import RECORD_BYTES_MAX
 from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, accepted_ids, decode, encode
 from schemas.registry import Schema, latest_schema
 from schemas.topics import TOPICS
@@ -171,9 +172,8 @@ class RecordingWriter:
             branch, body = NULL_BRANCH, b""
         else:
             form = self._forms[topic]
-            if value[:CONFLUENT_HEADER_BYTES] in form.framing and (
-                not self.is_checking or _is_whole(value, form.newest)
-            ):
+            is_ours = value[:CONFLUENT_HEADER_BYTES] in form.framing and len(value) <= RECORD_BYTES_MAX
+            if is_ours and (not self.is_checking or _is_whole(value, form.newest)):
                 branch, body = form.branch, value[CONFLUENT_HEADER_BYTES:]
             else:
                 branch, body = self._encoded_anew(form, value)
@@ -210,7 +210,8 @@ class RecordingWriter:
             count = self.counts.unread[form.suffix]
             if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...
                 log.warning("record_kept_unread", topic=form.suffix, reason=str(reason), count=count)
-            return UNREAD_BRANCH, varint(len(value)) + value
+            kept = value[:RECORD_BYTES_MAX]  # What is longer, nobody reads, and its block could not be read either.
+            return UNREAD_BRANCH, varint(len(kept)) + kept
 
     def _write_block(self, now_s: float) -> None:
         block = self._builder.take()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -161,7 +162,7 @@ def try_rules(
 
 def _stored(settings: Settings) -> list[Alert]:
     """Return the newest record of each alert."""
-    from regraft.run_records.read_topics import read_messages
+    from infra.read_messages import read_messages
     from regraft.stages.run_loop import require_kafka
     from schemas.alert import Alert
     from schemas.codec import UndecodableRecordError, decode
@@ -183,12 +184,13 @@ def _rehearsal_settings(settings: Settings, recorded: dict[str, Any]) -> Rehears
     from regraft.recordings.rehearse_rules import RehearsalSettings
 
     told = recorded.get("streaming", {})
-    values: dict[str, int] = {}
-    for name in ("window_ms", "grace_ms"):
-        given = int(getattr(settings.streaming, name))
-        values[name] = given if f"streaming.{name}" in settings.chosen else int(told.get(name, given))
+    names = ("window_ms", "grace_ms", "future_ms_max", "past_ms_max")
+    recorded_values = {
+        name: told[name] for name in names if name in told and f"streaming.{name}" not in settings.chosen
+    }
+    streaming = replace(settings.streaming, **recorded_values)
     quiet_hours, quiet_below = settings.alerts.quiet_hours or "", settings.alerts.quiet_below
-    return RehearsalSettings(**values, quiet_hours=quiet_hours, quiet_below=quiet_below)
+    return RehearsalSettings(streaming.window_ms, streaming.grace_ms, streaming.bounds, quiet_hours, quiet_below)
 
 
 def _document(found: Rehearsal, faults: Sequence[str] | None) -> dict[str, Any]:

@@ -36,8 +36,9 @@ def run(
 ) -> None:
     """Serve the dashboard until Ctrl-C or SIGTERM. It shows the live view that the controller keeps in Valkey.
 
-    Anybody who reaches it may look; orders need a token, and a secret in the settings that signs tokens. Under another
-    name than this machine's own, browsers need that name in dashboard.host_names.
+    Anybody who reaches it may look, unless dashboard.login_to_read is set; orders need a token, and a secret in the
+    settings that signs tokens. Under another name than this machine's own, browsers need that name in
+    dashboard.host_names. docs/dashboard.md says how to serve it to others than yourself.
 
     Examples: `regraft dashboard run --set redis.url=redis://127.0.0.1:6379/0`;
     `regraft dashboard run --host 0.0.0.0 --set 'dashboard.host_names=["ops.example.org"]'`.
@@ -53,6 +54,9 @@ def run(
 def token(
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who will hold it; their orders carry this name.")],
     hours: Annotated[float, typer.Option("--hours", help="How long it lives.")] = 8.0,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="It lets look only, where dashboard.login_to_read asks for a token.")
+    ] = False,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -63,9 +67,10 @@ def token(
     line, or dashboard.secret_file. The token's id, told beside it, takes this one back (`regraft dashboard revoke`);
     another secret ends all of them.
 
-    Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`.
+    Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`;
+    `regraft dashboard token --by "wall screen" --read-only`.
     """
-    from dashboard.operator_tokens import TokenSecretError, id_of, make_token, read_secret
+    from dashboard.operator_tokens import READ_SCOPE, SCOPE, TokenSecretError, id_of, make_token, read_secret
 
     dashboard = settings_of(assignments, settings_file).dashboard
     secret = read_secret(dashboard)
@@ -74,8 +79,8 @@ def token(
             "There is no secret to sign a token with: give dashboard.secret_file or REGRAFT_DASHBOARD__SECRET, "
             "the same as the dashboard has."
         )
-    now_s = time.time()
-    made = make_token(secret, by, dashboard.namespace, hours, dashboard.token_hours_max, now_s)
+    now_s, scope = time.time(), READ_SCOPE if read_only else SCOPE
+    made = make_token(secret, by, dashboard.namespace, hours, dashboard.token_hours_max, now_s, scope)
     if as_json:
         until_ms = int((now_s + hours * 3600) * 1000)
         told = {"token": made, "id": id_of(made), "by": by, "namespace": dashboard.namespace, "until_ms": until_ms}

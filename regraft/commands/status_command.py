@@ -14,6 +14,7 @@ import typer
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 
 EXIT_WELL, EXIT_NOT_WELL = 0, 1
+CLOCKS_SHOWN = 5
 
 
 def status(
@@ -52,6 +53,9 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
             f"newest window: ended {window['age_ms'] / 1000:.1f} s ago, {window['notifications']} notifications; "
             f"{window['closed']} closed, {window['incomplete']} of them incomplete"
         )
+        if window["clock_offsets_ms"]:
+            clocks = list(window["clock_offsets_ms"].items())[:CLOCKS_SHOWN]
+            lines.append("clocks farthest from Kafka's: " + ", ".join(f"{name} {ms:+d} ms" for name, ms in clocks))
     if cost is not None:
         lines.append(
             f"cost: {cost['now_per_s']:.0f} per s, {cost['bootstrap_per_s']:.0f} with the first overlay "

@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from controller.kinds.find_kind import kind_of
 from infra.create_topics import create_topics
 from infra.hold_lock import LockHeldError, hold_lock
 from infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
+from infra.make_certificates import write_private
 from infra.service import ServiceEvent, ServiceEventKind
 from infra.show_progress import show_progress
 from infra.stack_error import StackError
@@ -46,6 +47,7 @@ from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings
 from regraft.settings.scenarios import scenario_of
+from regraft.settings.settings_example import servers_text
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver
 from regraft.stages.run_loop import dashboard_address
@@ -57,6 +59,7 @@ KILLED_RUN_FACTOR_MAX = 3.0
 START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
 TOKEN_HOURS = 1.0
 SECRET_BYTES = 32
+CLIENT_FILE = "client.toml"
 
 log = structlog.get_logger(__name__)
 
@@ -65,13 +68,15 @@ log = structlog.get_logger(__name__)
 class DemoOptions:
     """What the command line adds to the settings: where results go, which services are killed, what is shown.
 
-    ``dashboard``: serve it, with a secret of this run where the settings have none.
+    ``dashboard``: serve it, with a secret of this run where the settings have none. ``secure``: run the servers with
+    TLS, logins and access lists.
     """
 
     out_directory: Path = Path("out/demo")
     kills: bool = False
     quiet: bool = False
     dashboard: bool = False
+    secure: bool = False
 
 
 class DemoFailedError(StackError):
@@ -97,11 +102,10 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
                 f"A demo is running in {out} (process {error.holder_pid or 'unknown'}): "
                 "wait for it, or choose another directory with --out."
             ) from error
-        run_directory = out / "run"
-        shutil.rmtree(run_directory, ignore_errors=True)
+        shutil.rmtree(out / "run", ignore_errors=True)
         for name in ("summary.json", "run.json", "report.html"):
             (out / name).unlink(missing_ok=True)
-        record, settings = _run(flags, settings_file, options, run_directory, console)
+        record, settings = _run(flags, settings_file, options, console)
     summary = summarise(record)
     _write_json(out / "run.json", describe_run(settings))
     (out / "report.html").write_text(build_report(record), encoding="utf-8")
@@ -110,14 +114,16 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
 
 
 def _run(
-    flags: Flags, settings_file: Path | None, options: DemoOptions, run_directory: Path, console: Console
+    flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console
 ) -> tuple[RunRecord, Settings]:
     events: list[ServiceEvent] = []
     with ExitStack() as running:
         with show_progress("Starting", len(START_STEPS), Console(stderr=True, quiet=options.quiet)) as advance:
             advance(START_STEPS[0], 0)
-            stack = running.enter_context(LocalStack(run_directory, on_event=events.append))
+            stack = running.enter_context(_local_stack(load_settings(flags, settings_file), options, events))
             settings = load_settings(_stack_flags(flags, stack), settings_file)
+            if options.secure:  # Passwords are in files that it names: no URL holds any.
+                write_private(stack.run_dir / "security" / CLIENT_FILE, servers_text(settings).encode())
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
             create_topics(settings.kafka.access, namespace=settings.kafka.namespace)
@@ -131,6 +137,16 @@ def _run(
         run = _DemoRun(settings, inventory, stack.supervisor, events, options)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
         return run.carry_out(screen), settings
+
+
+def _local_stack(settings: Settings, options: DemoOptions, events: list[ServiceEvent]) -> LocalStack:
+    return LocalStack(
+        options.out_directory / "run",
+        on_event=events.append,
+        secure=options.secure,
+        kafka_security=settings.kafka.security,
+        redis_security=settings.redis.security,
+    )
 
 
 def _check_shift(settings: Settings) -> None:
@@ -194,8 +210,8 @@ def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:
     """Return the flags with the addresses and the directory of this stack, which no file or variable may override."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     merged.setdefault("run", {})["directory"] = str(stack.run_dir)
-    merged.setdefault("kafka", {})["bootstrap"] = stack.bootstrap
-    merged.setdefault("redis", {})["url"] = stack.redis_url
+    merged.setdefault("kafka", {}).update(bootstrap=stack.bootstrap, security=asdict(stack.kafka_security))
+    merged.setdefault("redis", {}).update(url=stack.redis_url, security=asdict(stack.redis_security))
     if stack.environment().get(BOOTSTRAP_VARIABLE) and not (stack.run_dir / "kafka").exists():
         # Somebody else's Kafka: an earlier run's windows and plans are there, and this run's must stay apart.
         merged["kafka"]["namespace"] = f"regraft-demo-{int(time.time())}"

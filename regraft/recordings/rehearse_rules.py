@@ -26,7 +26,8 @@ from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import DEAD_LETTERS, EVENTS, ORDERS, PLANS, STATE, TELEMETRY, WINDOWS
-from streaming.reference_aggregator import ReferenceAggregator
+from streaming.reference_aggregator import ANY_TIME, ReferenceAggregator
+from streaming.streaming_settings import EventBounds
 
 TICK_MS = 1_000
 QUEUE_KEY = b"/queue/"
@@ -71,10 +72,11 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class RehearsalSettings:
-    """What the stage would be told: windows and grace for telemetry, quiet hours and who is not held by them."""
+    """What stages would be told: windows, grace and bounds for telemetry, quiet hours and who is not held by them."""
 
     window_ms: int
     grace_ms: int
+    bounds: EventBounds = ANY_TIME
     quiet_hours: str = ""
     quiet_below: Severity = Severity.CRITICAL
 
@@ -94,7 +96,7 @@ class _Rehearser:
         self._recording, self._rules, self._settings = recording, rules, settings
         held = set(recording.info.topics)
         self._is_aggregated = not {STATE.suffix, WINDOWS.suffix} <= held
-        self._aggregator = ReferenceAggregator(settings.window_ms, settings.grace_ms)
+        self._aggregator = ReferenceAggregator(settings.window_ms, settings.grace_ms, settings.bounds)
         self._engine: AlertEngine | None = None
         self._desk: AlertDesk | None = None
         self._registers: list[tuple[msgspec.Struct, int]] = []
@@ -165,7 +167,7 @@ class _Rehearser:
             self._undecodable += 1
             return
         # Rules look at queues and at who reports; what was delivered says nothing to them and takes most of the time.
-        self._aggregator.take({**msgspec.to_builtins(batch), "deliveries": ()})
+        self._aggregator.take({**msgspec.to_builtins(batch), "deliveries": ()}, message.time_ms)
         for window in self._aggregator.advance():
             yield from window.rows
             yield window.marker

@@ -145,11 +145,16 @@ class _InputReader:
         return DecisionInputs(
             clients=self._clients,
             results=self._results if is_answered else None,
-            orders=self._orders,
+            orders=[(time_ms, self._meant(order)) for time_ms, order in self._orders],
             recorded=self._recorded,
             plans_known=list(self._known.values()) if is_answered else [],
             markers_ms=self._markers_ms,
         )
+
+    def _meant(self, order: Order) -> Order:
+        """Return an order that says which plan it means; those of earlier versions only named it."""
+        plan = None if order.plan_digest else self._recorded.get(order.subject)
+        return order if plan is None else msgspec.structs.replace(order, plan_digest=plan.digest)
 
     def _decoded(self, message: RecordedMessage, record_type: type[Record]) -> Record | None:
         if message.value is None:

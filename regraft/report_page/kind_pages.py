@@ -80,7 +80,7 @@ def _user_text(record: RunRecord) -> str:
     return (
         f"<p>{number_text(users.users)} users with {number_text(users.subscriptions)} subscriptions at the end. "
         f"Brokers began or ceased to subscribe to a topic {number_text(users.subscription_changes)} times{saved}. "
-        f"A user that moved could ask for nothing new for at most {number_text(users.wait_ms_max)} ms.</p>"
+        f"What a user asked for while it moved was confirmed within {number_text(users.wait_ms_max)} ms at most.</p>"
     )
 
 

@@ -15,9 +15,10 @@ from controller.state.closed_window import ClosedWindow
 from controller.state.find_homes import homes_after, homes_before
 from controller.windows.assemble_state import WindowAssembler
 from infra.kafka_access import KafkaAccess
+from infra.read_messages import count_records
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
-from regraft.run_records.read_topics import count_records, read_whole
+from regraft.run_records.read_topics import read_whole
 from regraft.run_records.replay_register import read_client_changes, with_register
 from regraft.run_records.run_record import OverlayComparison, ShadowRun, WindowCost
 from schemas.event import AdaptationEvent, EventKind

@@ -16,8 +16,8 @@ from controller.kinds.overlay_kind import AnyKind
 from controller.state.closed_window import ClosedWindow
 from controller.windows.registered_clients import RegisteredClients
 from infra.kafka_access import KafkaAccess
+from infra.read_messages import read_messages
 from overlay.overlay_configuration import OverlayConfiguration
-from regraft.run_records.read_topics import read_messages
 from schemas.client import Client
 from schemas.codec import UndecodableRecordError, decode
 from schemas.topics import CLIENTS, topic_name

@@ -12,7 +12,6 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -30,8 +29,8 @@ from infra.order_keys import OrderSettings
 from infra.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
+from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES, settings_environment
 from regraft.settings.settings_model import (
-    NONE_WORD,
     SettingsModel,
     chosen_names,
     collect_faults,
@@ -46,14 +45,7 @@ if TYPE_CHECKING:
     from producers.emulator_settings import EmulatorSettings
     from streaming.streaming_settings import StreamingSettings
 
-ENVIRONMENT_PREFIX = "REGRAFT_"
 FILE_VARIABLE = "REGRAFT_SETTINGS"
-# Names that operators of other tools expect, beside REGRAFT_KAFKA__BOOTSTRAP and REGRAFT_REDIS__URL.
-SHORT_NAMES = {
-    "REGRAFT_KAFKA_BOOTSTRAP": ("kafka", "bootstrap"),
-    "REGRAFT_KAFKA_NAMESPACE": ("kafka", "namespace"),
-    "REGRAFT_REDIS_URL": ("redis", "url"),
-}
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 GRACE_WINDOWS_MAX = 3  # A longer wait would make every decision rest on an overlay of long ago.
 FLUSHES_PER_WINDOW_MIN = 4  # Fewer, and one late batch alone makes a window incomplete.
@@ -122,9 +114,17 @@ class Settings:
     given: Mapping[str, Any] = field(default_factory=dict)
     chosen: frozenset[str] = field(default=frozenset(), compare=False)
 
-    def to_environment(self) -> dict[str, str]:
-        """Return all settings as environment variables, for a child process that must run with exactly these."""
-        return dict(_environment_lines(self.given, ENVIRONMENT_PREFIX))
+    def to_environment(self, withheld: Sequence[str] = ()) -> dict[str, str]:
+        """Return all settings as environment variables, for a child process that must run with exactly these.
+
+        Those ``withheld``, a table (``redis``) or a setting (``dashboard.secret``), are at their default there.
+        """
+        given = {name: dict(values) for name, values in self.given.items()}
+        for name in withheld:
+            table, _, setting = name.partition(".")
+            defaults = section_models()[table]().model_dump()
+            given[table] |= {setting: defaults[setting]} if setting else defaults
+        return settings_environment(given)
 
     def to_record(self) -> dict[str, Any]:
         """Return all settings as plain values for ``run.json``, without passwords and secrets."""
@@ -164,6 +164,7 @@ def sections() -> dict[str, Section]:
         "status_file",
         "inventory_path",
         "redis_url",
+        "redis_security",
         "clock",
         "orders",
     }
@@ -282,9 +283,11 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
     kafka: KafkaSettings = to_dataclass(models["kafka"], KafkaSettings)
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
     shared = {"bootstrap": kafka.bootstrap, "security": kafka.security, "namespace": kafka.namespace}
-    inventory_path = run.directory / "inventory.json"
     orders = to_dataclass(models["orders"], OrderSettings, directory=run.directory / "order-keys")
-    people = {"redis_url": redis.url, "orders": orders}  # What stages that people see or speak to have in common.
+    # What stages that people see or speak to have in common.
+    people = {"redis_url": redis.url, "redis_security": redis.security, "orders": orders}
+    inventory = {"inventory_path": run.directory / "inventory.json"}
+    common = {"seed": run.seed, "clock": run.clock, **inventory}
 
     def stage(name: str, **own: Any) -> Any:
         status_file = run.directory / f"{name}.json"
@@ -297,18 +300,11 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         orders=orders,
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
-        emulator=stage("emulator", seed=run.seed, clock=run.clock, inventory_path=inventory_path),
+        emulator=stage("emulator", **common),
         streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint"),
-        controller=stage(
-            "controller",
-            **people,
-            seed=run.seed,
-            clock=run.clock,
-            inventory_path=inventory_path,
-            planners=to_planner_settings(planners),
-        ),
+        controller=stage("controller", **people, **common, planners=to_planner_settings(planners)),
         alerts=stage("alerts", **people, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
-        dashboard=stage("dashboard", **people, inventory_path=inventory_path),
+        dashboard=stage("dashboard", **people, **inventory),
         given={
             **{name: model.model_dump() for name, model in models.items()},
             "planners": {name: model.model_dump() for name, model in planners.items()},
@@ -372,25 +368,3 @@ def _clock_faults(settings: Settings) -> list[str]:
         for name, value in (("future_ms_max", streaming.future_ms_max), ("past_ms_max", streaming.past_ms_max))
         if value is not None
     ]
-
-
-def _environment_lines(values: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
-    lines: list[tuple[str, str]] = []
-    for name, value in values.items():
-        variable = f"{prefix}{name.upper()}"
-        if isinstance(value, Mapping):
-            lines += _environment_lines(value, variable + "__")
-        else:
-            lines.append((variable, setting_text(value)))
-    return lines
-
-
-def setting_text(value: object) -> str:
-    """Return a setting's value as the environment takes it."""
-    if value is None:
-        return NONE_WORD
-    if isinstance(value, Enum):
-        return str(value.value)
-    if isinstance(value, (list, tuple, bool)):
-        return json.dumps(value, default=str)
-    return str(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.redis_access import RedisAccess, RedisSecurity
 from schemas.topics import DEFAULT_NAMESPACE
 
 
@@ -37,10 +38,21 @@ class KafkaSettings:
 class RedisSettings:
     """The Valkey or Redis that holds the live view, which can be rebuilt from Kafka at any time.
 
-    ``url``: redis://[:password@]host:port/database or unix://[:password@]path. The value none runs without a live view.
+    ``url``: redis://host:port/database, rediss:// with TLS, or unix://path; the credentials may stand in it, and are
+    better kept where security says. The value none runs without a live view. ``security``: TLS and the ACL user.
     """
 
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)
+    security: RedisSecurity = field(default_factory=RedisSecurity)
+
+    @property
+    def access(self) -> RedisAccess | None:
+        """How it is reached, None without a live view."""
+        return None if self.url is None else RedisAccess(self.url, self.security)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, one sentence each; no secret is part of any."""
+        return [] if self.access is None else [f"security.{fault}" for fault in self.access.faults()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ def settings_text(settings: Settings) -> str:
     return "\n".join(_plain_table(name, values) for name, values in record.items())
 
 
+def servers_text(settings: Settings) -> str:
+    """Return a settings file by which commands reach the servers of a run; secrets stay where it says they are."""
+    return "\n".join(_plain_table(name, settings.given[name]) for name in ("kafka", "redis"))
+
+
 def _table(path: str, model: SettingsModel) -> str:
     lines = [*_comment(_first_paragraph(type(model))), f"[{path}]"]
     nested: list[str] = []

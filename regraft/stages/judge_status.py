@@ -15,6 +15,7 @@ import msgspec
 
 from regraft.settings.run_settings import Settings
 from regraft.stages.observe_run import parse_ledger
+from schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, offset_text
 from schemas.live_view import LiveView, ShownPlan
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
@@ -27,7 +28,7 @@ STALL_FACTOR = 2  # A phase of a plan may take its limit, and as long again whil
 PLANS_SHOWN = 5
 ALERTS_SHOWN = 10
 CRITICAL = "critical"
-WINDOW_FIELDS = ("end_ms", "notifications", "is_complete", "fault", "queue_length_max")
+WINDOW_FIELDS = ("end_ms", "notifications", "is_complete", "fault", "queue_length_max", "clock_offsets_ms")
 PLAN_FIELDS = (
     "plan",
     "phase",
@@ -151,7 +152,8 @@ def _window_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]
         )
     if not window.is_complete:
         found.append(f"the newest window is incomplete: {window.fault}")
-    return found
+    wrong = {name: ms for name, ms in window.clock_offsets_ms.items() if abs(ms) > CLOCK_OFFSET_MS_MAX}
+    return found + [f"the clock of {broker} is {offset_text(offset_ms)}" for broker, offset_ms in wrong.items()]
 
 
 def _plan_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]:

@@ -27,6 +27,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 # finishes its micro-batch, the controller the transition under way (15 s) and its last records (10 s).
 GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0, ALERTS: 25.0, DASHBOARD: 15.0}
 READY_TIMEOUT_S = 180.0
+# What holds secrets, or says where they are kept, and who needs it; the others are not told.
+SECRETS: dict[str, tuple[str, ...]] = {
+    "redis": (CONTROLLER, ALERTS, DASHBOARD),
+    "alerts.targets": (ALERTS,),
+    "alerts.webhooks": (ALERTS,),
+    "dashboard.secret": (DASHBOARD,),
+}
+REDIS_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
 # A broker's death takes with it what only its ledger knows, so the emulator's is the end of the run.
 RESTARTS_MAX = {EMULATOR: 0, STREAMING: 8, CONTROLLER: 8, ALERTS: 8, DASHBOARD: 8}
 
@@ -38,13 +46,24 @@ def loop_service(name: str, settings: Settings) -> Service:
         name=name,
         command=(sys.executable, "-m", "regraft", *COMMANDS[name]),
         log_file=settings.run.directory / "logs" / f"{name}.log",
-        environment={**settings.to_environment(), "PYTHONPATH": _python_path()},
+        environment={**_own_settings(name, settings), "PYTHONPATH": _python_path()},
         ready=_written_since(status_file, time.time()),
         ready_timeout_s=READY_TIMEOUT_S,
         grace_s=GRACE_S[name],
         restart=RestartPolicy(restarts_max=RESTARTS_MAX[name]),
         finishes=name == EMULATOR,
     )
+
+
+def _own_settings(name: str, settings: Settings) -> dict[str, str]:
+    """Return the settings as variables, and those variables emptied that the child inherits and must not see."""
+    withheld = [secret for secret, users in SECRETS.items() if name not in users]
+    found = settings.to_environment(withheld)
+    if "redis" in withheld:
+        security = settings.redis.security
+        named = (*REDIS_VARIABLES, security.password_variable, security.key_password_variable)
+        found |= {variable: "" for variable in named if variable is not None}
+    return found
 
 
 def _written_since(file: Path, time_s: float) -> Callable[[], bool]:

@@ -16,6 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from infra.redis_access import RedisAccess
 from regraft.settings.run_settings import Settings
 from regraft.stages.judge_status import Document, ServiceState
 from regraft.stages.observe_run import read_status, read_view
@@ -41,10 +42,10 @@ def find_status(settings: Settings) -> FoundStatus:
     """Return what there is; nothing being there is no error."""
     services = {name: state for name in OTHERS if (state := _read_file(settings.run.directory / f"{name}.json"))}
     alerts = services[ALERTS].document if ALERTS in services else {}
-    if settings.redis.url is None:
+    if settings.redis.access is None:
         return _from_files(settings.run.directory, services, alerts)
     try:
-        found = _read_keys(settings.redis.url, settings.kafka.namespace)
+        found = _read_keys(settings.redis.access, settings.kafka.namespace)
     except redis.RedisError as error:
         return _from_files(settings.run.directory, services, alerts, f"the live view does not answer: {error}")
     except (LiveViewError, msgspec.DecodeError) as error:
@@ -81,11 +82,12 @@ def _age_s(file: Path) -> float:
     return max(time.time() - file.stat().st_mtime, 0.0)
 
 
-def _read_keys(url: str, namespace: str) -> tuple[LiveView, Document] | None:
+def _read_keys(access: RedisAccess, namespace: str) -> tuple[LiveView, Document] | None:
     """Return the live view and the alerts; None where the controller has never written anything."""
     once = Retry(NoBackoff(), 0)
     names = (*VIEW_KEYS, ALERTS)
-    client = redis.Redis.from_url(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, retry=once)
+    options = {**access.client_options(), "retry": once}
+    client = redis.Redis.from_url(access.url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, **options)
     with client:
         texts = cast(list[bytes | None], client.mget([f"{namespace}:live:{name}" for name in names]))
     found = {name: text for name, text in zip(names, texts, strict=True) if text is not None}

@@ -13,6 +13,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from infra.check_kafka import KafkaFault, check_kafka
 from infra.compare_topics import durability_note
 from infra.create_topics import count_brokers, create_topics
 from infra.hold_lock import hold_lock
@@ -98,16 +99,16 @@ def dashboard_address(settings: Settings) -> str:
     """Return where a browser finds the dashboard once it runs; a port of 0 is a free one, which its status names."""
     dashboard = settings.dashboard
     told = read_status(settings.run.directory / f"{DASHBOARD}.json") or {}
-    return str(told.get("url") or f"http://{dashboard.host}:{dashboard.port}/")
+    return str(told.get("url") or f"{dashboard.scheme}://{dashboard.host}:{dashboard.port}/")
 
 
 def require_kafka(kafka: KafkaAccess) -> None:
-    """Raise KafkaAwayError when nothing that serves Kafka's clients answers."""
-    if not is_kafka_ready(kafka, ANSWER_S_MAX):
-        raise KafkaAwayError(
-            f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: start it, or name another with "
-            "--bootstrap or REGRAFT_KAFKA_BOOTSTRAP."
-        )
+    """Raise KafkaAwayError, which says why, when nothing that serves Kafka's clients answers."""
+    if is_kafka_ready(kafka, ANSWER_S_MAX):
+        return
+    found = check_kafka(kafka, timeout_s=ANSWER_S_MAX)
+    why = f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else "it was slow to. Try again."
+    raise KafkaAwayError(f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: {why}")
 
 
 def _watch(settings: Settings, console: Console, stop: threading.Event, supervisor: Supervisor) -> None:

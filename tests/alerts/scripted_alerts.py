@@ -10,7 +10,7 @@ from alerts.read_rules import RuleBook, parse_rules
 from schemas.alert import Alert
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
-from schemas.state import BrokerCompleteness, QueueState, StateRow, WindowClosed
+from schemas.state import BrokerClock, BrokerCompleteness, QueueState, StateRow, WindowClosed
 
 WINDOW_MS = 1_000
 BEGIN_MS = 1_760_000_000_000
@@ -50,6 +50,7 @@ def window(
     late_rows: int = 0,
     written_after_ms: int = 100,
     rows_missing: int = 0,
+    clocks: Sequence[BrokerClock] = (),
 ) -> list[Told]:
     """The rows of the window with this number and its marker; ``lost`` names brokers with batches that did not come."""
     start_ms = BEGIN_MS + number * WINDOW_MS
@@ -71,7 +72,7 @@ def window(
         for broker in brokers
     )
     counts = {"queue": len(rows) + rows_missing}
-    marker = WindowClosed(start_ms, end_ms, 1, counts, completeness, late_rows)
+    marker = WindowClosed(start_ms, end_ms, 1, counts, completeness, late_rows, tuple(clocks))
     return [Told(row, end_ms + written_after_ms) for row in rows] + [Told(marker, end_ms + written_after_ms)]
 
 

@@ -9,6 +9,7 @@ from schemas.dead_letter import DeadLetter
 from schemas.event import EventKind
 from schemas.order import Order, OrderKind
 from schemas.plan import ClientMove, PlanPhase, Proposal, Verdict
+from schemas.state import BrokerClock
 from tests.alerts.scripted_alerts import BEGIN_MS, BROKERS, Scene, Told, at, book, event, plan, queue_of, window, words
 
 CONGESTION = """
@@ -173,6 +174,15 @@ def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
     assert words(scene.tick(40)) == ["40 r plans cleared"]
 
 
+def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -> None:
+    """Both are events of an order that was refused; only the first is somebody who may not order."""
+    scene = Scene(load_rules(None))
+    assert scene.tell(event(EventKind.ORDER_REFUSED, 0, "plan-1")) == []
+    (raised,) = scene.tell(event(EventKind.ORDER_REFUSED, 1, "plan-1", text="nobody has signed it", forged="1"))
+    assert (raised.rule, raised.subject) == ("order_forged", "orders")
+    assert "nobody has signed it" in raised.text
+
+
 def test_a_plan_taken_back_counts_once_however_often_it_is_stored() -> None:
     """Every phase of a plan is a record; the plan that undoes another is one happening."""
     scene = Scene(book('[[rule]]\nname = "back"\non = "plan.taken_back"\ncount = 2\n'))
@@ -321,3 +331,26 @@ def test_default_rules_have_every_kind_and_are_sound() -> None:
     from alerts.rule_kinds import KIND_OF
 
     assert {rule.on for rule in load_rules().rules} == set(KIND_OF)
+
+
+def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
+    """One ahead and one behind are told after two windows, the others never; a right clock ends it."""
+    rules = book(
+        '[[rule]]\nname = "clock"\non = "broker.clock"\nabove = 0.5\nfor_windows = 2\nclear_below = 0.25\n'
+        'clear_for_windows = 1\ntext = "The clock of {subject} is {detail}."\n'
+    )
+    scene = Scene(rules)
+
+    def told(number: int, ahead_ms: int) -> list[str]:
+        delays_ms = {"b01": 20 - ahead_ms, "b02": 20 + ahead_ms, "b03": 20, "b04": 22, "b05": 15}
+        clocks = [BrokerClock(name, ms, 4 if ms < -1_000 else 0) for name, ms in delays_ms.items()]
+        return words(scene.tell(*window(number, clocks=clocks)))
+
+    assert told(0, 3_000) == []
+    assert told(1, 3_000) == ["2 clock b01 raised", "2 clock b02 raised"]
+    assert [alert.text for alert in scene.said] == [
+        "The clock of b01 is 2.980 s ahead of Kafka's, 4 of its batches were refused for it.",
+        "The clock of b02 is 3.000 s behind Kafka's.",
+    ]
+    assert told(2, 300) == []
+    assert told(3, 10) == ["4 clock b01 cleared", "4 clock b02 cleared"]

@@ -17,7 +17,7 @@ import httpx2
 
 from dashboard import run_dashboard as module
 from dashboard.dashboard_settings import DashboardSettings
-from dashboard.operator_tokens import make_token
+from dashboard.operator_tokens import SCOPE, make_token
 from infra.supervise import Supervisor
 from infra.valkey_server import is_redis_ready, start_valkey_service
 from schemas.order import Order
@@ -37,13 +37,14 @@ class ServedDashboard:
     supervisor: Supervisor
     orders: list[Order] = field(default_factory=list)
 
-    def token(self, name: str = "Ana") -> str:
+    def token(self, name: str = "Ana", scope: str = SCOPE) -> str:
         """Return a token that the dashboard takes."""
-        return make_token(SECRET, name, "regraft", 1, TOKEN_HOURS_MAX, time.time())
+        return make_token(SECRET, name, "regraft", 1, TOKEN_HOURS_MAX, time.time(), scope)
 
     def view(self) -> dict[str, Any]:
         """Return what pages are told of the live view."""
-        answer: dict[str, Any] = httpx2.get(f"{self.url}api/state").json()["parts"].get("server", {})
+        headers = {"Authorization": f"Bearer {self.token()}"}
+        answer: dict[str, Any] = httpx2.get(f"{self.url}api/state", headers=headers).json()["parts"].get("server", {})
         return answer
 
     def wait_view(self, state: str) -> None:

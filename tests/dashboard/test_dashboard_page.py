@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from dashboard.operator_tokens import READ_SCOPE
 from schemas.order import OrderKind
 from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
 from tests.dashboard.view_documents import BROKERS, proposed_document, publish, written_document
@@ -218,6 +219,33 @@ def test_a_silent_controller_is_told(page: Page, served: ServedDashboard) -> Non
     publish(served.redis_url, written_document())
     page.goto(served.url)
     expect(page.locator("#banners")).to_contain_text("No news from the controller for")
+
+
+def test_where_reading_needs_a_token_nothing_is_shown_before(page: Page, tmp_path: Path) -> None:
+    """A stranger gets the dialog and no broker; a reader sees all and may order nothing; signing out hides it again."""
+    with served_dashboard(tmp_path, login_to_read=True) as dashboard:
+        publish(dashboard.redis_url, proposed_document())
+        page.goto(dashboard.url)
+        expect(page.locator("#banners")).to_contain_text("Sign in to see the overlay")
+        assert page.evaluate("() => Object.keys(window.regraft.store.parts).length") == 0
+        page.get_by_label("Token").fill("not.a.token")
+        page.locator("#token-dialog button.good").click()
+        expect(page.locator("#token-dialog .fault")).to_contain_text("The token cannot be used")
+        page.get_by_label("Token").fill(dashboard.token("Wall screen", READ_SCOPE))
+        page.locator("#token-dialog button.good").click()
+        wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS}")
+        expect(page.locator("#banners")).not_to_contain_text("Sign in")
+        expect(page.locator("#session")).to_contain_text("Wall screen")
+        page.get_by_role("button", name="Approve").click()
+        expect(page.locator("#token-dialog")).to_be_visible()
+        page.locator("#token-dialog").get_by_role("button", name="Close").click()
+        page.reload()  # The browser may read on, without being asked again.
+        wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS}")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.locator("#banners")).to_contain_text("Sign in to see the overlay")
+        assert page.evaluate("() => Object.keys(window.regraft.store.parts).length") == 0
+        assert dashboard.orders == []
+        page.goto("about:blank")
 
 
 def test_without_a_secret_the_page_is_read_only(page: Page, tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from infra import doctor as module
-from infra.doctor import Finding, FindingStatus, diagnose, package_faults
+from infra.doctor import Finding, FindingStatus, clocks_finding, diagnose, package_faults
 from infra.fetch_jars import JarSet
+from infra.kafka_access import KafkaAccess
+from infra.redis_access import RedisAccess
 
 
 def _by_name(findings: list[Finding]) -> dict[str, Finding]:
@@ -26,10 +28,9 @@ def test_every_fault_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     environ = {
         "PATH": "",
         "REGRAFT_CACHE": str(tmp_path / "cache"),
-        "REGRAFT_KAFKA_BOOTSTRAP": "127.0.0.1:1",
-        "REGRAFT_REDIS_URL": "redis://:secret@127.0.0.1:1/0",
     }
-    found = diagnose(tmp_path, environ=environ, free_mb_min=10**12)
+    servers = {"kafka": KafkaAccess("127.0.0.1:1"), "redis": RedisAccess("redis://:secret@127.0.0.1:1/0")}
+    found = diagnose(tmp_path, environ=environ, free_mb_min=10**12, **servers)  # type: ignore[arg-type]
     faults = {finding.name for finding in found if finding.status is FindingStatus.MISSING}
     assert faults >= {"jars for spark", "jars for kafka", "disk of the output", "kafka server", "redis server"}
     assert all(finding.to_do for finding in found if finding.status is not FindingStatus.OK)
@@ -72,3 +73,13 @@ def test_directory_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: p
     finding = _by_name(diagnose(tmp_path))["output directory"]
     assert finding.status is FindingStatus.MISSING
     assert "Permission denied" in finding.found
+
+
+def test_clocks_that_are_off_are_told_with_their_offset() -> None:
+    """The worst come first; within the bound all is well."""
+    offsets_ms = {f"b{number}": -number for number in range(8)}
+    well, wrong = clocks_finding(offsets_ms), clocks_finding(offsets_ms | {"b3": 2_977})
+    assert (well.status, wrong.status) == (FindingStatus.OK, FindingStatus.WARN)
+    assert well.found == "to Kafka's: b7 -7 ms, b6 -6 ms, b5 -5 ms, b4 -4 ms, b3 -3 ms, and 3 nearer"
+    assert wrong.found.startswith("to Kafka's: b3 +2977 ms, b7 -7 ms")
+    assert "500 ms are allowed" in wrong.to_do

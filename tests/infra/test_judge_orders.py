@@ -8,10 +8,11 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 from msgspec import structs
 
-from infra import judge_orders
+from infra import judge_orders, order_keys
 from infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX, OrderJudge
 from infra.order_keys import SigningKey, TrustedKeys
 from schemas.codec import decode, encode
+from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from tests.infra.order_signers import TRUSTED_UNTIL, trust
 
@@ -102,6 +103,20 @@ def test_a_key_that_nobody_trusts_orders_nothing(bench: Bench, tmp_path: Path) -
     _, strangers = trust(other, "ana", "eve")
     assert "its key 'eve' is not trusted" in bench.refusal(strangers["eve"].sign(PAUSE, "live"))
     assert "its signature is not that of ana" in bench.refusal(strangers["ana"].sign(PAUSE, "live"))
+
+
+def test_nothing_new_is_followed_while_the_trusted_keys_cannot_be_read(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mistake may stand where a key was to be revoked."""
+    monkeypatch.setattr(order_keys, "LOOK_S", 0.0)
+    keys = TrustedKeys(bench.file)
+    judge, order = OrderJudge(keys, "live"), bench.sign()
+    bench.file.write_text("ana")
+    keys.refresh()
+    assert "nobody can tell whether its key 'ana' is trusted" in judge.refusal(
+        order, order.key, NOW_MS, is_by_kafka=True
+    )
 
 
 def test_a_key_ends_but_what_it_ordered_before_stands(tmp_path: Path) -> None:
@@ -222,6 +237,10 @@ def test_an_order_stands_under_its_own_key_only(bench: Bench) -> None:
 def test_a_record_that_takes_an_order_out_is_refused(bench: Bench) -> None:
     """Nobody writes one: orders are taken back by orders."""
     assert "takes an order out of the topic" in given(bench, None, b"adaptation/overlay")
+    for key in (None, b"", b"a\x00b\n", b"\xff" * 3_000):
+        message: Any = FakeMessage(key)
+        told = bench.judge.given(message, None).key
+        assert decode(encode(AdaptationEvent(told, EventKind.ORDER_REFUSED, Severity.WARNING, 0, "")), AdaptationEvent)
 
 
 def test_signing_keeps_all_but_what_it_adds(tmp_path: Path) -> None:

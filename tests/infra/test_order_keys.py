@@ -14,6 +14,7 @@ from infra.order_keys import (
     create_signing_key,
     load_signing_key,
     make_local_keys,
+    open_trusted_keys,
     read_trusted_keys,
 )
 from schemas.order import OrderKind
@@ -75,25 +76,37 @@ def test_a_wrong_line_is_named_and_trusts_nobody(tmp_path: Path, line: str, faul
     file.write_text(line)
     with pytest.raises(OrderKeyError, match=fault):
         read_trusted_keys(file)
-    keys = TrustedKeys(file)
-    assert keys.by_name == {}
-    assert fault in keys.fault
+    with pytest.raises(OrderKeyError, match=fault):
+        open_trusted_keys(OrderSettings(trusted_keys_file=file))
 
 
 def test_trusted_keys_are_read_again_when_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Added, revoked, and gone: then nobody is trusted, and the reason is told."""
+    """Added, revoked; while it is gone or wrong the keys before are kept, and the reason is told."""
     monkeypatch.setattr(order_keys, "LOOK_S", 0.0)
     file, signers = trust(tmp_path, "ana")
     keys = TrustedKeys(file)
     keys.refresh()
     assert (set(keys.by_name), keys.version) == ({"ana"}, 1)
-    file.write_text(signers["ana"].trusted_line(TRUSTED_UNTIL).replace(" }", ", revoked = true }"))
+    revoked = signers["ana"].trusted_line(TRUSTED_UNTIL).replace(" }", ", revoked = true }")
+    file.write_text(revoked)
     keys.refresh()
-    assert (keys.by_name["ana"].is_revoked, keys.version) == (True, 2)
+    assert (keys.by_name["ana"].is_revoked, keys.version, keys.fault) == (True, 2, "")
     file.unlink()
     keys.refresh()
-    assert (keys.by_name, keys.version) == ({}, 3)
+    assert (set(keys.by_name), keys.version) == ({"ana"}, 2)
     assert "cannot be read" in keys.fault
+    file.write_text(revoked)
+    keys.refresh()
+    assert (keys.version, keys.fault) == (3, "")
+
+
+def test_a_run_without_keys_starts_and_a_named_file_must_be_there(tmp_path: Path) -> None:
+    """Who has named nobody trusts nobody; who has named a file means it."""
+    keys = open_trusted_keys(OrderSettings(directory=tmp_path))
+    assert (keys.by_name, keys.version) == ({}, 0)
+    assert "cannot be read" in keys.fault
+    with pytest.raises(OrderKeyError, match="cannot be read"):
+        open_trusted_keys(OrderSettings(trusted_keys_file=tmp_path / "away.toml"))
 
 
 def test_a_run_has_keys_of_its_own(tmp_path: Path) -> None:

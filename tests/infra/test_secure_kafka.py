@@ -1,18 +1,21 @@
 """Clients of a real Kafka by every mechanism: librdkafka's, and Spark's."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it re-exports it without saying so
 
+from infra.check_kafka import KafkaFault, check_kafka
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import close_producer, leave_to_caller, open_admin, open_consumer, open_producer
 from infra.kafka_server import is_kafka_ready
+from infra.make_certificates import LocalAuthority
 from infra.spark_session import build_spark_session
 from streaming.streaming_settings import SPARK_SETTINGS
-from tests.infra.secured_kafka import PASSWORD, SecuredServer, secured_server
+from tests.infra.secured_kafka import PASSWORD, STRANGER, SecuredServer, secured_server
 
 pytestmark = pytest.mark.stack
 
@@ -48,6 +51,50 @@ def test_each_kind_of_client_logs_in(server: SecuredServer, how: str) -> None:
     assert message is not None
     assert message.value() == how.encode()
     consumer.close()
+
+
+def found_for(access: KafkaAccess, *topics: str) -> str:
+    """Return the one sentence that is told of a server, with what to do where something is wrong."""
+    found = check_kafka(access, topics)
+    return f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else f"well: {found}"
+
+
+def test_what_is_wrong_with_a_server_is_said_in_one_sentence(server: SecuredServer, tmp_path: Path) -> None:
+    """Name, port, TLS, certificate, login: each fault is told apart, and no secret is part of it."""
+    scram, wrong = server.access("SCRAM-SHA-512"), tmp_path / "password"
+    wrong.write_text("guessed")
+    foreign = LocalAuthority(tmp_path / "foreign").ca_file
+    expected = {
+        "the name no-such-host.invalid does not resolve": ({}, "no-such-host.invalid:9092"),
+        "port 1 of 127.0.0.1 is closed": ({}, "127.0.0.1:1"),
+        "does not speak TLS": ({}, server.addresses["OPEN"]),
+        "is not trusted": ({"ca_file": foreign}, scram.bootstrap),
+        "has expired": ({}, server.addresses["EXPIRED"]),
+        "is of another name than 127.0.0.1": ({}, server.addresses["ELSEWHERE"]),
+        "refuses the credentials of regraft": ({"password_file": wrong}, scram.bootstrap),
+        "does not take SCRAM-SHA-256": ({"mechanism": "SCRAM-SHA-256"}, scram.bootstrap),
+        "wants another certificate of the client": (
+            {"mechanism": None, "username": None, "password_file": None},
+            server.addresses["MUTUAL"],
+        ),
+        "was asked by SSL": ({"mechanism": None, "username": None, "password_file": None}, scram.bootstrap),
+    }
+    for sentence, (changed, address) in expected.items():
+        security = replace(scram.security, **changed)  # type: ignore[arg-type]
+        found = found_for(KafkaAccess(address, security=security))
+        assert sentence in found, found
+        assert "guessed" not in found
+    assert "was asked by PLAINTEXT" in found_for(KafkaAccess(scram.bootstrap))
+    assert found_for(scram).startswith("well: ")
+
+
+def test_missing_rights_are_named(server: SecuredServer) -> None:
+    """Who may log in and has no rights to the topics is told so; topics that are not made are no fault."""
+    scram = server.access("SCRAM-SHA-512")
+    write_one(scram, "rights.topic", "x")
+    assert "1 of 2 topics are not made yet" in found_for(scram, "rights.topic", "rights.none")
+    stranger = KafkaAccess(scram.bootstrap, security=server.secured.login(STRANGER))
+    assert "stranger may not read or write any topic, such as rights.topic" in found_for(stranger, "rights.topic")
 
 
 @pytest.mark.spark

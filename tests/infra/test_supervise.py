@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.service import NO_RESTART, RestartPolicy, Service, ServiceEvent, ServiceEventKind
+from infra.service import NO_RESTART, SERVER_VARIABLES, RestartPolicy, Service, ServiceEvent, ServiceEventKind
 from infra.supervise import OWN_NAME, ServiceFailedError, Supervisor
 from tests.wait_until import wait_until
 
@@ -243,3 +243,20 @@ def test_large_log_is_moved_aside_at_a_start(supervisor: Supervisor, script_serv
     supervisor.start(service)
     assert service.log_file.with_name("chatty.log.1").read_text().startswith("a long story")
     assert service.log_file.stat().st_size == 0
+
+
+def test_a_server_inherits_only_what_it_may(
+    script_service: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables of the supervisor may hold secrets; a program of others sees those alone that are named."""
+    monkeypatch.setenv("REGRAFT_DASHBOARD__SECRET", "hunter2")
+    out = tmp_path / "environment"
+    script = f"import os, pathlib; pathlib.Path({str(out)!r}).write_text(repr(dict(os.environ)))"
+    with Supervisor() as supervisor:
+        service = script_service("server", script, inherited=SERVER_VARIABLES, environment={"OWN": "1"}, finishes=True)
+        supervisor.start(service)
+        assert supervisor.wait_end("server", 20) is not None
+    found = out.read_text()
+    assert "hunter2" not in found
+    assert "'PATH'" in found
+    assert "'OWN': '1'" in found

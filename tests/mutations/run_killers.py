@@ -35,6 +35,8 @@ TESTS = {
     ),
     "ring": (
         "tests/scenarios/test_rare_orders_ring.py",
+        "tests/scenarios/test_rare_orders_users.py",
+        "tests/scenarios/test_rare_orders_stays.py",
         "tests/scenarios/test_rare_orders_deaths.py",
         "tests/producers/brokers/test_chord_routing.py",
         "tests/producers/brokers/test_command_fence.py",
@@ -59,6 +61,8 @@ SLOW = frozenset(
         "ring_move_rejoin",
         "ring_quiet_plan",
         "ring_turn_abort",
+        "ring_two_controllers",
+        "ring_two_controllers_turn",
         "tree_abort_end",
         "tree_move_middle",
         "tree_quiet_plan",
@@ -68,6 +72,8 @@ SLOW = frozenset(
         "tree_swap_cancel",
         "tree_swap_subscribe",
         "tree_swap_two",
+        "tree_two_controllers",
+        "tree_two_controllers_apart",
     )
 )
 

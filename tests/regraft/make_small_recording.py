@@ -30,8 +30,9 @@ from regraft.replays.read_inputs import read_inputs, recorded_settings
 from regraft.replays.replay_decisions import Decided, decide_again, plans_json
 from regraft.settings.run_settings import Settings, load_settings
 from schemas.client import Client
-from schemas.codec import encode
+from schemas.codec import decode, encode
 from schemas.state import StateRow, WindowClosed
+from schemas.telemetry import TelemetryBatch
 from schemas.topics import CLIENTS, PLANS, RESULTS, STATE, TELEMETRY, WINDOWS, Topic
 from streaming.reference_aggregator import ReferenceAggregator
 
@@ -135,11 +136,13 @@ class RecordedLoop:
 
 def reference_rows(recording: Recording, settings: Settings) -> Iterator[StateRow | WindowClosed]:
     """Yield the rows and markers of all windows that a job with the recording's settings can close, none dropped."""
-    aggregator = ReferenceAggregator(settings.streaming.window_ms, settings.streaming.grace_ms)
+    streaming = settings.streaming
+    aggregator = ReferenceAggregator(streaming.window_ms, streaming.grace_ms, streaming.bounds)
     last_ms = 0
-    for batch in recording.batches():
-        aggregator.take(batch)
-        last_ms = max(last_ms, batch["time_ms"])
+    for message in recording.messages([TELEMETRY.suffix]):
+        batch = decode(message.value, TelemetryBatch)
+        aggregator.take(msgspec.to_builtins(batch), message.time_ms)
+        last_ms = max(last_ms, batch.time_ms)
     for window in aggregator.advance(last_ms):
         yield from window.rows
         yield window.marker

@@ -2,7 +2,8 @@
 
 In: actions, each of which says all about itself, such as ("serve", "b01") or ("publish", "p0", 3), so that a run is the
 list of its actions, can be done again and can be cut short. Out: a BrokenPromiseError when one is broken. Brokers,
-clients and controller are the real ones: the emulator's overlay without its clock and queues, PlanRunner and PlanLog.
+clients and controller are the real ones: the emulator's overlay without its clock and queues, PlanRunner and PlanLog
+(:mod:`tests.scenarios.any_order_leaders`).
 Which action comes next is chosen in :mod:`tests.scenarios.any_order_schedules` and any_order_deeds; what is different
 on a tree and on a ring stands in :mod:`tests.scenarios.any_order_tree` and any_order_ring.
 """
@@ -25,10 +26,9 @@ from producers.brokers.match_content import Filter
 from producers.emulator.emulate_overlay import EmulatedBroker, EmulatedOverlay
 from producers.emulator.publisher_clients import ClientError
 from schemas.client import Role
-from schemas.command import Command, CommandResult
-from schemas.plan import ClientMove, Plan, PlanPhase
+from schemas.plan import Plan, PlanPhase
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, check_empty
-from tests.scenarios.any_order_controller import AnyOrderController
+from tests.scenarios.any_order_leaders import ManyControllers
 from tests.scenarios.core_parts import parts_of
 
 Action = tuple[Any, ...]
@@ -51,24 +51,22 @@ class Clock:
         self.now = 0
 
 
-class AnyOrderOverlay(EmulatedOverlay):
-    """Brokers, links, clients and a controller; nothing happens but what :meth:`apply` is told.
+class AnyOrderOverlay(ManyControllers, EmulatedOverlay):
+    """Brokers, links, clients and controllers; nothing happens but what :meth:`apply` is told.
 
     ``trace`` takes a line for everything that brokers do, when it is a list. ``may_drop`` tells that brokers may cut
     clients off and drop notifications.
     """
 
-    def __init__(self, inventory: Inventory, limits: TransitionLimits, account: Account | None = None) -> None:
+    def __init__(
+        self, inventory: Inventory, limits: TransitionLimits, account: Account | None = None, rival: str = ""
+    ) -> None:
         self.clock = Clock()
         self.account = account or Account()
         super().__init__(self.clock, inventory, None, self.account, queue_length_max=QUEUE_LENGTH_MAX, cells_kept_s=1)  # type: ignore[arg-type]
-        self.controller = AnyOrderController(inventory, limits, self._take_command)
+        self.set_up_controllers(inventory, limits, rival)
         self.on_links: dict[tuple[str, str], deque[Any]] = {}  # Only links on which something is.
         self.busy: dict[str, None] = {}
-        self.commands: dict[tuple[str, str, str], int] = {}  # Plan, phase, broker -> how many are under way.
-        self.sent_commands: dict[tuple[str, str, str], Command] = {}
-        self.results: dict[tuple[str, str, str, str], int] = {}  # Plan, phase, broker, outcome -> how many.
-        self.given_results: dict[tuple[str, str, str, str], CommandResult] = {}
         self.publisher_homes: dict[str, str] = {}  # Where each publisher was last, also of those that have left.
         self.publisher_filters: dict[str, Filter] = {}
         self.allowed: set[str] = set()
@@ -97,7 +95,7 @@ class AnyOrderOverlay(EmulatedOverlay):
     @property
     def plans(self) -> list[Plan]:
         """All plans that were stored."""
-        return list(self.controller.stored.values())
+        return list(self.controller.shelf.stored.values())
 
     def apply(self, action: Action) -> bool:
         """Do one thing; tell whether it was possible. Raises BrokenPromiseError when it breaks the promise."""
@@ -229,77 +227,6 @@ class AnyOrderOverlay(EmulatedOverlay):
         """Remember that a publisher may publish."""
         self.allowed.add(publisher)
 
-    # --- the controller ----------------------------------------------------------------------------------------
-
-    def _take_command(self, command: Command) -> None:
-        key = command.plan, str(command.phase), command.broker
-        self.sent_commands[key] = command
-        self.commands[key] = self.commands.get(key, 0) + 1
-
-    def on_result(self, result: CommandResult) -> None:
-        """A broker has answered: it takes its time until the controller hears of it."""
-        key = result.plan, str(result.phase), result.broker, str(result.outcome)
-        self.given_results[key] = result
-        self.results[key] = self.results.get(key, 0) + 1
-
-    def do_command(self, plan: str, phase: str, broker: str, is_kept: int) -> bool:
-        """A command reaches its broker; when it is kept it will come again."""
-        key = plan, phase, broker
-        if not _take_out(self.commands, key, is_kept):
-            return False
-        self._enqueue(self.brokers[broker], None, self.sent_commands[key])
-        return True
-
-    def do_late_command(self, plan: str, phase: str, broker: str) -> bool:
-        """A command that was sent at some time comes once more."""
-        command = self.sent_commands.get((plan, phase, broker))
-        if command is not None:
-            self._enqueue(self.brokers[broker], None, command)
-        return command is not None
-
-    def do_result(self, plan: str, phase: str, broker: str, outcome: str, is_kept: int) -> bool:
-        """An answer reaches the controller; when it is kept it will come again."""
-        key = plan, phase, broker, outcome
-        if not _take_out(self.results, key, is_kept):
-            return False
-        self.controller.take_result(self.given_results[key])
-        return True
-
-    def do_late_result(self, plan: str, phase: str, broker: str, outcome: str) -> bool:
-        """An answer that was given at some time comes once more."""
-        result = self.given_results.get((plan, phase, broker, outcome))
-        if result is not None:
-            self.controller.take_result(result)
-        return result is not None
-
-    def do_advance(self, kill_behind: int) -> bool:
-        """The controller takes a step, and perhaps dies behind an effect of it."""
-        is_alive = self.controller.runner is not None
-        self.controller.advance(self.clock.now, kill_behind)
-        return is_alive
-
-    def do_kill(self) -> bool:
-        """The controller dies."""
-        return self.controller.kill()
-
-    def do_restart(self) -> bool:
-        """A controller starts, unless one is alive."""
-        return self.controller.restart()
-
-    def do_store(self, state: str) -> None:
-        """Plans can be stored, cannot be, or are without anybody being told."""
-        self.controller.store = state
-
-    def do_plan(self, changes: Sequence[Any], moves: Sequence[Sequence[str]]) -> bool:
-        """The controller takes up a plan, if none is under way."""
-        if not self.controller.is_idle:
-            return False
-        plan = self.plan_of(changes, [ClientMove(*move) for move in moves])
-        if plan is None:
-            return False
-        self.controller.begin(plan, self.clock.now)
-        return True
-
     # --- what differs between a tree and a ring ----------------------------------------------------------------
 
     @abstractmethod
@@ -309,10 +236,6 @@ class AnyOrderOverlay(EmulatedOverlay):
     @abstractmethod
     def content_of(self, filter_: Filter, number: int) -> dict[str, float | str]:
         """Return what a publisher with this filter publishes."""
-
-    @abstractmethod
-    def plan_of(self, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
-        """Return a plan with these changes as far as they are possible, None when nothing is left to do."""
 
     @abstractmethod
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
@@ -349,6 +272,7 @@ class AnyOrderOverlay(EmulatedOverlay):
                     f"never allowed to publish {which}", f"{name} at {self.publishers.home_of(name)}"
                 )
         aborted = {plan.epoch_to for plan in self.plans if plan.phase is PlanPhase.ABORTED}
+        aborted -= {plan.epoch_to for one in self.met_controllers for plan in one.log.in_force}  # Another one's.
         if aborted & self.stamped_epochs:
             raise BrokenPromiseError("stamped an aborted epoch", f"{sorted(aborted & self.stamped_epochs)}")
         present = self.controller.log.present
@@ -384,19 +308,9 @@ class AnyOrderOverlay(EmulatedOverlay):
             check_empty(core.tables[core.epoch], OF_TABLES, name)
 
 
-def _take_out(pool: dict[Any, int], key: Any, is_kept: int) -> bool:
-    """Tell whether the pool has it; take one out unless it is kept."""
-    left = pool.get(key, 0)
-    if left and not is_kept:
-        pool[key] = left - 1
-        if left == 1:
-            del pool[key]
-    return left > 0
-
-
 def describe(value: Any) -> str:
     """Return a message or effect on one line, without what says little."""
     text = re.sub(r"<\w+\.(\w+): '\w+'>", r"\1", str(value))
     text = re.sub(r"\(Predicate\((.*?)\),?\)", r"<\1>", text)
-    text = re.sub(r"(links_removed|links_added|moves|id_moves)=\(\), |, size_bytes=\d+|digest='\w*'(, )?", "", text)
+    text = re.sub(r"(links_removed|links_added|moves|id_moves)=\(\), |, size_bytes=\d+|digest='[\w-]*'(, )?", "", text)
     return re.sub(r"(attribute|operator|value|message|notification)=", "", text)

@@ -93,6 +93,9 @@ class Account:
         """Begin to owe the subscription what is published after now."""
         self.subscriptions[subscription].confirmed_ms = now_ms
 
+    def confirm_partly(self, subscription: str, filter_: Filter) -> None:
+        """Owe nothing yet to a subscription that one of two homes has confirmed."""
+
     def confirm_ended(self, subscription: str, now_ms: float) -> None:
         """Owe nothing to a subscription that its client had ended by the time it was confirmed."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from controller.controller_settings import TransitionLimits
+from controller.controller_settings import TERM_FIRST, TransitionLimits
 from controller.execute.carry_out_plan import PlanRunner
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.plan_log import PlanLog
@@ -27,22 +27,43 @@ class ControllerKilledError(Exception):
     """The controller dies behind an effect."""
 
 
-class AnyOrderController:
-    """Ports, stored plans and the runner, None while the controller is dead.
+@dataclass
+class PlanShelf:
+    """Where plans are stored, by one controller or, one after the other, by several.
 
-    ``store`` says whether plans can be stored: UNACKNOWLEDGED stores them and says that it has not.
+    ``state`` says whether plans can be: UNACKNOWLEDGED stores them and says that it has not. Who stores with a lower
+    term than ``term`` is fenced off, as a transactional producer is by its successor.
     """
 
-    def __init__(self, inventory: Inventory, limits: TransitionLimits, send: Callable[[Command], None]) -> None:
+    term: int
+    state: str = UP
+    stored: dict[str, Plan] = field(default_factory=dict)
+    phases: list[tuple[str, PlanPhase]] = field(default_factory=list)
+
+
+class AnyOrderController:
+    """Ports, stored plans and the runner, None while the controller is dead; one that is fenced off dies for good."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        limits: TransitionLimits,
+        send: Callable[[Command, str], None],
+        term: int = TERM_FIRST,
+        instance: str = "",
+        shelf: PlanShelf | None = None,
+    ) -> None:
         self.inventory = inventory
         self.limits = limits
-        self.store = UP
-        self.stored: dict[str, Plan] = {}
+        self.term = term
+        self.instance = instance
+        self.shelf = shelf or PlanShelf(term)
         self.results: deque[CommandResult] = deque()
         self.events: deque[str] = deque(maxlen=50)
         self.kills = 0
-        self.stored_phases: list[tuple[str, PlanPhase]] = []
+        self.fenced = 0
         self._send = send
+        self._starts = 0
         self._effects_left = -1
         self._ports = replace(MemoryPorts().ports, results=self, events=self, plans=self)
         self.log = PlanLog(inventory)
@@ -54,11 +75,32 @@ class AnyOrderController:
     def restart(self) -> bool:
         """Start a controller from what was stored; tell whether that was possible."""
         plans = self.load()
-        if self.runner is not None or plans is None:
+        if self.runner is not None or plans is None or self.shelf.term > self.term:
             return False
+        self._starts += 1
         self.log = PlanLog(self.inventory, plans)
-        self.runner = PlanRunner(self._ports, self.log, self.limits)
+        self.runner = PlanRunner(self._ports, self.log, self.limits, term=self.term, instance=self._name)
         return True
+
+    def successor(self, term: int) -> AnyOrderController:
+        """Return the one that takes over from what is stored here; from now on this one can store nothing."""
+        self.shelf.term = term
+        return AnyOrderController(self.inventory, self.limits, self._send, term, f"t{term}", self.shelf)
+
+    def begin_anew(self, other: AnyOrderController) -> None:
+        """Start with a copy of what another one has stored."""
+        self.kill()
+        self.shelf.stored = dict(other.shelf.stored)
+        self.restart()
+
+    @property
+    def _name(self) -> str:
+        return self.instance and f"{self.instance}.{self._starts}"  # No two processes have the same.
+
+    @property
+    def is_out(self) -> bool:
+        """Tell whether it is dead, or knows that another one leads."""
+        return self.runner is None or self.runner.deposed_by_term > 0
 
     def kill(self) -> bool:
         """Kill it; answers that it had not taken are lost. Tell whether it was alive."""
@@ -79,7 +121,9 @@ class AnyOrderController:
     def has_work(self) -> bool:
         """Tell whether something waits for its next step that needs no time to pass."""
         runner = self.runner
-        return runner is not None and (bool(self.results) or runner.queue_lengths["effects"] > 0)
+        if runner is None or self.is_out:
+            return False
+        return bool(self.results) or runner.queue_lengths["effects"] > 0
 
     def begin(self, plan: Plan, now_ms: int) -> None:
         """Take up a new plan."""
@@ -99,7 +143,7 @@ class AnyOrderController:
 
     def take_result(self, result: CommandResult) -> None:
         """An answer reaches the topic; nobody reads it there while the controller is dead."""
-        if self.runner is not None:
+        if not self.is_out:
             self.results.append(result)
 
     def describe(self) -> str:
@@ -121,25 +165,29 @@ class AnyOrderController:
         if plan is not None and not self._store_plan(plan):
             return False
         for command in commands:
-            self._send(command)
+            self._send(command, self._name)
             self._count_effect()
         return True
 
     def _store_plan(self, plan: Plan) -> bool:
-        if self.store != AWAY:
-            self.stored.pop(plan.plan, None)
-            self.stored[plan.plan] = plan
-            self.stored_phases.append((plan.plan, plan.phase))
+        shelf = self.shelf
+        if shelf.term > self.term:
+            self.fenced += 1
+            raise ControllerKilledError
+        if shelf.state != AWAY:
+            shelf.stored.pop(plan.plan, None)
+            shelf.stored[plan.plan] = plan
+            shelf.phases.append((plan.plan, plan.phase))
         self._count_effect()
-        return self.store == UP
+        return shelf.state == UP
 
     def load(self) -> list[Plan] | None:
         """Return what is stored."""
-        return None if self.store == AWAY else list(self.stored.values())
+        return None if self.shelf.state == AWAY else list(self.shelf.stored.values())
 
     def forget(self, plan: str) -> None:
         """Let go of a plan."""
-        self.stored.pop(plan, None)
+        self.shelf.stored.pop(plan, None)
 
     def flush(self) -> None:
         """Nothing waits here."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
 from tests.scenarios.any_order import Action, AnyOrderOverlay
 from tests.scenarios.any_order_controller import AWAY, UNACKNOWLEDGED, UP
+from tests.scenarios.any_order_leaders import STRANGER, SUCCESSORS, TWIN
 from tests.scenarios.any_order_ring import AnyOrderRing
 from tests.scenarios.any_order_tree import AnyOrderTree
 
@@ -42,6 +44,7 @@ class Deeds(ABC):
         self.features = frozenset(features)
         self.kinds = overlay.kinds[: rng.randint(1, len(overlay.kinds))]  # The fewer, the denser.
         self.publishers_max = rng.randint(2, 8)
+        self._planned: tuple[Any, Any] | None = None
         self.deeds: dict[Deed, float] = {
             self.publish: 6.0,
             self.advertise: 0.2,
@@ -52,6 +55,11 @@ class Deeds(ABC):
             self.restart: 1.0,
             self.send_late: 0.6 * ("late" in self.features),
             self.change_store: 0.2 * ("store" in self.features),
+            self.plan_as_rival: 0.8 * (overlay.rival in (TWIN, STRANGER)),
+            self.let_rival_fail: 0.3 * (overlay.rival in (TWIN, STRANGER)),
+            self.give_same_log: 0.5 * (overlay.rival in (TWIN, STRANGER)),
+            self.take_over: 0.3 * (overlay.rival == SUCCESSORS),
+            self.wake: 0.5 * (overlay.rival == SUCCESSORS),
         }
 
     def next_actions(self) -> list[Action]:
@@ -128,7 +136,8 @@ class Deeds(ABC):
             return []
         mistaken_share = 0.05 if "mistaken" in self.features else 0.0
         changes = overlay.random_changes(rng.choice((0, 1, 1, 2, 4)), rng)
-        return [("plan", changes, overlay.random_moves(rng.randint(0, 4), mistaken_share, rng))]
+        self._planned = (changes, overlay.random_moves(rng.randint(0, 4), mistaken_share, rng))
+        return [("plan", *self._planned)]
 
     def kill(self) -> list[Action]:
         """The controller dies."""
@@ -148,8 +157,39 @@ class Deeds(ABC):
 
     def change_store(self) -> list[Action]:
         """The store of plans goes or comes."""
-        is_up = self.overlay.controller.store == UP
+        is_up = self.overlay.controller.shelf.state == UP
         return [("store", self.rng.choice((AWAY, UNACKNOWLEDGED)) if is_up or self.rng.random() < 0.2 else UP)]
+
+    # --- other controllers -------------------------------------------------------------------------------------
+
+    def plan_as_rival(self) -> list[Action]:
+        """A second controller takes up a plan, often the very change that the first one has taken up."""
+        overlay, rng = self.overlay, self.rng
+        planned = self._planned if rng.random() < 0.5 else None
+        if planned is None:
+            planned = (
+                overlay.random_changes(rng.choice((0, 1, 2)), rng),
+                overlay.random_moves(rng.randint(0, 3), 0.0, rng),
+            )
+        return [("rival", at, "plan", *planned) for at in overlay.rivals]
+
+    def let_rival_fail(self) -> list[Action]:
+        """A second controller dies, or starts again."""
+        is_alive = {at: self.overlay.controllers[at].runner is not None for at in self.overlay.rivals}
+        return [("rival", at, "kill" if alive else "restart") for at, alive in is_alive.items()]
+
+    def give_same_log(self) -> list[Action]:
+        """Two controllers begin alike again, when no plan of theirs is under way."""
+        return [("same_log",)]
+
+    def take_over(self) -> list[Action]:
+        """Another controller takes over; the leader is suspended."""
+        return [("take_over",)]
+
+    def wake(self) -> list[Action]:
+        """A leader that was suspended goes on as if nothing had happened."""
+        asleep = sorted(self.overlay.suspended)
+        return [("rival", self.rng.choice(asleep), "wake")] if asleep else []
 
     def _a_broker(self) -> str:
         return self.rng.choice(self.overlay.names)

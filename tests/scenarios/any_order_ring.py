@@ -38,8 +38,10 @@ class AnyOrderRing(AnyOrderOverlay):
 
     kinds = TOPICS
 
-    def __init__(self, inventory: Inventory, limits: TransitionLimits, account: Account | None = None) -> None:
-        super().__init__(inventory, limits, account)
+    def __init__(
+        self, inventory: Inventory, limits: TransitionLimits, account: Account | None = None, rival: str = ""
+    ) -> None:
+        super().__init__(inventory, limits, account, rival)
         self.user_homes: dict[str, str] = {}  # Where each was last, also of those that have left.
 
     def do_connect(self, name: str, home: str, topics: Sequence[str]) -> bool:
@@ -83,9 +85,9 @@ class AnyOrderRing(AnyOrderOverlay):
 
     # --- plans -------------------------------------------------------------------------------------------------
 
-    def plan_of(self, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
+    def plan_of(self, log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
         """Return a plan with these exchanges of IDs."""
-        return ring_plan(self.controller.log, changes, moves)
+        return ring_plan(log, changes, moves)
 
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
         """Return random pairs of brokers that exchange their IDs."""

@@ -18,6 +18,7 @@ from tests.scenarios.any_order import HASTY, PATIENT, Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
 from tests.scenarios.any_order_controller import UP
 from tests.scenarios.any_order_deeds import FEATURES, Deeds, RingDeeds, TreeDeeds
+from tests.scenarios.any_order_leaders import RIVALS, SUCCESSORS
 from tests.scenarios.any_order_ring import AnyOrderRing, random_ring_inventory
 from tests.scenarios.any_order_schedules import SCHEDULES, schedule_of
 from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
@@ -25,12 +26,17 @@ from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
 TREE, RING = "tree", "ring"
 SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
+RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
+FURTHER_PLANS_MAX = 60  # Until one is carried out: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """All that a run follows from: ``features`` are keys of FEATURES, ``finish`` the schedule behind the actions."""
+    """All that a run follows from: ``features`` are keys of FEATURES and at most one of RIVALS.
+
+    ``finish`` is the schedule behind the actions.
+    """
 
     seed: int
     overlay: str
@@ -41,6 +47,11 @@ class RunSpec:
     deed_share: float
     finish: str
 
+    @property
+    def rival(self) -> str:
+        """Which other controllers there are, empty for none."""
+        return next((name for name in self.features if name in RIVALS), "")
+
     @staticmethod
     def of(seed: int, overlay: str, without: Iterable[str] = (), schedule: str | None = None) -> RunSpec:
         """Draw a spec from its seed: which schedule, which features, how many brokers and steps."""
@@ -48,6 +59,8 @@ class RunSpec:
         chosen = rng.choice(SCHEDULES)
         share = rng.choice((0.3, 0.6, 1.0))
         features = [name for name in FEATURES if rng.random() < share]
+        others = random.Random(f"{seed} {overlay} rivals")  # Of their own: what is drawn behind stays what it was.
+        features += [others.choice(list(RIVALS))] if others.random() < RIVALS_SHARE else []
         return RunSpec(
             seed,
             overlay,
@@ -87,10 +100,10 @@ class Driver:
         self.overlay: Any
         self.deeds: Deeds
         if spec.overlay == TREE:
-            self.overlay = AnyOrderTree(tree_inventory(spec.broker_count, self.rng), limits, account)
+            self.overlay = AnyOrderTree(tree_inventory(spec.broker_count, self.rng), limits, account, spec.rival)
             self.deeds = TreeDeeds(self.overlay, self.rng, spec.features)
         else:
-            self.overlay = AnyOrderRing(random_ring_inventory(spec.broker_count, self.rng), limits, account)
+            self.overlay = AnyOrderRing(random_ring_inventory(spec.broker_count, self.rng), limits, account, spec.rival)
             self.deeds = RingDeeds(self.overlay, self.rng, spec.features)
         if is_traced:
             self.overlay.trace = []
@@ -129,10 +142,16 @@ class Driver:
 
     def settle(self) -> None:
         """Let things happen until nothing is under way; a controller is alive, nobody is deaf, all can be stored."""
-        overlay, controller, idle_rounds, before = self.overlay, self.overlay.controller, 0, ""
+        overlay = self.overlay
         self.schedule.deaf = ""
         self.schedule.may_repeat = self.schedule.may_kill = False
         self.do([("store", UP)])
+        if overlay.rivals:
+            self._leave_one()
+        self._bring_to_rest()
+
+    def _bring_to_rest(self) -> None:
+        overlay, controller, idle_rounds, before = self.overlay, self.overlay.controller, 0, ""
         for _ in range(SETTLE_MOVES_MAX):
             if controller.runner is None:
                 self.do([("restart",)])
@@ -150,6 +169,30 @@ class Driver:
         phase = controller.log.moving.phase if controller.log.moving else None
         waits = {name: str(getattr(core.under_way, "waiting_for", "")) for name, core in overlay.cores.items()}
         raise BrokenPromiseError(f"stuck {phase}", f"{controller.describe()}; {waits}; {list(controller.events)[-2:]}")
+
+    def _leave_one(self) -> None:
+        """Let all controllers go on until they have nothing to say, then one alone: an operator sees to that.
+
+        Where each has a log of its own, each brings its plan under way to an end first, and the one that is left is
+        that whose last plan is in force.
+        """
+        overlay = self.overlay
+        for _ in range(IDLE_ROUNDS_MAX):
+            self.do(("rival", at, "wake") for at in sorted(overlay.suspended))
+            self.do(("rival", at, "restart") for at in overlay.rivals)
+            while self.move():
+                pass
+            self.do([("wait", overlay.controller.limits.resend_ms)])
+        places = overlay.controllers.index(overlay.controller), *overlay.rivals
+        if overlay.rival == SUCCESSORS:
+            overlay.leave_alone(places[0])
+            return
+        for at in places:
+            self.do([("lead", at)])
+            self._bring_to_rest()
+        newest = max(places, key=lambda at: overlay.controllers[at].log.present.epoch)
+        self.do([("lead", newest)])
+        overlay.leave_alone(newest)
 
 
 def run(
@@ -197,16 +240,7 @@ def finish(driver: Driver) -> None:
         driver.settle()
         overlay.check_settled()
         _publish_all(driver)
-    changes, moves = overlay.random_changes(1, rng), overlay.random_moves(2, 0.0, rng)
-    driver.do([("plan", changes, moves)])
-    plans = list(overlay.plans)
-    for _ in range(4 * spec.broker_count):
-        driver.move()
-    _publish_all(driver)
-    driver.settle()
-    overlay.check_settled()
-    if any(plan.phase is PlanPhase.ABORTED for plan in overlay.plans[len(plans) :]):
-        raise BrokenPromiseError("a further plan is aborted", f"{list(overlay.controller.events)[-2:]}")
+    _carry_out_one_more(driver, rng)
     _publish_all(driver)
     driver.settle()
     overlay.check_settled()
@@ -215,17 +249,40 @@ def finish(driver: Driver) -> None:
     overlay.check_left()
 
 
+def _carry_out_one_more(driver: Driver, rng: random.Random) -> None:
+    """Demand that a further plan is carried out; where others have used up epochs, one of some plans."""
+    spec, overlay = driver.spec, driver.overlay
+    for attempt in range(1, FURTHER_PLANS_MAX + 1):
+        changes, moves = overlay.random_changes(1, rng), overlay.random_moves(2, 0.0, rng)
+        driver.do([("plan", changes, moves)])
+        plans = list(overlay.plans)
+        for _ in range(4 * spec.broker_count):
+            driver.move()
+        _publish_all(driver)
+        driver.settle()
+        overlay.check_settled()
+        if not any(plan.phase is PlanPhase.ABORTED for plan in overlay.plans[len(plans) :]):
+            return
+        if attempt == FURTHER_PLANS_MAX or len(overlay.met_controllers) == 1:
+            raise BrokenPromiseError("a further plan is aborted", f"{list(overlay.controller.events)[-2:]}")
+
+
 def _publish_all(driver: Driver) -> None:
     overlay = driver.overlay
     driver.do([("publish", name, 1) for name in sorted(overlay.allowed - overlay.ending)])
 
 
 def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
-    phases = [phase for _, phase in overlay.controller.stored_phases]
+    shelves = {id(one.shelf): one.shelf for one in overlay.met_controllers}
+    phases = [phase for shelf in shelves.values() for _, phase in shelf.phases]
     return overlay.account.counts | {
         "plans": phases.count(PlanPhase.VERIFYING),
         "aborted": phases.count(PlanPhase.ABORTED),
-        "kills": overlay.controller.kills,
+        "kills": sum(one.kills for one in overlay.met_controllers),
+        "fenced": sum(one.fenced for one in overlay.met_controllers),
+        "deposed": sum(one.runner is not None and one.is_out for one in overlay.met_controllers),
+        "controllers": len(overlay.met_controllers),
+        **{name: overlay.refusals.get(name, 0) for name in ("refused_plan", "refused_term", "refused_epoch")},
         "publishers_moved": overlay.publishers.moves.moved,
         "users_moved": overlay.users.counts.moved,
         "waited": overlay.publishers.moves.notifications_waited,

@@ -11,12 +11,13 @@ import random
 from collections.abc import Iterable
 
 from tests.scenarios.any_order import Action, AnyOrderOverlay
+from tests.scenarios.any_order_controller import AnyOrderController
 
 Lane = tuple[str, ...]
 UNIFORM, WEIGHTED, PRIORITIES = "uniform", "weighted", "priorities"
 PLAIN = "plain"
 SCHEDULES = (UNIFORM, WEIGHTED, PRIORITIES)
-KIND_WEIGHTS = {"link": 3.0, "broker": 4.0, "commands": 1.0, "results": 1.0, "controller": 2.0}
+KIND_WEIGHTS = {"link": 3.0, "broker": 4.0, "commands": 1.0, "results": 1.0, "controller": 2.0, "rival": 2.0}
 REPEATED_SHARE = 0.1  # Of commands and answers: those that come again.
 KILLED_SHARE = 0.02  # Of the controller's steps: those in which it dies.
 STEP_PAUSE_MS = 40  # The controller looks at the clock at least so often, if the schedule lets it.
@@ -35,7 +36,7 @@ class Schedule:
         self.may_repeat = may_repeat
         self.may_kill = may_kill
         self.deaf = ""
-        self._stepped_ms = 0
+        self._stepped_ms: dict[str, int] = {}
 
     def next_action(self) -> Action | None:
         """Return what happens next, None when nothing is ready."""
@@ -53,14 +54,18 @@ class Schedule:
         lanes += [("broker", name) for name in overlay.busy]
         lanes += _unique(("commands", broker) for _, _, broker in overlay.commands if broker != self.deaf)
         lanes += _unique(("results", broker) for _, _, broker, _ in overlay.results)
-        controller = overlay.controller
-        if controller.has_work or (
-            not controller.is_idle
-            and controller.runner is not None
-            and overlay.now_ms - self._stepped_ms >= STEP_PAUSE_MS
-        ):
+        if self._may_step(overlay.controller, "controller"):
             lanes.append(("controller",))
+        for at in overlay.rivals:
+            if at not in overlay.suspended and self._may_step(overlay.controllers[at], str(at)):
+                lanes.append(("rival", str(at)))
         return lanes
+
+    def _may_step(self, controller: AnyOrderController, name: str) -> bool:
+        if controller.has_work:
+            return True
+        is_time = self.overlay.now_ms - self._stepped_ms.get(name, 0) >= STEP_PAUSE_MS
+        return is_time and not controller.is_idle and not controller.is_out
 
     def _action_of(self, lane: Lane) -> Action:
         rng, overlay = self.rng, self.overlay
@@ -75,8 +80,9 @@ class Schedule:
         if lane[0] == "results":
             result = rng.choice([key for key in overlay.results if key[2] == lane[1]])
             return ("result", *result, is_kept)
-        self._stepped_ms = overlay.now_ms
-        return ("advance", rng.randint(1, 8) if self.may_kill and rng.random() < KILLED_SHARE else 0)
+        self._stepped_ms[lane[-1]] = overlay.now_ms
+        step = ("advance", rng.randint(1, 8) if self.may_kill and rng.random() < KILLED_SHARE else 0)
+        return step if lane[0] == "controller" else ("rival", int(lane[1]), *step)
 
 
 class WeightedSchedule(Schedule):
@@ -114,7 +120,7 @@ class PlainSchedule(Schedule):
     """What is easiest to follow: each thing that was set off runs to its end before the next."""
 
     def _choose(self, lanes: list[Lane]) -> Lane:
-        kinds = ("broker", "link", "results", "controller", "commands")
+        kinds = ("broker", "link", "results", "controller", "rival", "commands")
         return min(lanes, key=lambda lane: (kinds.index(lane[0]), lane))
 
 

@@ -67,9 +67,9 @@ class AnyOrderTree(AnyOrderOverlay):
 
     # --- plans -------------------------------------------------------------------------------------------------
 
-    def plan_of(self, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
+    def plan_of(self, log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
         """Return a plan with these exchanges of links."""
-        return tree_plan(self.controller.log, changes, moves)
+        return tree_plan(log, changes, moves)
 
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
         """Return random exchanges of one link for another."""

@@ -237,7 +237,7 @@ class RandomOverlay:
 
     # --- commands and answers: late, repeated, reordered -----------------------------------------------------------
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: Command, instance: str) -> None:
         self.sent.append(command)
         self.virtual.send_command(command)
         if self.rng.random() < 0.2:

@@ -162,6 +162,7 @@ def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> 
     overlay.feed("b0", None, MoveHeardRequest("u", 0))
     overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
     overlay.carry_out(target, phases=(ACTIVATE,))
+    overlay.feed("b1", None, MoveHeardRequest("u", 0))
     assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b1")]
     assert overlay.said(Outcome.DRAINED) == {"b0"}
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
@@ -186,6 +187,7 @@ def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics()
     overlay.run()
     for broker in overlay.brokers:
         overlay.command(broker, ACTIVATE, target)
+    overlay.feed("b1", None, MoveHeardRequest("u", 0))
     overlay.run(held=[("b1", "b0")])
     assert overlay.told_of(UserDrained) == [UserDrained("u", "s-quick", "b1")]
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1

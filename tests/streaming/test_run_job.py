@@ -27,6 +27,7 @@ from infra.fetch_jars import spark_jars
 from infra.find_port import choose_ports
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import RunningKafka
+from infra.read_clocks import read_clock_offsets_ms
 from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
 from schemas.state import StateRow, WindowClosed
@@ -231,6 +232,10 @@ def test_wrong_clocks_cost_the_other_brokers_nothing(spark: SparkSession, job: S
     assert min(clock.delay_ms_min for clock in clocks if clock.broker == "b1") >= 3_000
     assert [clock.refused for clock in clocks if clock.broker == "b2" and clock.refused] == [1]
     assert clocks_off > sum(clock.refused for clock in clocks if clock.broker == "b2")
+    offsets_ms = read_clock_offsets_ms(KafkaAccess(job.bootstrap), job.namespace)
+    assert offsets_ms is not None
+    assert [name for name, ms in sorted(offsets_ms.items()) if abs(ms) > 1_000] == ["b0", "b1"]
+    assert offsets_ms["b0"] > 0 > offsets_ms["b1"]
 
 
 def test_telemetry_with_the_senders_own_times_is_refused(spark: SparkSession, job: StreamingSettings) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.kafka_access import KafkaSecurity
 from streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint
 from streaming.streaming_settings import EventBounds, StreamingSettings
 from streaming.submit_job import parse_settings
@@ -83,7 +84,15 @@ def test_the_command_line_gives_the_same_settings(tmp_path: Path, capsys: pytest
     assert given == good(tmp_path)
     replay = parse_settings(["--bootstrap", "h:1", "--checkpoint", "c", "--any-time"])
     assert (replay.future_ms_max, replay.past_ms_max) == (None, None)
+    (tmp_path / "password").write_text("hunter2")
+    login = ["--kafka-tls", "--kafka-mechanism", "PLAIN", "--kafka-username", "me"]
+    login += ["--kafka-password-file", str(tmp_path / "password")]
+    assert parse_settings(["--bootstrap", "h:1", "--checkpoint", "c", *login]).security == KafkaSecurity(
+        tls=True, mechanism="PLAIN", username="me", password_file=tmp_path / "password"
+    )
     with pytest.raises(SystemExit) as ended:
-        parse_settings(["--bootstrap", "h:1", "--checkpoint", "c", "--window-ms", "7"])
+        parse_settings(["--bootstrap", "h:1", "--checkpoint", "c", "--window-ms", "7", *login[1:]])
     assert ended.value.code == 2
-    assert "window_ms is 7" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "window_ms is 7" in told
+    assert "security: mechanism is PLAIN without tls" in told

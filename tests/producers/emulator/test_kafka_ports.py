@@ -61,6 +61,41 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[tuple[str, bytes | 
     return found
 
 
+def test_clients_of_an_earlier_run_leave_the_register(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
+    """Those at the brokers that start here, wherever they were before; not those of others, nor what has left."""
+    moved = (("s3", "b2"), ("s3", "b9"), ("s4", "b9"), ("s4", "b1"))
+    for name, home in (("s1", "b1"), ("s2", "b9"), *moved, ("s5", "b1")):
+        ports.put_client(Client(name, Role.SUBSCRIBER, home, (), 0.0, 1_000))
+    ports.remove_client("s5")
+    assert ports.flush(WAIT_S_MAX) == 0
+    cluster[0].produce(topic_name(CLIENTS, NAMESPACE), key="s6", value=b"no client")
+    assert cluster[0].flush(WAIT_S_MAX) == 0
+    assert ports.withdraw_clients({"b1", "b2"}, WAIT_S_MAX) == 2
+    newest = dict(read_all(cluster[1], topic_name(CLIENTS, NAMESPACE), 11))
+    assert {name for name, value in newest.items() if value is not None} == {"s2", "s3", "s6"}
+    assert ports.withdraw_clients({"b1", "b2"}, WAIT_S_MAX) == 0
+
+
+def test_more_earlier_clients_than_the_buffer_holds_all_leave(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
+    """The buffer holds 1,000 records; nobody stays for lack of room."""
+    count = 2_300
+    for number in range(count):
+        ports.put_client(Client(f"s{number}", Role.SUBSCRIBER, "b1", (), 0.0, 1_000))
+        if number % 500 == 0:
+            assert ports.answers.flush(WAIT_S_MAX) == 0
+    assert ports.withdraw_clients({"b1"}, WAIT_S_MAX) == count
+    assert ports.answers.lost.total() == 0
+    assert ports.withdraw_clients({"b1"}, WAIT_S_MAX) == 0
+
+
+def test_a_register_that_cannot_be_read_stops_the_start() -> None:
+    """Clients that nobody has would else be counted and placed for ever."""
+    ports = KafkaPorts(NOBODY, NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    with pytest.raises(KafkaUnreachableError, match="withdraw earlier clients"):
+        ports.withdraw_clients({"b1"}, 0.5)
+    ports.close()
+
+
 def test_records_go_to_their_topics_by_key(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
     """Batches and results are keyed by broker, clients by name, and a client that left is a tombstone."""
     batch = TelemetryBatch("b1", 7, 0, 1_000, 0)

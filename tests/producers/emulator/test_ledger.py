@@ -200,3 +200,31 @@ def test_a_subscription_that_its_client_ended_before_it_was_confirmed_is_owed_no
     later = notification(1, 4.0)
     assert ledger.publish(later) == 0
     assert ledger.close().is_clean
+
+
+def test_a_subscription_that_one_of_two_homes_has_confirmed_is_owed_nothing_but_may_get_something() -> None:
+    """What it gets until the other one has confirmed it, too, comes once and in order; nothing else is for it."""
+    ledger = Ledger(SETTLE_MS)
+    ledger.confirm_partly("s", WANTS_A)
+    early, foreign, later = notification(0, 1.0), notification(1, 2.0, "B"), notification(2, 4.0)
+    assert ledger.publish(early) == 0
+    assert ledger.publish(foreign) == 0
+    ledger.deliver(early, "s", 3.0)
+    ledger.confirm("s", WANTS_A, 3.0)
+    assert ledger.publish(later) == 1
+    ledger.deliver(later, "s", 5.0)
+    ledger.deliver(foreign, "s", 6.0)
+    account = ledger.close()
+    assert (account.delivered, account.concurrent, account.unexpected) == (1, 1, 1)
+
+
+def test_a_subscription_that_ends_partly_confirmed_is_forgotten_when_all_is_settled() -> None:
+    ledger = Ledger(SETTLE_MS)
+    ledger.confirm_partly("s", WANTS_A)
+    message = notification(0, 1.0)
+    ledger.publish(message)
+    ledger.cancel("s", 2.0)
+    ledger.deliver(message, "s", 3.0)
+    assert ledger.close().is_clean
+    ledger.settle(3.0 + SETTLE_MS)
+    assert not ledger._lives

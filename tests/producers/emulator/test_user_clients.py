@@ -7,8 +7,14 @@ from collections.abc import Iterable
 import pytest
 import simpy
 
-from producers.brokers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
-from producers.brokers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, MoveHeardRequest
+from producers.brokers.broker_messages import CancelRequest, ClientRequest, Notification, SubscribeRequest
+from producers.brokers.chord_messages import (
+    AttachRequest,
+    DrainedRequest,
+    GoneRequest,
+    MovedSubscription,
+    MoveHeardRequest,
+)
 from producers.emulator.ledger import Ledger
 from producers.emulator.publisher_clients import ClientError
 from producers.emulator.user_clients import BrokerTopics, UserClients, topic_filter
@@ -21,9 +27,11 @@ class Homes:
         self.asked: list[tuple[str, ClientRequest]] = []
         self.told: list[tuple[str, str, tuple[str, ...] | None]] = []
         self.env = simpy.Environment(initial_time=5.0)
+        self.ledger = Ledger(1_000.0)
+        self.published = 0
         self.users = UserClients(
             self.env,
-            Ledger(1_000.0),
+            self.ledger,
             lambda home, request: self.asked.append((home, request)),
             lambda user, home, topics, _: self.told.append((user, home, topics)),
             lambda user, home, topics: self.told.append((user, home, topics)),
@@ -33,6 +41,11 @@ class Homes:
         """Return what was asked since the last time."""
         asked, self.asked = self.asked, []
         return asked
+
+    def owed(self, topic: str) -> int:
+        """Publish something after now; return how many subscriptions are owed it."""
+        self.published += 1
+        return self.ledger.publish(Notification("p", self.published, self.env.now + 0.5, "b1", 0, {"topic": topic}, 10))
 
     def names(self) -> dict[str, str]:
         """Return the subscription to each topic that was asked for last."""
@@ -48,7 +61,7 @@ def connected(topics: Iterable[str]) -> tuple[Homes, dict[str, str]]:
     homes.users.connect("u", "b1", topics)
     names = homes.names()
     for name in names.values():
-        homes.users.confirm(name)
+        homes.users.confirm(name, "b1")
     homes.take_asked()
     return homes, names
 
@@ -64,7 +77,7 @@ def test_a_user_asks_for_what_it_lacks_and_ends_what_it_no_longer_wants() -> Non
     assert homes.told == [("u", "b1", ("a", "b")), ("u", "b1", ("b", "c"))]
 
 
-def test_a_user_that_moves_brings_what_is_confirmed_and_asks_for_new_things_when_it_is_taken() -> None:
+def test_a_user_that_moves_attaches_with_all_it_has_and_asks_and_ends_at_both_homes_until_it_is_taken() -> None:
     homes, names = connected("ab")
     homes.users.move("u", 0, "b2", 7)
     heard, (home, attach) = homes.take_asked()
@@ -72,15 +85,64 @@ def test_a_user_that_moves_brings_what_is_confirmed_and_asks_for_new_things_when
     assert home == "b2"
     assert isinstance(attach, AttachRequest)
     assert [(one.subscription, one.topic) for one in attach.subscriptions] == [(names["a"], "a"), (names["b"], "b")]
-    homes.users.change_topics("u", "bc")  # The end goes to both homes, what is new waits.
-    assert homes.take_asked() == [("b1", CancelRequest(names["a"])), ("b2", CancelRequest(names["a"]))]
+    homes.users.change_topics("u", "bc")
+    *ended, (old, asked), (new, attach) = homes.take_asked()
+    assert ended == [("b1", CancelRequest(names["a"])), ("b2", CancelRequest(names["a"]))]
+    assert (old, new, type(asked)) == ("b1", "b2", SubscribeRequest)
+    assert attach == AttachRequest(7, "u", 0, (MovedSubscription(asked.subscription, "c"),))
     homes.users.take("u", "b2")
-    ((home, request),) = homes.take_asked()
-    assert (home, type(request)) == ("b2", SubscribeRequest)
+    assert homes.take_asked() == [("b2", MoveHeardRequest("u", 0))]
     assert homes.users.home_of("u") == "b2"
     assert homes.told[-1] == ("u", "b2", ("b", "c"))
     homes.users.change_topics("u", "c")  # The old home still serves what moved, until it has handed over all.
     assert [home for home, _ in homes.take_asked()] == ["b2", "b1"]
+
+
+@pytest.mark.parametrize("homes_in_order", [("b1", "b2"), ("b2", "b1")])
+def test_what_is_asked_for_between_two_homes_is_owed_when_both_have_confirmed_it(
+    homes_in_order: tuple[str, str],
+) -> None:
+    homes, _ = connected("a")
+    homes.users.move("u", 0, "b2", 7)
+    homes.users.change_topics("u", "ab")
+    name = homes.names()["b"]
+    first, second = homes_in_order
+    homes.users.confirm(name, first)
+    assert homes.owed("b") == 0
+    homes.env.run(until=9.0)
+    homes.users.confirm(name, second)
+    assert homes.owed("b") == 1
+    assert (homes.users.counts.asked, homes.users.counts.wait_ms_max) == (1, 4.0)
+
+
+def test_what_was_asked_for_before_the_move_is_confirmed_by_the_old_home_alone() -> None:
+    """The next home waits for it before anybody may publish in the new epoch."""
+    homes, _ = connected("a")
+    homes.users.change_topics("u", "ab")
+    name = homes.names()["b"]
+    homes.take_asked()
+    homes.users.move("u", 0, "b2", 7)
+    _, (_, attach) = homes.take_asked()
+    assert isinstance(attach, AttachRequest)
+    assert name in [one.subscription for one in attach.subscriptions]
+    homes.users.confirm(name, "b1")
+    assert homes.owed("b") == 1
+
+
+def test_a_home_that_has_died_confirms_nothing_any_more() -> None:
+    """A user that has gone on from there asks anew for what it was still to confirm."""
+    homes, names = connected("a")
+    homes.users.move("u", 0, "b2", 7)
+    homes.users.change_topics("u", "ab")
+    name = homes.names()["b"]
+    homes.users.confirm(name, "b2")
+    homes.users.take("u", "b2")
+    homes.take_asked()
+    homes.users.lose_home("b1")
+    assert ("b2", CancelRequest(name)) in homes.asked
+    assert homes.users.filter_of(names["a"]) is not None
+    homes.users.confirm(homes.names()["b"], "b2")
+    assert homes.owed("b") == 1
 
 
 def test_what_the_old_home_has_handed_over_is_told_to_the_new_one_alone() -> None:
@@ -94,40 +156,37 @@ def test_what_the_old_home_has_handed_over_is_told_to_the_new_one_alone() -> Non
     assert homes.take_asked() == [("b2", CancelRequest(names["a"]))]
 
 
-def test_a_user_with_something_unconfirmed_goes_when_that_is_settled() -> None:
-    homes, _ = connected("a")
-    homes.users.change_topics("u", "ab")
-    name = homes.names()["b"]
-    homes.take_asked()
-    homes.users.move("u", 0, "b2", 7)
-    assert homes.take_asked() == [("b1", MoveHeardRequest("u", 0))]
-    homes.users.confirm(name)
-    assert [home for home, _ in homes.take_asked()] == ["b2"]
-
-
 def test_a_move_that_is_called_off_leaves_the_user_where_it_was() -> None:
     homes, _ = connected("a")
     homes.users.move("u", 0, "b2", 7)
-    homes.users.change_topics("u", "ab")
+    homes.users.change_topics("u", "abc")
+    names = homes.names()
+    homes.users.confirm(names["b"], "b1")
     homes.take_asked()
+    assert homes.owed("b") == 0
     homes.users.stay("u", 0)
-    assert [(home, type(request)) for home, request in homes.take_asked()] == [("b1", SubscribeRequest)]
+    assert homes.take_asked() == []
+    assert homes.owed("b") == 1  # The next home need not confirm it any more.
+    assert homes.owed("c") == 0
+    homes.users.confirm(names["c"], "b1")
+    assert homes.owed("c") == 1
     homes.users.take("u", "b2")  # Too late: nothing comes of it.
     assert homes.users.home_of("u") == "b1"
 
 
 def test_a_user_that_has_left_is_not_waited_for() -> None:
     homes, names = connected("a")
-    homes.users.change_topics("u", "ab")  # Unconfirmed, so it cannot go yet.
     homes.users.move("u", 0, "b2", 7)
     homes.take_asked()
     homes.users.disconnect("u")
-    asked = homes.take_asked()
-    assert ("b1", GoneRequest("u", 0)) in asked
-    assert ("b2", AttachRequest(7, "u", 0, ())) in asked
-    assert ("b1", CancelRequest(names["a"])) in asked
+    assert homes.take_asked() == [
+        ("b1", CancelRequest(names["a"])),
+        ("b2", CancelRequest(names["a"])),
+        ("b1", GoneRequest("u", 0)),
+        ("b2", GoneRequest("u", 0)),
+    ]
     homes.users.move("u", 0, "b3", 8)
-    assert homes.take_asked() == [("b3", AttachRequest(8, "u", 0, ()))]
+    assert homes.take_asked() == [("b3", AttachRequest(8, "u", 0, ())), ("b3", GoneRequest("u", 0))]
 
 
 def test_an_order_to_move_that_was_meant_for_an_earlier_stay_is_not_followed() -> None:
@@ -137,7 +196,7 @@ def test_an_order_to_move_that_was_meant_for_an_earlier_stay_is_not_followed() -
     homes.users.connect("u", "b1", "a")
     homes.take_asked()
     homes.users.move("u", 0, "b2", 7)
-    assert homes.take_asked() == [("b2", AttachRequest(7, "u", 0, ()))]
+    assert homes.take_asked() == [("b2", AttachRequest(7, "u", 0, ())), ("b2", GoneRequest("u", 0))]
     assert homes.users.home_of("u") == "b1"
 
 

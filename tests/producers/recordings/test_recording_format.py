@@ -2,6 +2,8 @@
 
 import io
 import json
+import random
+import tracemalloc
 from pathlib import Path
 
 import fastavro
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from producers.recordings.recording_format import (
     NULL_BRANCH,
     BlockBuilder,
+    FormError,
     Varints,
     container_schema,
     decode_header,
@@ -27,6 +30,7 @@ from producers.recordings.recording_format import (
 )
 from producers.recordings.write_recording import RecordingLimits
 from schemas.alert import Alert
+from schemas.bounds import RECORD_BYTES_MAX
 from schemas.client import Client, PredicateRecord, Role
 from schemas.codec import decode
 from schemas.command import Command, CommandPhase
@@ -148,3 +152,39 @@ def test_limits_of_a_recording_are_checked() -> None:
     faults = RecordingLimits(rotate_mb=0, rotate_s=-1, compress_level=23).faults()
     assert [fault.split()[0] for fault in faults] == ["rotate_mb", "rotate_s", "compress_level"]
     assert RecordingLimits().faults() == []
+
+
+def test_a_small_block_does_not_become_a_large_one() -> None:
+    """10 KB that would be 300 MB are refused after the bound's worth of them, and so is one of many frames."""
+    bomb = zstd.compress(bytes(300 << 20))
+    assert len(bomb) < 30_000
+    tracemalloc.start()
+    for data in (bomb, zstd.compress(bytes(900_000)) * 400):
+        with pytest.raises(FormError, match="become more than"):
+            decompress_block(data)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 100 << 20
+    with pytest.raises(FormError, match="become more than 1000000"):
+        decompress_block(zstd.compress(random.Random(1).randbytes(2_000_000)), raw_bytes_max=1_000_000)
+
+
+def test_what_a_recorder_writes_is_never_too_large() -> None:
+    """A block of the same record over and over, and one with a record as large as any, are read back."""
+    for count, value in ((9_000, b"same" * 7), (1, bytes(RECORD_BYTES_MAX)), (1, random.Random(1).randbytes(1 << 20))):
+        builder = BlockBuilder(SYNC)
+        for number in range(count):
+            builder.add("telemetry", START_MS, 0, number, b"b0", 1, varint(len(value)) + value)
+        block = builder.take()
+        found, at = read_varint(block, 0)
+        size, at = read_varint(block, at)
+        assert len(list(raw_records(decompress_block(block[at : at + size]), found))) == count
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff" * 100, b"\x02t\x02\x00\x02\x01" + bytes(20), b"\x02t\x02\x00\x02\x00\x01\x00" * 9]
+)
+def test_a_forged_block_ends_the_walk(data: bytes) -> None:
+    """Numbers without an end and sizes below 0, which would lead back, end with a reason whatever the count says."""
+    with pytest.raises(FormError):
+        list(raw_records(data, 1 << 60))

@@ -79,6 +79,7 @@ def test_a_loop_that_decides_is_well() -> None:
         ({"window": None}, "no window has closed yet"),
         ({"window": window(90_000)}, "the newest window ended 90 s ago, over 60 s nothing is decided"),
         ({"window": window(is_complete=False, fault="b3 silent")}, "the newest window is incomplete: b3 silent"),
+        ({"window": window(clock_offsets_ms={"b3": 2_977, "b4": -20})}, "the clock of b3 is 2.977 s ahead of Kafka's"),
         ({"plans": (plan(PlanPhase.DRAINING, 130_000),)}, "plan plan-4 has been draining for 130 s"),
         ({"plans": (plan(PlanPhase.PREPARING, 41_000),)}, "plan plan-4 has been preparing for 41 s"),
     ],

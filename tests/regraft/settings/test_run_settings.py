@@ -8,7 +8,7 @@ from infra.kafka_access import KafkaAccess
 from regraft.commands.parse_assignments import parse_assignments
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
-from regraft.settings.settings_example import example_text, settings_text, toml_text
+from regraft.settings.settings_example import example_text, servers_text, settings_text, toml_text
 from regraft.settings.settings_model import SettingsModel, collect_faults, settings_model, to_dataclass
 
 CHECKOUT = Path(__file__).parents[3]
@@ -228,3 +228,52 @@ def test_it_is_known_which_settings_somebody_chose(tmp_path: Path, monkeypatch: 
     settings = load_settings({"run": {"seed": 1}}, file)
     assert settings.chosen == {"controller.decision.noise_factor", "controller.shadow_planners", "run.seed"}
     assert settings.controller.shadow_planners == ("swap_links_lmst",)
+
+
+def test_a_secret_is_a_reference_in_every_record(tmp_path: Path) -> None:
+    """Settings, run.json and a child's environment name the file of a password; none holds the password."""
+    password = tmp_path / "password"
+    password.write_text("hunter2")
+    security = {"tls": True, "mechanism": "SCRAM-SHA-512", "username": "regraft", "password_file": str(password)}
+    settings = load_settings({"kafka": {"security": security}, "redis": {"url": "redis://valkey"}})
+    assert settings.controller.kafka.security.password == "hunter2"
+    shown = [str(settings), str(settings.to_record()), settings_text(settings), str(settings.to_environment())]
+    for each in shown:
+        assert "hunter2" not in each
+        assert str(password) in each
+
+
+def test_commands_reach_the_same_servers_by_a_file(tmp_path: Path) -> None:
+    """What the secured demo writes for them is a settings file like any other, and holds no password."""
+    password = tmp_path / "password"
+    password.write_text("hunter2")
+    login = {"username": "regraft", "password_file": str(password)}
+    settings = load_settings(
+        {
+            "kafka": {"bootstrap": "k:1", "security": {"tls": True, "mechanism": "PLAIN", **login}},
+            "redis": {"url": "rediss://valkey:1/0", "security": login},
+        }
+    )
+    file = tmp_path / "client.toml"
+    file.write_text(servers_text(settings))
+    read = load_settings(file=file)
+    assert (read.kafka, read.redis) == (settings.kafka, settings.redis)
+    assert "hunter2" not in file.read_text()
+
+
+def test_faults_of_security_are_among_all_others(tmp_path: Path) -> None:
+    """A run does not start without its credentials, and says all that is missing."""
+    faults = _faults(
+        flags={
+            "kafka": {"security": {"mechanism": "PLAIN", "password_file": str(tmp_path / "absent"), "password": "x"}},
+            "redis": {"url": "redis://valkey", "security": {"username": "regraft"}},
+        }
+    )
+    for wanted in (
+        "kafka.security.password is not a setting: did you mean password_file?",
+        "kafka: security.password_file",
+        "kafka: security.mechanism is PLAIN without tls",
+        "kafka: security.mechanism is PLAIN without username",
+        "redis: security.username is given without",
+    ):
+        assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)

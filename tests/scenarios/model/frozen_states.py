@@ -25,6 +25,7 @@ from producers.emulator.user_clients import BrokerTopics, UserCounts
 
 # Counters, caches, and what follows from the configuration: nothing of it decides what happens next.
 IGNORED_FIELDS = {
+    "asked_ms",
     "boot_ms",
     "control_messages",
     "control_messages_sent",
@@ -34,7 +35,6 @@ IGNORED_FIELDS = {
     "neighbours",
     "next_hop",
     "now_ms",
-    "told_ms",
     "_next_hop",
     "_parent",
     "_rendezvous",
@@ -113,6 +113,9 @@ class Surroundings:
 
     def ignore(self, *_: Any) -> None:
         """Take what the model does not follow."""
+
+    def confirm_partly(self, subscription: str, *_: Any) -> None:
+        """Stand in for the ledger: nothing is owed yet."""
 
     def confirm(self, subscription: str, *_: Any) -> None:
         """Stand in for the ledger: a subscription is confirmed."""

@@ -31,6 +31,7 @@ from tests.scenarios.model.forget_times import ranks_of_messages, ranks_of_parts
 from tests.scenarios.model.frozen_states import SURROUNDINGS, Numbers, Parts
 from tests.scenarios.model.kept_account import Account, Rules, Violation
 from tests.scenarios.model.plain_controller import Control, PlannedChange
+from tests.scenarios.model.rival_controls import RIVAL, RivalControls
 from tests.scenarios.model.scripted_clients import ScriptedClient
 
 State = tuple[int, ...]
@@ -86,12 +87,14 @@ class OverlayModel:
         rules: Rules,
         *,
         is_repeating: bool = False,
+        rival: PlannedChange | None = None,
     ) -> None:
         self.configuration = configuration
         self.brokers = configuration.brokers
         self.is_ring = isinstance(configuration, ChordConfiguration)
         self.names = tuple(client.name for client in clients)
         self.plans = plans
+        self._rival = rival
         self._is_repeating = is_repeating  # Each command reaches its broker twice.
         self.broker_at = {broker: at for at, broker in enumerate(self.brokers)}
         self.client_at = {name: at for at, name in enumerate(self.names)}
@@ -119,7 +122,7 @@ class OverlayModel:
         self.messages: Numbers[Any] = Numbers()
         self.contents = Contents(ranks_of_messages(self.messages))
         self._core_ranks, self._client_ranks = ranks_of_parts(self.cores), ranks_of_parts(self.clients)
-        self.controls: Numbers[Control] = Numbers()
+        self.controls: Numbers[Control | RivalControls] = Numbers()
         self.accounts: Numbers[Account] = Numbers()
         self._reactions: dict[tuple[Any, ...], Reaction] = {}
         self._deeds: dict[tuple[Any, ...], Deed] = {}
@@ -131,12 +134,18 @@ class OverlayModel:
         """Return (source, broker) of all channels; those of clients come first."""
         plans = range(len(self.plans))
         sources = [*self.brokers, *(f"{kind}-{at}" for at in plans for kind in ("plan", "abort", "again"))]
+        sources += [RIVAL, f"{RIVAL} abort"] if self._rival is not None else []
         pairs = [(CLIENTS, broker) for broker in self.brokers]
         return pairs + [(source, broker) for source in sources for broker in self.brokers if source != broker]
 
     def _first_state(self, clients: tuple[ScriptedClient, ...], rules: Rules) -> State:
         cores = [self.cores.number_of(core_of(broker, self.configuration, 0)) for broker in self.brokers]
-        control = self.controls.of(Control(self.plans, self.configuration, self.configuration.epoch))
+        epoch = self.configuration.epoch
+        first: Control | RivalControls = Control(self.plans, self.configuration, epoch)
+        if self._rival is not None:
+            second = Control((self._rival,), self.configuration, epoch, instance=RIVAL)
+            first = RivalControls(Control(self.plans, self.configuration, epoch), second)
+        control = self.controls.of(first)
         numbers = [self.clients.number_of(client) for client in clients]
         return (0, control, self.accounts.of(Account(rules)), *cores, *numbers, *[0] * len(self.channels))
 
@@ -331,18 +340,21 @@ class OverlayModel:
             control = self.controls.values[key[0]]
             following, commands = control.begin() if event == "begin" else control.after(event)
             pushes = [
-                (self.channel_at[f"{kind}-{len(following.ended)}", one.broker], self.messages.of(one))
+                (self.channel_at[source, one.broker], self.messages.of(one))
                 for one in commands
-                for kind in self._kinds_of(one)
+                for source in self._sources_of(one, len(following.ended))
             ]
             found = self._controlled[key] = self.controls.of(following), tuple(pushes)
         after[CONTROL] = found[0]
         for channel, message in found[1]:
             self._push(after, channel, message)
 
-    def _kinds_of(self, command: Command) -> list[str]:
-        kind = "abort" if command.phase is CommandPhase.ABORT else "plan"
-        return [kind, "again"] if self._is_repeating else [kind]
+    def _sources_of(self, command: Command, ended_count: int) -> list[str]:
+        is_abort = command.phase is CommandPhase.ABORT
+        if command.digest.endswith(RIVAL):
+            return [f"{RIVAL} abort" if is_abort else RIVAL]
+        kind = "abort" if is_abort else "plan"
+        return [f"{one}-{ended_count}" for one in ([kind, "again"] if self._is_repeating else [kind])]
 
     def _note(self, after: list[int], note: tuple[Any, ...]) -> None:
         key = after[ACCOUNT], note

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.configuration import Configuration, link
 from overlay.overlay_configuration import OverlayConfiguration
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from overlay.plan_digest import BETWEEN
+from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from schemas.plan import ClientMove
 from schemas.plan_life import answers_to
 from tests.scenarios.model.kept_account import Violation
@@ -53,7 +56,10 @@ def plan(
 
 @dataclass(frozen=True)
 class Control:
-    """Where the controller is; ``ended`` says how plans ended. A step returns the commands that follow from it."""
+    """Where the controller is; ``ended`` says how plans ended. A step returns the commands that follow from it.
+
+    ``instance`` stands in the digests of its plans; answers of other digests are not for it.
+    """
 
     plans: tuple[PlannedChange, ...]
     configuration: OverlayConfiguration
@@ -61,6 +67,7 @@ class Control:
     phase: CommandPhase | None = None
     answered: frozenset[tuple[str, Outcome]] = frozenset()
     ended: tuple[str, ...] = ()
+    instance: str = ""
 
     @property
     def under_way(self) -> PlannedChange | None:
@@ -90,8 +97,10 @@ class Control:
         """
         if isinstance(event, str):
             return self._enter(CommandPhase.ABORT)
-        if self.phase is None or event.epoch_to != self.epoch_max:
+        if self.phase is None or event.epoch_to != self.epoch_max or event.digest != self._digest:
             return self, []
+        if self.phase is event.phase is CommandPhase.ABORT and event.refusal is Refusal.PLAN:
+            event = msgspec.structs.replace(event, outcome=Outcome.ABORTED)  # Another plan holds the broker.
         if event.outcome is Outcome.REFUSED:
             if event.phase is CommandPhase.PREPARE:
                 return self._enter(CommandPhase.ABORT) if self.phase is CommandPhase.PREPARE else (self, [])
@@ -121,17 +130,23 @@ class Control:
         commands = [self._command(phase, broker) for broker in self.configuration.brokers]
         return replace(self, phase=phase, answered=frozenset()), commands
 
+    @property
+    def _digest(self) -> str:
+        """The digest of the plan under way; the plain one of its overlay unless there is another controller."""
+        target = self.plans[len(self.ended)].target(self.configuration, self.epoch_max)
+        return target.digest + (BETWEEN + self.instance if self.instance else "")
+
     def _command(self, phase: CommandPhase, broker: str) -> Command:
         change, before = self.plans[len(self.ended)], self.configuration
-        name, epoch = f"plan-{self.epoch_max}", self.epoch_max
+        name, epoch, digest = f"plan-{self.epoch_max}", self.epoch_max, self._digest
         target = change.target(before, epoch)
         if phase is not CommandPhase.PREPARE:
-            return Command(name, phase, broker, before.epoch, epoch, digest=target.digest)
+            return Command(name, phase, broker, before.epoch, epoch, digest=digest)
         if isinstance(before, ChordConfiguration):
             assert isinstance(target, ChordConfiguration)
             moves = tuple(move for move in change.moves if broker in (move.home_from, move.home_to))
             id_moves = id_moves_between(before, target)
-            return Command(name, phase, broker, before.epoch, epoch, (), (), target.digest, moves, id_moves)
+            return Command(name, phase, broker, before.epoch, epoch, (), (), digest, moves, id_moves)
         removed = tuple(sorted(set(before.links) - set(target.links)))
         added = tuple(sorted(set(target.links) - set(before.links)))
-        return Command(name, phase, broker, before.epoch, epoch, removed, added, target.digest, change.moves)
+        return Command(name, phase, broker, before.epoch, epoch, removed, added, digest, change.moves)

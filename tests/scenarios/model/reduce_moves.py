@@ -27,6 +27,7 @@ from typing import Any
 from producers.brokers.broker_messages import Answer, Deliver
 from schemas.command import CommandPhase, Outcome
 from tests.scenarios.model.overlay_model import CONTROL, DELIVER, Move, OverlayModel, Reaction, State
+from tests.scenarios.model.rival_controls import RivalControls
 from tests.scenarios.model.scripted_clients import PublisherScript, ScriptedClient
 
 
@@ -152,6 +153,8 @@ class Reduction:
     def _learn_control(self, number: int) -> tuple[int, bool, bool]:
         """Return who has not answered, whether an abort may come, and whether a plan is under way."""
         control = self._model.controls.values[number]
+        if isinstance(control, RivalControls):
+            return 0, True, True  # The one's commands do not wait for answers to the other: nothing is left out.
         under_way = control.under_way
         missing = sum(1 << at for at, name in enumerate(self._model.brokers) if not control.has_answered(name))
         may_abort = False

@@ -364,4 +364,25 @@ REPEATS = (
     ),
 )
 
-RINGS = FAULTS + DRAWN + MOVES + TURNS + DETOURS + MORE + REPEATS + LARGE
+RIVALS = (
+    Scenario(
+        "ring_two_controllers",
+        "two controllers that know nothing of each other want the same for the same epoch",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 |"},
+        (MOVE,),
+        AT_1,
+        rival=MOVE,
+    ),
+    Scenario(
+        "ring_two_controllers_turn",
+        "one controller moves a user, another one exchanges IDs",
+        PAIR,
+        {"p": "@b1 | *", "u": "@b0 |"},
+        (MOVE,),
+        AT_1,
+        rival=plan(ids={"b0": 40, "b1": 3}),
+    ),
+)
+
+RINGS = FAULTS + DRAWN + MOVES + TURNS + DETOURS + MORE + REPEATS + LARGE + RIVALS

@@ -54,7 +54,8 @@ def topic_at(configuration: ChordConfiguration, broker: str) -> str:
 class Scenario:
     """``scripts`` by client; ``topic`` is that of publishers and subscribers that do not name one.
 
-    ``is_repeating``: every command reaches its broker twice, at any times.
+    ``is_repeating``: every command reaches its broker twice, at any times. ``rival``: what a second controller wants
+    that knows nothing of the first.
     """
 
     name: str
@@ -65,11 +66,14 @@ class Scenario:
     topic: str = "A"
     is_large: bool = False
     is_repeating: bool = False
+    rival: PlannedChange | None = None
 
     def model(self, rules: Rules | None = None) -> tuple[OverlayModel, State]:
         """Return the model and the state in which the search begins."""
         clients = tuple(self._client(name, script.replace("|", " ")) for name, script in self.scripts.items())
-        model = OverlayModel(self.configuration, clients, self.plans, rules or Rules(), is_repeating=self.is_repeating)
+        model = OverlayModel(
+            self.configuration, clients, self.plans, rules or Rules(), is_repeating=self.is_repeating, rival=self.rival
+        )
         state = model.first
         for at, script in enumerate(self.scripts.values()):
             before, bar, _ = script.partition("|")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from producers.brokers.chord_change import RingChange
+from producers.brokers.command_fence import CommandFence
 from producers.brokers.tree_change import TreeChange
+from schemas.command import Refusal
 from tests.scenarios.model.ring_detours import OPEN
 from tests.scenarios.model.ring_scenarios import RINGS
 from tests.scenarios.model.search_states import Bounds, Search
@@ -55,12 +57,14 @@ def test_the_reduction_loses_no_ending(name: str) -> None:
         ("tree_move", TreeChange, "must_hold", False, "lost or out of order"),
         ("ring_move", RingChange, "may_come_older", False, "lost or out of order"),
         ("tree_swap_subscribe", TreeChange, "is_ready", True, "lost"),
+        ("tree_two_controllers", CommandFence, "refusal_of", (Refusal.NONE, ""), "waits in"),
+        ("ring_two_controllers_turn", CommandFence, "refusal_of", (Refusal.NONE, ""), "waits in"),
     ],
 )
 def test_without_a_part_of_the_protocol_promises_break(
-    name: str, core: type, method: str, answer: bool, fault: str, monkeypatch: pytest.MonkeyPatch
+    name: str, core: type, method: str, answer: object, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search finds what goes wrong without the hold, and without waiting for all to be prepared."""
+    """The search finds what goes wrong without the hold, the wait for all to be prepared, or one plan in each epoch."""
     monkeypatch.setattr(core, method, lambda *_: answer)
     model, first = BY_NAME[name].model()
     result = Search(name, model, first, BOUNDS).run()

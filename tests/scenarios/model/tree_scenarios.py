@@ -288,4 +288,23 @@ REPEATS = (
     ),
 )
 
-TREES = FAULTS + DRAWN + MOVES + SWAPS + MORE + REPEATS + LARGE
+RIVALS = (
+    Scenario(
+        "tree_two_controllers",
+        "two controllers that know nothing of each other want the same for the same epoch",
+        TWO,
+        {"p": "@b0 | *", "s": "@b1 |"},
+        (MOVE,),
+        rival=MOVE,
+    ),
+    Scenario(
+        "tree_two_controllers_apart",
+        "one controller moves a publisher, another one leaves all as it is and calls its plan the same",
+        TWO,
+        {"p": "@b0 | * *", "s": "@b1 |"},
+        (MOVE,),
+        rival=plan(),
+    ),
+)
+
+TREES = FAULTS + DRAWN + MOVES + SWAPS + MORE + REPEATS + LARGE + RIVALS

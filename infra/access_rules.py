@@ -1,0 +1,133 @@
+"""Who may do what in Kafka: the rights that each role needs, by the table of topics, and nothing more.
+
+In: the table (schemas/topics.py), and which principals have which role. Out: rules, printed or created in Kafka. Which
+principals there are, and how they prove it, is the cluster's affair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import open_admin
+from infra.stack_error import StackError
+from schemas.topics import NAMES_OF, TOPICS, Role, Topic, topic_name
+
+TIMEOUT_S = 30.0
+SEEN_S_MAX = 30.0
+SEEN_POLL_S = 0.1
+ANY_HOST = "*"
+PREFIX_MARK = "*"
+EVERY_RULE = AclBindingFilter(
+    ResourceType.ANY,
+    None,  # type: ignore[arg-type]  # any name, here and below; its stub knows only one
+    ResourcePatternType.ANY,
+    None,  # type: ignore[arg-type]
+    None,  # type: ignore[arg-type]
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
+
+
+class AccessRulesError(StackError):
+    """Say which rights could not be given, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AccessRule:
+    """A principal may do something with a topic, a group or a transactional id; a name may stand for all so begun."""
+
+    principal: str
+    resource: str
+    name: str
+    operation: str
+
+
+def default_principals(namespace: str) -> dict[Role, tuple[str, ...]]:
+    """Return the principals that the roles have where nobody names others."""
+    return {role: (f"User:{namespace}-{role}",) for role in Role}
+
+
+def access_rules(
+    principals: Mapping[Role, Collection[str]], namespace: str, topics: Sequence[Topic] = TOPICS
+) -> list[AccessRule]:
+    """Return all rules, sorted: what is in none of them nobody may, but the cluster's super users."""
+    found = (
+        AccessRule(principal, *right)
+        for role, names in principals.items()
+        for principal in names
+        for right in _rights(role, namespace, topics)
+    )
+    return sorted(set(found))
+
+
+def create_access_rules(kafka: KafkaAccess, rules: Sequence[AccessRule]) -> None:
+    """Give the rights in Kafka and wait until it goes by them; what is there already stays. Raises AccessRulesError."""
+    admin = open_admin(kafka, TIMEOUT_S)
+    wanted = {_binding(rule): rule for rule in rules}
+    futures = admin.create_acls(list(wanted), request_timeout=TIMEOUT_S) if wanted else {}
+    for binding, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            rule = wanted[binding]
+            raise AccessRulesError(
+                f"{rule.principal} could not be given {rule.operation} of {rule.name} at "
+                f"{kafka.bootstrap} ({error.args[0].str()}): has Kafka an authorizer (authorizer.class.name), and may "
+                "this principal alter the cluster?"
+            ) from error
+    _wait_seen(admin, kafka, set(wanted))
+
+
+def _wait_seen(admin: AdminClient, kafka: KafkaAccess, bindings: set[AclBinding]) -> None:
+    """Wait until the broker knows of the rights: it learns of them a moment after they were given."""
+    deadline_s = time.monotonic() + SEEN_S_MAX
+    while missing := bindings - set(admin.describe_acls(EVERY_RULE, request_timeout=TIMEOUT_S).result()):
+        if time.monotonic() > deadline_s:
+            raise AccessRulesError(
+                f"Kafka at {kafka.bootstrap} does not go by {len(missing)} of {len(bindings)} rights after "
+                f"{SEEN_S_MAX:g} s: ask its log."
+            )
+        time.sleep(SEEN_POLL_S)
+
+
+def _rights(role: Role, namespace: str, topics: Sequence[Topic]) -> Iterator[tuple[str, str, str]]:
+    """Yield resource, name and operation of all that a role does."""
+    for topic in topics:
+        operations = ["WRITE"] if role in topic.writers else []
+        if role in topic.readers:
+            operations += ["READ", "DESCRIBE_CONFIGS"] if topic.timestamps else ["READ"]  # They ask whose times it has.
+        if role is Role.OPERATOR:  # Who runs the stages compares the topics with the table at the start.
+            operations += ["DESCRIBE", "DESCRIBE_CONFIGS"]
+        for operation in operations:  # Writing and reading include describing.
+            yield "TOPIC", topic_name(topic, namespace), operation
+    for group in NAMES_OF[role].groups:
+        yield "GROUP", group.format(namespace=namespace), "READ"
+    for transaction in NAMES_OF[role].transactions:
+        yield "TRANSACTIONAL_ID", transaction.format(namespace=namespace), "WRITE"
+
+
+def _binding(rule: AccessRule) -> AclBinding:
+    is_prefix = rule.name.endswith(PREFIX_MARK)
+    return AclBinding(
+        ResourceType[rule.resource],
+        rule.name.removesuffix(PREFIX_MARK),
+        ResourcePatternType.PREFIXED if is_prefix else ResourcePatternType.LITERAL,
+        rule.principal,
+        ANY_HOST,
+        AclOperation[rule.operation],
+        AclPermissionType.ALLOW,
+    )

@@ -1,0 +1,154 @@
+"""Find out why Kafka cannot be used, step by step: name, port, TLS, certificate, login, rights.
+
+In: how Kafka is reached, and the topics that are wanted. Out: the first fault as one sentence, or what is well. Nothing
+is written to Kafka. What else a machine needs belongs to ``doctor``.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
+    AclOperation,
+    AdminClient,
+)
+
+from infra.kafka_access import KafkaAccess, KafkaSecurity
+from infra.kafka_clients import open_admin
+
+TIMEOUT_S = 5.0
+SHOWN_MAX = 5
+# OpenSSL's numbers of what is wrong with a certificate.
+NOT_YET_VALID, EXPIRED, HOST_MISMATCH, ADDRESS_MISMATCH = 9, 10, 62, 64
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaFault:
+    """What is wrong, and what to do, one sentence each."""
+
+    found: str
+    to_do: str
+
+
+def check_kafka(kafka: KafkaAccess, topics: Sequence[str] = (), timeout_s: float = TIMEOUT_S) -> KafkaFault | str:
+    """Return the first fault, or what was found where there is none; several servers are looked at one by one."""
+    for server in kafka.bootstrap.split(","):
+        fault = _check_server(server.strip(), kafka.security, timeout_s)
+        if fault is not None:
+            return fault
+    return _check_login(kafka, topics, timeout_s)
+
+
+def _check_server(server: str, security: KafkaSecurity, timeout_s: float) -> KafkaFault | None:
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdecimal():
+        return KafkaFault(f"{server!r} is no address", "Give the servers as host:port, several with commas.")
+    host = host.strip("[]")
+    try:
+        socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        return KafkaFault(f"the name {host} does not resolve ({error.strerror})", "Correct the name, or ask the DNS.")
+    try:
+        with socket.create_connection((host, int(port)), timeout_s) as connection:
+            return _check_tls(connection, server, host, security) if security.tls else None
+    except TimeoutError:
+        return KafkaFault(f"{server} does not answer within {timeout_s:g} s", "Look for a firewall, or a wrong port.")
+    except OSError as error:
+        to_do = "Start Kafka, or correct the port; does it listen on this address?"
+        return KafkaFault(f"port {port} of {host} is closed ({error.strerror or error})", to_do)
+
+
+def _check_tls(connection: socket.socket, server: str, host: str, security: KafkaSecurity) -> KafkaFault | None:
+    context = ssl.create_default_context(cafile=security.trusted_file)
+    context.check_hostname = security.check_host_name
+    if security.certificate_file is not None:
+        password = security.key_password or ""
+        context.load_cert_chain(security.certificate_file, security.key_file, lambda: password)
+    try:
+        with context.wrap_socket(connection, server_hostname=host):
+            return None
+    except ssl.SSLCertVerificationError as error:
+        return _certificate_fault(error, server, host)
+    except (ssl.SSLError, ConnectionError) as error:
+        reason = getattr(error, "reason", None) or "it closed the connection"
+        to_do = "Ask for its TLS port, or set kafka.security.tls to false where the network is your own."
+        return KafkaFault(f"{server} does not speak TLS ({reason})", to_do)
+
+
+def _certificate_fault(error: ssl.SSLCertVerificationError, server: str, host: str) -> KafkaFault:
+    if error.verify_code in (HOST_MISMATCH, ADDRESS_MISMATCH):
+        to_do = "Use a name that it is for, or have one made for this name."
+        return KafkaFault(f"the certificate of {server} is of another name than {host}", to_do)
+    if error.verify_code in (EXPIRED, NOT_YET_VALID):
+        is_over = error.verify_code == EXPIRED
+        what = "has expired" if is_over else "is not valid yet"
+        return KafkaFault(
+            f"the certificate of {server} {what}", "Have it renewed, and look at the clocks of both sides."
+        )
+    to_do = "Name its authority's certificate in kafka.security.ca_file, once you know that it is the right one."
+    return KafkaFault(f"the certificate of {server} is not trusted ({error.verify_message})", to_do)
+
+
+def _check_login(kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> KafkaFault | str:
+    told: list[KafkaError] = []
+    admin = open_admin(kafka, timeout_s, on_error=told.append)
+    try:
+        brokers = admin.list_topics(timeout=timeout_s).brokers
+    except KafkaException as error:
+        admin.poll(0)
+        return _login_fault(kafka, [*told, error.args[0]])
+    rights = _check_rights(admin, kafka, topics, timeout_s) if topics else ""
+    return rights if isinstance(rights, KafkaFault) else f"{kafka.bootstrap} answers, {len(brokers)} brokers{rights}"
+
+
+def _login_fault(kafka: KafkaAccess, errors: Sequence[KafkaError]) -> KafkaFault:
+    security, reasons = kafka.security, "; ".join(dict.fromkeys(error.str() for error in errors))
+    refused = next((error for error in errors if error.code() == KafkaError._AUTHENTICATION), None)
+    if refused is not None and "upported" in refused.str():
+        to_do = "Set kafka.security.mechanism to one of them."
+        return KafkaFault(f"{kafka.bootstrap} does not take {security.mechanism} ({_short(refused.str())})", to_do)
+    if refused is not None:
+        to_do = "Correct kafka.security.username, or the password where password_file or password_variable says."
+        return KafkaFault(f"{kafka.bootstrap} refuses the credentials of {security.username or 'nobody'}", to_do)
+    if "ertificate" in reasons:
+        to_do = "Name one that it trusts in kafka.security.certificate_file and key_file."
+        return KafkaFault(f"{kafka.bootstrap} wants another certificate of the client", to_do)
+    to_do = f"Compare with Kafka's listeners: it was asked by {security.protocol}, as kafka.security says."
+    return KafkaFault(f"{kafka.bootstrap} takes connections and does not answer ({_short(reasons)})", to_do)
+
+
+def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> KafkaFault | str:
+    """Tell which topics the login may neither read nor write; those that are missing have no rights to look at."""
+    request = admin.describe_topics(
+        TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=timeout_s
+    )
+    barred, missing = [], []
+    for name, future in request.items():
+        try:
+            operations = set(future.result().authorized_operations or ())
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                missing.append(name)
+            elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                barred.append(name)
+            else:
+                return KafkaFault(f"{kafka.bootstrap} does not tell of {name} ({error.args[0].str()})", "Ask its log.")
+        else:
+            if operations and not operations & {AclOperation.READ, AclOperation.WRITE, AclOperation.ALL}:
+                barred.append(name)
+    who = kafka.security.username or "this client"
+    if barred and len(barred) == len(topics) - len(missing):
+        to_do = "Give it the rights that docs/security.md lists."
+        return KafkaFault(f"{who} may not read or write any topic, such as {barred[0]}", to_do)
+    found = f", {len(missing)} of {len(topics)} topics are not made yet" if missing else ", all topics are there"
+    shown = ", ".join(barred[:SHOWN_MAX]) + (" ..." if len(barred) > SHOWN_MAX else "")
+    return f"{found}; {who} may not read or write {shown}" if barred else found
+
+
+def _short(reason: str) -> str:
+    return " ".join(reason.split())[:200]

@@ -1,0 +1,35 @@
+"""Read how brokers' clocks stand to Kafka's, from the newest marker of a window.
+
+In: a way to Kafka, a namespace. Out: offsets by broker. What is told of them belongs to others.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import leave_to_caller, open_consumer
+from schemas.clock_offsets import clock_offsets_ms
+from schemas.codec import UndecodableRecordError, decode
+from schemas.state import WindowClosed
+from schemas.topics import WINDOWS, topic_name
+
+ANSWER_S_MAX = 5.0
+
+
+def read_clock_offsets_ms(kafka: KafkaAccess, namespace: str) -> dict[str, int] | None:
+    """Return the offsets of the newest window; None where there is no window, or Kafka does not answer."""
+    consumer = open_consumer(kafka, on_error=leave_to_caller)
+    try:
+        place = TopicPartition(topic_name(WINDOWS, namespace), 0)
+        low, high = consumer.get_watermark_offsets(place, timeout=ANSWER_S_MAX)
+        if high <= low:
+            return None
+        consumer.assign([TopicPartition(place.topic, place.partition, high - 1)])
+        message = consumer.poll(ANSWER_S_MAX)
+        value = None if message is None or message.error() is not None else message.value()
+        return None if value is None else clock_offsets_ms(decode(value, WindowClosed).clocks)
+    except (KafkaException, UndecodableRecordError):
+        return None
+    finally:
+        consumer.close()

@@ -1,0 +1,57 @@
+"""The command `regraft doctor`: what this machine lacks, and what is wrong with the servers that are named.
+
+In: settings. Out: a table or JSON. What is looked at belongs to :mod:`infra.doctor`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+
+EXIT_MISSING = 1
+
+
+def doctor(
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Say what this machine has of what Regraft needs, what is missing, and what to do.
+
+    Where Kafka or Valkey is named, it is looked at, too: name, port, TLS, certificate, login, rights to the topics.
+    Changes nothing. Ends with 1 when something is missing.
+
+    Examples: `regraft doctor`; `regraft doctor --bootstrap kafka:9093 --settings regraft.toml`.
+    """
+    from infra.doctor import FindingStatus, diagnose
+    from infra.redis_access import RedisAccess
+    from infra.valkey_server import external_redis_url
+
+    settings = settings_of(assignments, settings_file, bootstrap)
+    kafka, external = settings.kafka, external_redis_url()
+    findings = diagnose(
+        kafka=kafka.access if "kafka.bootstrap" in settings.chosen else None,
+        namespace=kafka.namespace,
+        redis=settings.redis.access or (RedisAccess(external) if external else None),
+    )
+    if as_json:
+        fields = [
+            {"name": each.name, "status": str(each.status), "found": each.found, "to_do": each.to_do}
+            for each in findings
+        ]
+        typer.echo(json.dumps(fields, indent=2))
+    else:
+        table = Table(box=None, pad_edge=False)
+        for head in ("what", "state", "found", "what to do"):
+            table.add_column(head, overflow="fold")
+        for each in findings:
+            table.add_row(each.name, str(each.status), each.found, each.to_do)
+        Console().print(table)
+    if any(each.status is FindingStatus.MISSING for each in findings):
+        raise typer.Exit(EXIT_MISSING)

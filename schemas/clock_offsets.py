@@ -1,0 +1,35 @@
+"""How far each broker's clock is from Kafka's, by what the marker of a window tells of delays.
+
+In: the clocks of a marker. Out: offsets in ms, and the words for one. Pure; who is told belongs to others.
+"""
+
+from collections.abc import Iterable, Mapping
+from statistics import median_low
+
+from schemas.state import BrokerClock
+
+CLOCK_OFFSET_MS_MAX = 500  # What a clock must keep; NTP and chrony keep it within some tens of ms.
+
+
+def clock_offsets_ms(clocks: Iterable[BrokerClock]) -> dict[str, int]:
+    """Return by broker how far its clock is ahead of Kafka's, below 0 how far behind.
+
+    A batch that Kafka took before its own time proves a clock that is ahead by so much at least. One that came later
+    was also under way: of a delay, what half of all brokers have as well is no clock's, as after Kafka was away.
+    """
+    delays_ms = {clock.broker: clock.delay_ms_min for clock in clocks}
+    usual_ms = max(median_low(delays_ms.values()), 0) if delays_ms else 0
+    return {
+        broker: -delay_ms if delay_ms < 0 else -max(delay_ms - usual_ms, 0) for broker, delay_ms in delays_ms.items()
+    }
+
+
+def farthest_clocks(offsets_ms: Mapping[str, int], count_max: int) -> dict[str, int]:
+    """Return the offsets of the clocks that are farthest off, the worst first."""
+    worst = sorted(offsets_ms.items(), key=lambda item: (-abs(item[1]), item[0]))
+    return dict(worst[:count_max])
+
+
+def offset_text(offset_ms: int) -> str:
+    """Say an offset in words."""
+    return f"{abs(offset_ms) / 1_000:.3f} s {'ahead of' if offset_ms > 0 else 'behind'} Kafka's"

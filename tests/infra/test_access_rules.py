@@ -1,0 +1,160 @@
+"""Who may do what in Kafka: the rules, and that a Kafka with an authorizer keeps to them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation
+from typer.testing import CliRunner
+
+from controller.ports.kafka_links import TopicReader
+from infra.access_rules import AccessRule, access_rules, create_access_rules, default_principals
+from infra.create_topics import create_topics
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import open_admin
+from infra.kafka_server import RunningKafka, start_kafka
+from infra.record_writer import RecordWriter
+from infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
+from regraft.cli import app
+from schemas.command import CommandPhase, CommandResult, Outcome
+from schemas.topics import AUDIT, COMMANDS, EVENTS, ORDERS, PLANS, RESULTS, TOPICS, Role, Topic, topic_name
+from tests.wait_until import wait_until
+
+PATIENCE_S = 30.0
+
+
+def rules_of(role: Role) -> set[tuple[str, str, str]]:
+    rules = access_rules({role: ("User:x",)}, "live")
+    return {(rule.resource, rule.name, rule.operation) for rule in rules}
+
+
+def test_a_role_writes_and_reads_what_the_table_says() -> None:
+    """And nothing else of ours; every topic has somebody who writes and somebody who reads it."""
+    for topic in TOPICS:
+        name = topic_name(topic, "live")
+        assert {role for role in Role if ("TOPIC", name, "WRITE") in rules_of(role)} == set(topic.writers) != set()
+        assert {role for role in Role if ("TOPIC", name, "READ") in rules_of(role)} == set(topic.readers) != set()
+
+
+def test_brokers_order_nothing_and_only_people_do() -> None:
+    """The rules that the delivery promise rests on."""
+    assert {role for role in Role if role in COMMANDS.writers + PLANS.writers + AUDIT.writers} == {Role.CONTROLLER}
+    assert set(ORDERS.writers) == {Role.DASHBOARD, Role.OPERATOR}
+
+
+def test_alerts_store_in_transactions() -> None:
+    """Their transactional id and the group of their positions are theirs alone."""
+    assert {right for right in rules_of(Role.ALERTS) if right[0] != "TOPIC"} == {
+        ("GROUP", "live.alerts", "READ"),
+        ("GROUP", "regraft-alerts", "READ"),
+        ("TRANSACTIONAL_ID", "live.alerts-writer", "WRITE"),
+    }
+
+
+def test_only_controllers_can_lead() -> None:
+    """The group that chooses the leader, and the transactional id that shuts the others out."""
+    for right in (("GROUP", "live.leader", "READ"), ("TRANSACTIONAL_ID", "live.controller", "WRITE")):
+        assert {role for role in Role if right in rules_of(role)} == {Role.CONTROLLER}
+
+
+def test_several_principals_may_have_a_role() -> None:
+    """One for each operator."""
+    rules = access_rules({Role.OPERATOR: ("User:ana", "User:bo")}, "live")
+    assert AccessRule("User:ana", "TOPIC", "live.orders", "WRITE") in rules
+    assert len(rules) == 2 * len(rules_of(Role.OPERATOR))
+
+
+def test_the_rules_are_shown_before_they_are_made() -> None:
+    """With the principals that somebody names; an unknown role is refused with the known ones."""
+    shown = CliRunner().invoke(app, ["topics", "--acls", "--json", "--principal", "brokers=User:CN=agent"])
+    assert '"principal": "User:CN=agent"' in shown.stdout
+    assert '"principal": "User:regraft-controller"' in shown.stdout
+    assert "User:regraft-brokers" not in shown.stdout
+    wrong = CliRunner().invoke(app, ["topics", "--acls", "--principal", "cook=User:x"])
+    assert wrong.exit_code == 2
+    assert "brokers" in wrong.output
+
+
+@dataclass(frozen=True)
+class GuardedKafka:
+    """A Kafka with TLS, logins and an authorizer, whose users are the roles."""
+
+    running: RunningKafka
+    secured: SecuredKafka
+
+    def as_role(self, role: Role, client_id: str) -> KafkaAccess:
+        return KafkaAccess(self.running.bootstrap, client_id, self.secured.login(f"live-{role}"))
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+    directory = tmp_path_factory.mktemp("kafka")
+    secured = secure_kafka(directory / "secrets", (LOCAL_USER, *(f"live-{role}" for role in Role)))
+    with start_kafka(directory, secured=secured) as running:
+        create_topics(running.access, namespace="live")
+        create_access_rules(running.access, access_rules(default_principals("live"), "live"))
+        yield GuardedKafka(running, secured)
+
+
+def rights(kafka: GuardedKafka, role: Role, topic: Topic) -> set[AclOperation]:
+    """Ask Kafka what a role may do with a topic."""
+    admin = open_admin(kafka.as_role(role, "any"), PATIENCE_S)
+    name = topic_name(topic, "live")
+    (asked,) = admin.describe_topics(TopicCollection([name]), include_authorized_operations=True).values()
+    try:
+        return set(asked.result(PATIENCE_S).authorized_operations)
+    except KafkaException as error:
+        code = error.args[0].code()
+    assert code == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    return set()
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("role", list(Role))
+def test_kafka_goes_by_the_table(kafka: GuardedKafka, role: Role) -> None:
+    """What each role may is what the table says, for every topic."""
+    for topic in TOPICS:
+        may = rights(kafka, role, topic)
+        assert (AclOperation.WRITE in may) == (role in topic.writers), topic.suffix
+        assert (AclOperation.READ in may) == (role in topic.readers), topic.suffix
+        assert may & {AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS} == set()
+
+
+@pytest.mark.stack
+def test_a_broker_writes_no_order_command_or_plan(kafka: GuardedKafka) -> None:
+    """With the product's own writer: what it may write is stored, and what it may not is lost and counted."""
+    writer = RecordWriter(
+        kafka.as_role(Role.BROKERS, "regraft-emulator"), outage_s_max=20, buffer_records_max=100, linger_ms=0
+    )
+    result = CommandResult("plan-1", CommandPhase.PREPARE, "b1", 1, Outcome.PREPARED, "", 3, 0)
+    forbidden = [topic_name(topic, "live") for topic in (ORDERS, COMMANDS, PLANS, AUDIT, EVENTS)]
+    for name in (topic_name(RESULTS, "live"), *forbidden):
+        writer.write(name, "b1", result)
+    assert writer.flush(PATIENCE_S) == 0
+    assert writer.written == {topic_name(RESULTS, "live"): 1}
+    assert writer.lost == dict.fromkeys(forbidden, 1)
+    writer.close()
+
+
+@pytest.mark.stack
+def test_a_controller_reads_what_brokers_answer_and_a_dashboard_does_not(kafka: GuardedKafka) -> None:
+    """With the product's own reader, whose group is its client id."""
+    writer = RecordWriter(
+        kafka.as_role(Role.BROKERS, "regraft-emulator"), outage_s_max=20, buffer_records_max=100, linger_ms=0
+    )
+    name, letters = topic_name(RESULTS, "live"), []  # type: ignore[var-annotated]
+    readers = {
+        role: TopicReader(kafka.as_role(role, client_id), {name: CommandResult}, 0, letters.append)
+        for role, client_id in ((Role.CONTROLLER, "regraft-controller"), (Role.DASHBOARD, "regraft-dashboard"))
+    }
+    writer.write(name, "b1", CommandResult("plan-2", CommandPhase.PREPARE, "b1", 1, Outcome.PREPARED, "", 3, 0))
+    assert writer.flush(PATIENCE_S) == 0
+    found: list[CommandResult] = []
+    wait_until(
+        lambda: bool(found.extend(readers[Role.CONTROLLER].poll())) or any(one.plan == "plan-2" for one in found)
+    )
+    wait_until(lambda: readers[Role.CONTROLLER].committed(name) == 0)
+    wait_until(lambda: readers[Role.DASHBOARD].poll() == [] and readers[Role.DASHBOARD].fault_count > 0)
+    for each in (*readers.values(), writer):
+        each.close()

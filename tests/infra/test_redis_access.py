@@ -1,0 +1,81 @@
+"""How clients reach Valkey by TLS and as a user of its access list."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import redis
+
+from infra.make_certificates import LocalAuthority
+from infra.redis_access import RedisAccess, RedisSecurity
+from infra.secure_kafka import secure_kafka
+from infra.secure_valkey import start_secured_valkey
+from infra.supervise import Supervisor
+from infra.valkey_server import is_redis_ready
+from tests.wait_until import wait_until
+
+
+def test_a_plain_url_needs_nothing_more() -> None:
+    """Credentials may stand in the URL, as before; a representation does not show them."""
+    access = RedisAccess("redis://:hunter2@valkey:6379/0")
+    assert access.faults() == []
+    assert access.client_options() == {}
+    assert "hunter2" not in repr(access)
+
+
+def test_tls_and_user_become_options_of_the_client(tmp_path: Path) -> None:
+    """The password is read from its file, the server's name is checked."""
+    (tmp_path / "password").write_text("hunter2\n")
+    ca_file = LocalAuthority(tmp_path).ca_file
+    security = RedisSecurity(ca_file=ca_file, username="regraft", password_file=tmp_path / "password")
+    access = RedisAccess("rediss://valkey:6380/0", security)
+    assert access.faults() == []
+    assert access.client_options() == {
+        "username": "regraft",
+        "password": "hunter2",
+        "ssl_ca_certs": str(ca_file),
+        "ssl_check_hostname": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "given", "told"),
+    [
+        ("redis://valkey/0", {"ca_file": True}, "ca_file is given, but the URL is not rediss://"),
+        ("rediss://valkey/0", {"username": "regraft"}, "username is given without password_file"),
+        ("redis://:hunter2@valkey/0", {"password_variable": "PATH"}, "the URL holds credentials, too"),
+    ],
+)
+def test_combinations_that_cannot_be_meant_are_refused(
+    tmp_path: Path, url: str, given: dict[str, object], told: str
+) -> None:
+    """Each is one sentence without the URL."""
+    given = {name: LocalAuthority(tmp_path).ca_file if value is True else value for name, value in given.items()}
+    (fault,) = RedisAccess(url, RedisSecurity(**given)).faults()  # type: ignore[arg-type]
+    assert told in fault
+    assert "hunter2" not in fault
+
+
+@pytest.mark.stack
+def test_the_secured_valkey_lets_in_by_tls_and_password_only(tmp_path: Path) -> None:
+    """Its user may read and write and not administer; a killed server is there again behind the same address."""
+    with Supervisor() as supervisor:
+        access = start_secured_valkey(supervisor, tmp_path, secure_kafka(tmp_path / "security"))
+        assert access.faults() == []
+        client = redis.Redis.from_url(access.url, **access.client_options())
+        assert client.set("regraft:live:trial", "kept")
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.config_get("*")
+        assert not is_redis_ready(access.url, security=RedisSecurity(ca_file=access.security.ca_file))
+        assert not is_redis_ready(access.url)
+        assert not is_redis_ready(access.url.replace("rediss://", "redis://"))
+        pid = supervisor.pid("valkey")
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: supervisor.restarts("valkey") == 1 and is_redis_ready(access.url, security=access.security))
+        assert client.get("regraft:live:trial") == b"kept"
+    password = access.security.password
+    assert password is not None
+    files = [file for file in (tmp_path / "valkey").rglob("*") if file.is_file()]
+    assert not [file for file in files if password.encode() in file.read_bytes()]

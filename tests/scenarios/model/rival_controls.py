@@ -1,0 +1,51 @@
+"""Two controllers as one value: each has a plan for the same epoch and knows nothing of the other.
+
+In: answers of brokers, which both read. Out: the commands of both. Their terms are equal, so that only the digest tells
+them apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from schemas.command import Command, CommandResult
+from tests.scenarios.model.plain_controller import Control
+
+RIVAL = "rival"  # As the second one's plans say who began them.
+
+
+@dataclass(frozen=True)
+class RivalControls:
+    """Where both are; what both have in common looks like one controller."""
+
+    first: Control
+    second: Control
+
+    @property
+    def ended(self) -> tuple[str, ...]:
+        """How the plans of the first one ended."""
+        return self.first.ended
+
+    @property
+    def can_abort(self) -> bool:
+        """Tell that no plan is called off: they are in each other's way enough."""
+        return False
+
+    def begin(self) -> tuple[RivalControls, list[Command]]:
+        """Let both begin."""
+        first, commands = self.first.begin()
+        second, others = self.second.begin()
+        return RivalControls(first, second), commands + others
+
+    def after(self, event: CommandResult | str) -> tuple[RivalControls, list[Command]]:
+        """Let both take an answer."""
+        first, commands = self.first.after(event)
+        second, others = self.second.after(event)
+        return replace(self, first=first, second=second), commands + others
+
+    def fault(self) -> str:
+        """Say what is wrong at the end: both must have ended, and one of them at most with a plan carried out."""
+        faults = [fault for one in (self.first, self.second) if (fault := one.fault())]
+        if "completed" in self.first.ended and "completed" in self.second.ended:
+            faults.append("both plans were carried out")
+        return "; ".join(faults)

@@ -1,0 +1,32 @@
+"""How far clocks are off, from the least delays of a window."""
+
+import pytest
+
+from schemas.clock_offsets import clock_offsets_ms, farthest_clocks, offset_text
+from schemas.state import BrokerClock
+
+
+@pytest.mark.parametrize(
+    ("delays_ms", "offsets_ms"),
+    [
+        ((20, 25, 30), (0, 0, -5)),
+        ((-3_000, 20, 25), (3_000, 0, -5)),
+        ((3_020, 20, 20), (-3_000, 0, 0)),
+        ((-3_000, 20), (3_000, -20)),
+        ((15_000, 15_000, 15_020), (0, 0, -20)),  # After an outage all telemetry comes late.
+        ((3_020, 3_020, 20), (0, 0, 0)),  # Kafka's own clock may be the one that is ahead.
+        ((-3_000, -3_000, 20), (3_000, 3_000, -20)),
+        ((), ()),
+    ],
+)
+def test_a_clock_is_held_against_kafkas(delays_ms: tuple[int, ...], offsets_ms: tuple[int, ...]) -> None:
+    """Ahead is what Kafka's time proves, behind what a broker's telemetry is late beyond what others' is."""
+    clocks = [BrokerClock(f"b{number}", delay_ms) for number, delay_ms in enumerate(delays_ms)]
+    assert tuple(clock_offsets_ms(clocks).values()) == offsets_ms
+
+
+def test_the_farthest_clocks_are_named_first() -> None:
+    """Whichever side they are on."""
+    found = farthest_clocks({"b1": 20, "b2": -3_000, "b3": 2_977, "b4": 0}, 2)
+    assert found == {"b2": -3_000, "b3": 2_977}
+    assert [offset_text(each) for each in found.values()] == ["3.000 s behind Kafka's", "2.977 s ahead of Kafka's"]
