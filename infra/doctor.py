@@ -215,6 +215,13 @@ def _servers(kafka: KafkaAccess | None, namespace: str, redis: RedisAccess | Non
             yield Finding("redis server", FindingStatus.MISSING, f"{shown} does not answer, or not to us", to_do)
 
 
+def _durable(broker_count: int) -> Finding:
+    note = durability_note(broker_count)
+    if note:
+        return Finding("kafka replicas", FindingStatus.WARN, note, "Give the cluster three brokers before it matters.")
+    return Finding("kafka replicas", FindingStatus.OK, f"{broker_count} brokers")
+
+
 def clocks_finding(offsets_ms: Mapping[str, int]) -> Finding:
     """Return how the brokers' clocks stand to Kafka's, the worst first."""
     shown = farthest_clocks(offsets_ms, SHOWN_MAX)
@@ -225,10 +232,3 @@ def clocks_finding(offsets_ms: Mapping[str, int]) -> Finding:
         to_do = f"Run chrony or NTP on each broker's machine and on Kafka's: {CLOCK_OFFSET_MS_MAX} ms are allowed."
         return Finding("brokers' clocks", FindingStatus.WARN, found, to_do)
     return Finding("brokers' clocks", FindingStatus.OK, found)
-
-
-def _durable(broker_count: int) -> Finding:
-    note = durability_note(broker_count)
-    if note:
-        return Finding("kafka replicas", FindingStatus.WARN, note, "Give the cluster three brokers before it matters.")
-    return Finding("kafka replicas", FindingStatus.OK, f"{broker_count} brokers")

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.settings.server_settings import KafkaSettings
 from schemas.topics import TOPICS, Role, topic_name
 
 if TYPE_CHECKING:
