@@ -160,5 +160,6 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "gain.missed": _told(EventKind.GAIN_MISSED),
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,
+    "telemetry.lost": _told(EventKind.TELEMETRY_LOST, by_subject=True),
     "dead_letters": _buried,
 }

@@ -62,7 +62,13 @@ COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECOR
 RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS)
 PLANS = Topic("plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None)
 EVENTS = Topic(
-    "events", "AdaptationEvent", "subject", (CONTROLLER, Role.ALERTS), (Role.ALERTS, OPERATOR, RECORDER), 1, 7 * DAY_MS
+    "events",
+    "AdaptationEvent",
+    "subject",
+    (STREAMING, CONTROLLER, Role.ALERTS),
+    (Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    7 * DAY_MS,
 )
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(

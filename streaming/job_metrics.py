@@ -56,6 +56,7 @@ class JobMetrics:
     def _add_results(self) -> None:
         counter = self.stage.counter
         self.records = counter("records", "Records of telemetry read.")
+        self.records_lost = counter("records_lost", "Records of telemetry that Kafka deleted before they were read.")
         self.cells = counter("cells", "Delivery cells read.")
         self.late_rows = counter("late_rows", "Rows dropped because their window was closed.")
         self.dead_letters = counter("dead_letters", "Records that were refused and kept with the reason.")
