@@ -60,6 +60,9 @@ class JobMetrics:
         self.cells = counter("cells", "Delivery cells read.")
         self.late_rows = counter("late_rows", "Rows dropped because their window was closed.")
         self.dead_letters = counter("dead_letters", "Records that were refused and kept with the reason.")
+        self.records_newer = counter(
+            "records_newer", "Records among the refused ones that a newer Regraft wrote: upgrade the streaming job."
+        )
         self.clocks_off = counter(
             "clocks_off",
             "Batches among the refused ones whose time was too far from Kafka's: a broker's clock is wrong.",

@@ -18,8 +18,9 @@ from schemas.codec import (
     SINGLE_OBJECT_HEADER_BYTES,
     SINGLE_OBJECT_MAGIC,
     accepted_ids,
+    newer_wire_ids,
 )
-from schemas.registry import latest_schema, schema_by_id, schema_ids_of
+from schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
 from streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
 RECORD = "TelemetryBatch"
@@ -66,6 +67,7 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
             F.count(F.lit(1)).alias("records"),
             F.count("reason").alias("dead"),
             F.count(F.when(F.col("is_off"), 1)).alias("clocks_off"),
+            F.count(F.when(F.contains("reason", F.lit(NEWER)), 1)).alias("newer"),
             F.coalesce(F.sum(F.size("batch.deliveries")), F.lit(0)).alias("cells"),
             F.coalesce(F.sum(F.size("batch.deliveries") - F.size("deliveries")), F.lit(0)).alias("cells_off"),
         )
@@ -244,6 +246,8 @@ def _undecodable_reason() -> Column:
     value = F.col("value")
     known = [accepted for schema_id in schema_ids_of(RECORD) for accepted in accepted_ids(schema_id)]
     schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10)
+    newer = newer_wire_ids(RECORD)
+    version = F.pmod(schema_id.cast("bigint"), F.lit(VERSIONS_MAX))
     known_text = ", ".join(str(known_id) for known_id in known)
     fits = F.lit(f"the body is not a {RECORD}")
     is_confluent = (F.substring(value, 1, 1) == F.lit(CONFLUENT_MAGIC)) & (F.length(value) >= CONFLUENT_HEADER_BYTES)
@@ -255,6 +259,10 @@ def _undecodable_reason() -> Column:
     return (
         F.when(value.isNull() | (F.length(value) == 0), F.lit(f"the record is empty, a {RECORD} was expected"))
         .when(is_confluent & schema_id.isin([str(known_id) for known_id in known]), fits)
+        .when(
+            is_confluent & schema_id.isin([str(newer_id) for newer_id in newer]),
+            F.concat(F.lit(f"{RECORD} version "), version, F.lit(f" {newer_hint(RECORD)}")),
+        )
         .when(
             is_confluent,
             F.concat(F.lit("schema id "), schema_id, F.lit(f" is unknown here, known for {RECORD} are {known_text}")),

@@ -69,7 +69,8 @@ class JobStatus:
 
     ``grace_ms``: of the query that runs; written also when another has begun, so what is sent from then on is for it.
     ``clocks_off``: batches, among the dead letters, ``cells_off``: deliveries that were too far from Kafka's time.
-    ``records_lost``: what Kafka deleted before it was read. ``records_behind``: what was not read after the last
+    ``records_newer``: those among the dead letters that a newer Regraft wrote. ``records_lost``: what Kafka deleted
+    before it was read. ``records_behind``: what was not read after the last
     micro-batch. ``windows_rewritten``: how many of ``windows`` were written again because their micro-batch ran again.
     """
 
@@ -94,6 +95,7 @@ class JobStatus:
     clocks_off: int = 0
     cells_off: int = 0
     records_lost: int = 0
+    records_newer: int = 0
 
 
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
@@ -269,6 +271,7 @@ class _Job:
         status.cells += observed.get("cells", 0)
         status.clocks_off += observed.get("clocks_off", 0)
         status.cells_off += observed.get("cells_off", 0)
+        status.records_newer += observed.get("newer", 0)
         status.state_rows = sum(operator.numRowsTotal for operator in operators)
         status.batch_ms = progress.durationMs.get("triggerExecution", 0)
         status.records_per_s = progress.processedRowsPerSecond
@@ -314,6 +317,7 @@ class _Job:
         metrics.cells.inc(observed.get("cells", 0))
         metrics.clocks_off.inc(observed.get("clocks_off", 0))
         metrics.cells_off.inc(observed.get("cells_off", 0))
+        metrics.records_newer.inc(observed.get("newer", 0))
         metrics.backlog_records.set(self.status.records_behind)
         metrics.catching_up.set(self.status.catching_up)
         if self._settings.metrics_port is not None and time.monotonic() - self._heap_at_s > HEAP_PAUSE_S:
