@@ -13,6 +13,7 @@ from schemas.state import BrokerClock, BrokerCompleteness, QueueState, StateRow,
 
 ROWS_WAIT_MS = 5_000  # A marker is written after all rows of its window; reading two topics may turn that round.
 OPEN_WINDOWS_MAX = 64
+ROWS_PER_WINDOW_MAX = 100_000
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,9 @@ class WindowGatherer:
         if row.queue is None or row.window_end_ms <= self._closed_until_ms:
             return
         rows = self._rows.setdefault(row.window_start_ms, {})
+        if row.entity not in rows and len(rows) >= ROWS_PER_WINDOW_MAX:
+            self.dropped["too many queues in a window"] += 1
+            return
         rows[row.entity] = row.queue
         if len(self._rows) > OPEN_WINDOWS_MAX:
             self._rows.pop(min(self._rows))

@@ -17,7 +17,7 @@ from alerts.alert_desk import AlertDesk, DeskBatch
 from alerts.alert_engine import AlertEngine
 from alerts.alert_metrics import AlertHealth, AlertMetrics
 from alerts.alert_settings import AlertSettings
-from alerts.alert_store import AlertStore, AlertStoreLostError
+from alerts.alert_store import AlertStore
 from alerts.deliver_messages import DeliveryLimits, MessageDelivery
 from alerts.gather_windows import ROWS_WAIT_MS
 from alerts.message_senders import MessageSender
@@ -29,6 +29,7 @@ from alerts.show_alerts import LiveAlerts, alerts_document
 from alerts.tell_alerts import Silencer
 from infra.serve_metrics import serve_metrics
 from infra.stack_error import StackError
+from infra.transaction_writer import WriterLostError
 from schemas.alert import Alert, DeliveryState
 from schemas.status_file import StatusFile
 from schemas.topics import ALERTS, topic_name
@@ -66,7 +67,7 @@ def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
                 _run_once(settings, rules, metrics, health, stop)
-            except (AlertStoreLostError, TrustedKeysChangedError) as error:
+            except (WriterLostError, TrustedKeysChangedError) as error:
                 log.warning("alerts_begin_anew", reason=str(error))
 
 

@@ -21,6 +21,7 @@ from schemas.state import QueueState
 ALL_WINDOWS = "windows"  # The subject of alerts that concern windows as such.
 GONE = "It is not reported any more."
 LINK_SIGN = ">"
+BROKERS_MAX = 10_000  # Brokers whose silence is noticed.
 
 
 class WindowWatcher(Protocol):
@@ -162,8 +163,9 @@ class SilentWatcher:
 
     def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
         """Say which brokers the window lacks."""
-        for broker in window.broker_names:
-            self._seen_ms[broker] = window.end_ms
+        for broker in sorted(window.broker_names):
+            if broker in self._seen_ms or len(self._seen_ms) < BROKERS_MAX:
+                self._seen_ms[broker] = window.end_ms
         for broker in raised.subjects(self._rule.name) - self._seen_ms.keys():
             self._seen_ms[broker] = raised.changed_ms(self._rule.name, broker)
         self._forget(window.end_ms, raised)

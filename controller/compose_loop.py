@@ -25,7 +25,7 @@ from controller.loop_steps.decision_timer import DecisionTimer
 from controller.loop_steps.find_situation import SituationFinder
 from controller.loop_steps.follow_review import FollowReview
 from controller.loop_steps.run_shadows import RunShadows
-from controller.loop_steps.show_state import ForgetPlans, ShowState
+from controller.loop_steps.show_state import SettlePlans, ShowState
 from controller.loop_steps.start_loop import StartLoop
 from controller.loop_steps.take_windows import TakeWindows
 from controller.report.loop_metrics import LoopMetrics
@@ -75,9 +75,6 @@ def compose_loop(
             DecideOnce(settings, planners, situations, reviewer, begin, timer, teller, events, metrics),
             RunShadows(situations, timer, events),  # Last: no shadow may delay the commands of a plan that begins.
         ),
-        show=(
-            ForgetPlans(ports),
-            ShowState(settings, ports, windows, orders, runner, metrics, border_faults),
-        ),
+        show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),
     )
     return ControlLoop(state, steps, runner)

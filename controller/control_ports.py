@@ -6,7 +6,7 @@ value or tries again by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,10 @@ from schemas.event import AdaptationEvent
 from schemas.live_view import LiveView
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
+
+
+class DeposedError(RuntimeError):
+    """Another controller leads, or may: this one's term is over, and nothing that it says counts any more."""
 
 
 class StateSource(Protocol):
@@ -35,14 +39,6 @@ class ResultSource(Protocol):
         ...
 
 
-class CommandSink(Protocol):
-    """The way to the brokers."""
-
-    def send(self, command: Command) -> None:
-        """Hand the command over; it may be lost, the transition repeats what is unanswered."""
-        ...
-
-
 class EventSink(Protocol):
     """The way to people."""
 
@@ -52,10 +48,14 @@ class EventSink(Protocol):
 
 
 class PlanStore(Protocol):
-    """Where plans live."""
+    """Where plans live, and the way to the brokers: a phase and its commands are stored together or not at all."""
 
-    def persist(self, plan: Plan) -> bool:
-        """Store the plan and tell whether that was acknowledged; when not, it may or may not be stored."""
+    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
+        """Store a plan's phase with its commands, or repeated commands alone, and tell whether that was acknowledged.
+
+        When not, they may or may not be stored, and are handed over again; a command stored may still be lost.
+        Raises DeposedError when another controller has taken over, and then nothing is stored any more.
+        """
         ...
 
     def load(self) -> list[Plan] | None:
@@ -64,6 +64,10 @@ class PlanStore(Protocol):
 
     def forget(self, plan: str) -> None:
         """Let go of a plan that is long over; it may be lost, then the next start finds the plan and forgets it."""
+        ...
+
+    def flush(self) -> None:
+        """Hand over what waits: events, and plans to be forgotten. Raises DeposedError."""
         ...
 
 
@@ -147,7 +151,6 @@ class ControlPorts:
 
     state: StateSource
     results: ResultSource
-    commands: CommandSink
     events: EventSink
     plans: PlanStore
     clients: ClientRegister

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
 from schemas.topics import DEFAULT_NAMESPACE
 
+SESSION_MS_MIN, SESSION_MS_MAX = 1_000, 60_000
 TERM_FIRST = 1  # Of the first leader; 0 is what controllers send that know of no terms.
 
 
@@ -92,8 +95,11 @@ class ControllerSettings:
     multiple of the mean, judged, too. Default 2. ``planners``: the settings of each planner by its name; one that is
     not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads again.
     Default 5 minutes. ``stop_ms_max``: how long a controller that is told to stop goes on with the transition under
-    way. Default 15 s, in which a transition is over unless a broker is ill. ``tick_ms``: pace of the loop. Default 100
-    ms, small against any window. ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its
+    way. Default 15 s, in which a transition is over unless a broker is ill. ``session_ms``: after so long without a
+    word from the controller that leads, another one of the same namespace takes over. Default 6 s, the least that
+    Kafka grants unless its group.min.session.timeout.ms is set. ``instance``: what people call this controller among
+    several. Default empty: host and process id. ``tick_ms``: pace of the loop. Default 100 ms, small against any
+    window. ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its
     pace, default 1 s. ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer;
     None opens no port, the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped
     up. ``dry_run``: plans wait for a person's approval (`regraft plans`) instead of being carried out. Default true: a
@@ -122,6 +128,8 @@ class ControllerSettings:
     verify_ms_max: int = 2 * MINUTE_MS
     lookback_ms: int = 5 * MINUTE_MS
     stop_ms_max: int = 15_000
+    session_ms: int = 6_000
+    instance: str = ""
     tick_ms: int = 100
     status_file: Path | None = None
     status_ms: int = 1000
@@ -146,6 +154,11 @@ class ControllerSettings:
         """How this stage reaches the live view, None without one."""
         return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
+    @property
+    def instance_name(self) -> str:
+        """What people call this controller."""
+        return self.instance or f"{socket.gethostname()}:{os.getpid()}"
+
     def faults(self) -> list[str]:
         """Return what is wrong with the settings and between them, one sentence each; all at once."""
         least = {
@@ -165,6 +178,11 @@ class ControllerSettings:
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
         found += self._horizon_faults() + port_faults(self.metrics_port)
+        if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
+            found.append(
+                f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "
+                f"to {SESSION_MS_MAX}, for so long nobody leads"
+            )
         if not 0 < self.assembly.completeness_share_min <= 1:
             found.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
         if self.transition.resend_ms >= self.transition.prepare_ms:

@@ -28,7 +28,7 @@ PLANS_MAX = 200
 class LoopState:
     """The state of one control loop; counts and series are since its start, windows of the look-back included.
 
-    ``term`` is that of this leader.
+    ``term`` is that of the leader, whom ``leader`` names: this controller, unless it ``is_standby``.
 
     ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``has_begun``
     says that a plan has begun in this step of the loop. ``shadows`` are the planners that look on; ``for_shadows`` is
@@ -39,6 +39,8 @@ class LoopState:
 
     plan_log: PlanLog
     term: int = TERM_FIRST
+    leader: str = ""
+    is_standby: bool = False
     has_plans: bool = False
     started_ms: int = 0
     is_winding_down: bool = False

@@ -1,4 +1,7 @@
-"""Run the controller against Kafka and Valkey until it is told to stop. The only place of this stage with a clock."""
+"""Run the controller against Kafka and Valkey until it is told to stop: standing by, or leading.
+
+The only place of this stage with a clock.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,27 @@ import structlog
 
 from controller.compose_loop import compose_loop
 from controller.control_loop import ControlLoop
-from controller.control_ports import ControlPorts, ViewSink
-from controller.controller_settings import TERM_FIRST, ControllerSettings
+from controller.control_ports import ControlPorts, DeposedError, ViewSink
+from controller.controller_settings import ControllerSettings
 from controller.decide.find_planners import kind_faults, own_faults, planner_faults
+from controller.loop_state import LoopState
 from controller.ports.client_register import KafkaClientRegister
-from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
+from controller.ports.kafka_links import LetterSender, TopicReader
+from controller.ports.leadership import HeldTerm, Leadership
 from controller.ports.measure_ports import measured
 from controller.ports.order_topic import KafkaOrders
+from controller.ports.plan_store import KafkaPlanStore
 from controller.ports.write_live_view import ValkeyView
 from controller.ports.write_status import StatusView
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
+from controller.report.render_view import render_view
+from controller.state.plan_log import PlanLog
 from infra.serve_metrics import serve_metrics
 from overlay.inventory import Inventory
 from schemas.command import CommandResult
+from schemas.order_book import OrderBook
 from schemas.state import StateRow, WindowClosed
-from schemas.topics import (
-    AUDIT,
-    CLIENTS,
-    COMMANDS,
-    DEAD_LETTERS,
-    EVENTS,
-    ORDERS,
-    PLANS,
-    RESULTS,
-    STATE,
-    WINDOWS,
-    topic_name,
-)
+from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, EVENTS, ORDERS, RESULTS, STATE, WINDOWS, topic_name
 
 log = structlog.get_logger(__name__)
 
@@ -54,19 +51,16 @@ class ControllerSettingsError(ValueError):
     """The settings cannot be used; the message lists every fault."""
 
 
-class ControllerDeposedError(RuntimeError):
-    """Another controller leads; the message names both terms."""
-
-
 def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
-    """Run the control loop until ``stop`` is set, then until the transition under way is over, within a bound.
+    """Stand by until this controller leads, then run the control loop, until ``stop`` is set.
 
-    A transition that is not over by ``settings.stop_ms_max`` is taken up by the next controller.
+    A leader that is told to stop goes on until the transition under way is over, at most ``settings.stop_ms_max``; what
+    is left is taken up by the next leader, which follows at once. One that loses the lead stands by again.
 
     Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read,
-    MetricsPortError when the metrics port is in use, ControllerDeposedError when brokers obey a controller of a higher
-    term, after which nothing is sent any more, and NotATreeError, RingError or ValueError when the stored plans
-    belong to another inventory. Kafka or Valkey being away raises nothing.
+    MetricsPortError when the metrics port is in use, UnreadableRecordError when a plan or an order cannot be read,
+    SessionRefusedError when Kafka does not grant the session, and NotATreeError, RingError or ValueError when the
+    stored plans belong to another inventory. Kafka or Valkey being away raises nothing.
     """
     _check(settings.faults() + planner_faults(settings) + own_faults(settings))
     inventory = Inventory.load(settings.inventory_path)
@@ -75,42 +69,104 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
-        links = KafkaLinks(settings, settings.clock.now_ms())
-        held.callback(links.close)
+        seat = Leadership(settings.kafka, settings.namespace, settings.instance_name, settings.session_ms)
+        held.callback(seat.close)
+        while (held_term := _stand_by(seat, settings, inventory, metrics, health, stop)) is not None:
+            try:
+                _lead(seat, held_term, settings, inventory, metrics, health, stop)
+            except DeposedError as error:
+                log.warning("lead_lost", term=held_term.term.term, reason=str(error))
+                metrics.depositions.inc()
+
+
+def _stand_by(
+    seat: Leadership,
+    settings: ControllerSettings,
+    inventory: Inventory,
+    metrics: LoopMetrics,
+    health: LoopHealth,
+    stop: threading.Event,
+) -> HeldTerm | None:
+    """Wait for the lead and return the term that begins; None when told to stop before.
+
+    What it shows is in the status file only: the live view is the leader's.
+    """
+    health.is_standby, health.has_plans = True, False
+    metrics.leads.set(0)
+    file = None if settings.status_file is None else StatusView(settings.status_file)
+    shown_ms = -settings.status_ms
+    while not stop.is_set():
+        health.pulse.beat()
+        seat.poll()
+        now_ms = settings.clock.now_ms()
+        if seat.is_chosen and (held_term := seat.take_over(now_ms)) is not None:
+            health.is_standby = False
+            return held_term
+        metrics.term.set(seat.newest.term)
+        if file is not None and now_ms - shown_ms >= settings.status_ms:
+            shown_ms = now_ms
+            state = LoopState(PlanLog(inventory), seat.newest.term, leader=seat.newest.leader, is_standby=True)
+            file.publish(render_view(state, settings, OrderBook().standing(now_ms), {}, now_ms), now_ms)
+        stop.wait(settings.clock.wall_s(settings.tick_ms))
+    return None
+
+
+def _lead(
+    seat: Leadership,
+    held_term: HeldTerm,
+    settings: ControllerSettings,
+    inventory: Inventory,
+    metrics: LoopMetrics,
+    health: LoopHealth,
+    stop: threading.Event,
+) -> None:
+    """Run the control loop for one term. Raises DeposedError when another controller takes over."""
+    term = held_term.term
+    log.info("lead_taken", term=term.term, leader=term.leader)
+    metrics.leads.set(1)
+    metrics.term.set(term.term)
+    links = KafkaLinks(settings, settings.clock.now_ms(), held_term.plans)
+    try:
         links.show(metrics)
         ports = measured(links.ports(_views(settings, metrics)), metrics, health)
         loop = compose_loop(
-            settings, inventory, ports, None, metrics, links.faults, term=TERM_FIRST, instance=uuid.uuid4().hex
+            settings, inventory, ports, None, metrics, links.faults, term=term.term, instance=uuid.uuid4().hex
         )
-        _turn(loop, settings, metrics, health, stop)
-        if loop.deposed_by_term:
-            log.error("controller_deposed", term=loop.state.term, by_term=loop.deposed_by_term)
-            raise ControllerDeposedError(
-                f"brokers obey a controller of term {loop.deposed_by_term}, this one has term {loop.state.term}: "
-                "it stops; let the other one lead, or end it and start this one with a higher term"
-            )
+        loop.state.leader = term.leader
+        _turn(loop, seat, settings, metrics, health, stop)
+    finally:
+        links.close()
 
 
 def _turn(
-    loop: ControlLoop, settings: ControllerSettings, metrics: LoopMetrics, health: LoopHealth, stop: threading.Event
+    loop: ControlLoop,
+    seat: Leadership,
+    settings: ControllerSettings,
+    metrics: LoopMetrics,
+    health: LoopHealth,
+    stop: threading.Event,
 ) -> None:
-    """Step until ``stop`` is set, then until the transition under way is over or its time is; or until deposed."""
+    """Step until ``stop`` is set, then until the transition under way is over or its time is. Raises DeposedError."""
     now_ms, tick_s = settings.clock.now_ms, settings.clock.wall_s(settings.tick_ms)
     hurried_s = tick_s / HURRY  # Clients that move wait for each answer and each command of their plan.
 
     def step() -> bool:
+        seat.check()
         began_s = time.perf_counter()
         follows_at_once = loop.step(now_ms())
+        if loop.deposed_by_term:
+            seat.note_term(loop.deposed_by_term)
+            raise DeposedError(f"brokers obey a controller of term {loop.deposed_by_term}")
         metrics.step_ms.observe((time.perf_counter() - began_s) * 1000)
         health.pulse.beat()
         return follows_at_once
 
-    while not stop.is_set() and not loop.deposed_by_term:
+    while not stop.is_set():
         if not step():
             stop.wait(hurried_s if loop.is_transition_running else tick_s)
     loop.wind_down()
     deadline_ms = now_ms() + settings.stop_ms_max
-    while loop.is_transition_running and not loop.deposed_by_term and now_ms() < deadline_ms:
+    while loop.is_transition_running and now_ms() < deadline_ms:
         step()
         time.sleep(hurried_s)
     step()
@@ -122,13 +178,14 @@ def _check(faults: list[str]) -> None:
 
 
 class KafkaLinks:
-    """All Kafka ports of one controller, opened together and closed together."""
+    """All Kafka ports of one leader, opened together and closed together; ``plans`` writes in its term."""
 
-    def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
+    def __init__(self, settings: ControllerSettings, now_ms: int, plans: KafkaPlanStore) -> None:
         since_ms = settings.clock.wall_ms(now_ms - settings.lookback_ms)  # Kafka's timestamps are wall time.
         kafka, self._namespace = settings.kafka, settings.namespace
-        self._sender = RecordSender(kafka, settings.namespace)
-        bury = self._sender.bury
+        self._plans = plans
+        self._letters = LetterSender(kafka, settings.namespace)
+        bury = self._letters.bury
         self._state: TopicReader[StateRow | WindowClosed] = TopicReader(
             kafka,
             {topic_name(STATE, settings.namespace): StateRow, topic_name(WINDOWS, settings.namespace): WindowClosed},
@@ -136,36 +193,31 @@ class KafkaLinks:
             bury,
         )
         self._results = TopicReader(kafka, {topic_name(RESULTS, settings.namespace): CommandResult}, since_ms, bury)
-        self._plans = KafkaPlanStore(kafka, settings.namespace, bury)
         self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
-
-        def is_flushed() -> bool:
-            return self._sender.waiting_count == 0
-
-        self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, is_flushed)
-        self._readers = (self._state, self._results, self._plans, self._clients, self._orders)
+        self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, lambda: self._waiting_count() == 0)
+        self._readers = (self._state, self._results, self._clients, self._orders)
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
-        out = self._sender
-        return ControlPorts(self._state, self._results, out, out, self._plans, self._clients, self._orders, out, views)
+        plans = self._plans
+        return ControlPorts(self._state, self._results, plans, plans, self._clients, self._orders, plans, views)
 
     def faults(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic."""
         undecodable = sum((reader.undecodable for reader in self._readers), Counter[str]())
         found = {f"undecodable: {topic}": count for topic, count in undecodable.items()}
-        return found | {f"not sent: {topic}": count for topic, count in self._sender.lost.items()}
+        return found | {f"not sent: {topic}": count for topic, count in self._lost().items()}
 
     def show(self, metrics: LoopMetrics) -> None:
         """Let the metrics ask what waits, failed and was lost; they do at each scrape."""
-        metrics.queue_length.labels("outbound").set_function(lambda: self._sender.waiting_count)
+        metrics.queue_length.labels("outbound").set_function(self._waiting_count)
         for name, reader in (("state", self._state), ("results", self._results)):
             metrics.kafka_faults.labels(name).set_function(partial(getattr, reader, "fault_count"))
-        for topic in (COMMANDS, EVENTS, AUDIT, DEAD_LETTERS):
+        for topic in (EVENTS, AUDIT, DEAD_LETTERS):
             metrics.records_lost.labels(topic.suffix).set_function(
-                partial(self._sender.lost.__getitem__, topic_name(topic, self._namespace))
+                partial(self._lost_count, topic_name(topic, self._namespace))
             )
-        for topic in (STATE, WINDOWS, RESULTS, PLANS, CLIENTS, ORDERS):
+        for topic in (STATE, WINDOWS, RESULTS, CLIENTS, ORDERS):
             metrics.dead_letters.labels(topic.suffix).set_function(
                 partial(self._undecodable_count, topic_name(topic, self._namespace))
             )
@@ -173,10 +225,19 @@ class KafkaLinks:
     def _undecodable_count(self, topic: str) -> int:
         return sum(reader.undecodable[topic] for reader in self._readers)
 
+    def _lost(self) -> Counter[str]:
+        return self._letters.lost + self._plans.lost
+
+    def _lost_count(self, topic: str) -> int:
+        return self._lost()[topic]
+
+    def _waiting_count(self) -> int:
+        return self._letters.waiting_count + self._plans.waiting_count
+
     def close(self) -> None:
         """Send what is still to be sent, within a bound, and let go."""
         self._plans.close()
-        self._sender.close()
+        self._letters.close()
         self._state.close()
         self._results.close()
         self._clients.close()

@@ -7,23 +7,27 @@ not belong here.
 import time
 from collections.abc import Mapping, Sequence
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
     AdminClient,
+    ClusterMetadata,
     ConfigResource,
     NewTopic,
     ResourceType,
 )
 
+from infra.compare_topics import TIMESTAMP_TYPE, configuration_of, durability_of, shape_faults, wrong_options
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_admin
+from infra.kafka_server import is_kafka_ready
 from infra.stack_error import StackError
 from schemas.topics import DEFAULT_NAMESPACE, TOPICS, Topic, topic_name
 
 TIMEOUT_S = 30.0
-TIMESTAMP_TYPE = "message.timestamp.type"
 SEEN_WAIT_S_MAX = 10.0
-COMPACTED_SEGMENT_BYTES = 8 * 1024 * 1024  # only closed segments are compacted: small ones close during a short run
+
+log = structlog.get_logger(__name__)
 
 
 class TopicMismatchError(StackError):
@@ -31,29 +35,52 @@ class TopicMismatchError(StackError):
 
 
 def create_topics(
-    kafka: KafkaAccess, topics: Sequence[Topic] = TOPICS, namespace: str = DEFAULT_NAMESPACE, *, replicas: int = -1
+    kafka: KafkaAccess, topics: Sequence[Topic] = TOPICS, namespace: str = DEFAULT_NAMESPACE
 ) -> list[str]:
     """Create the topics that are missing and return their names; check those that exist.
 
-    ``replicas`` -1 leaves the number to the cluster. Raises TopicMismatchError, and StackError when Kafka is away.
+    They get as many replicas as the cluster's brokers allow, at most REPLICAS_WANTED. Raises TopicMismatchError, and
+    StackError when Kafka is away.
     """
-    bootstrap, admin = kafka.bootstrap, open_admin(kafka, TIMEOUT_S)
+    admin = open_admin(kafka, TIMEOUT_S)
     wanted = {topic_name(topic, namespace): topic for topic in topics}
-    existing = _partitions(admin, bootstrap)
+    cluster = _cluster(admin, kafka.bootstrap)
+    brokers = len(cluster.brokers)
     fresh = [
-        NewTopic(name, num_partitions=topic.partitions, replication_factor=replicas, config=_configuration(topic))
+        NewTopic(
+            name,
+            num_partitions=topic.partitions,
+            replication_factor=durability_of(brokers).replicas,
+            config=configuration_of(topic, brokers),
+        )
         for name, topic in wanted.items()
-        if name not in existing
+        if name not in cluster.topics
     ]
     created = _create(admin, fresh) if fresh else []
-    _wait_seen(admin, bootstrap, set(wanted))
-    _check(
-        kafka,
-        admin,
-        {name: topic for name, topic in wanted.items() if name not in created},
-        _partitions(admin, bootstrap),
-    )
+    _wait_seen(admin, kafka.bootstrap, set(wanted))
+    _check(kafka, admin, {name: topic for name, topic in wanted.items() if name not in created})
     return created
+
+
+def check_topics(kafka: KafkaAccess, namespace: str) -> None:
+    """Check the topics that exist, if Kafka says how they are; those that do not are waited for by who reads them.
+
+    Raises TopicMismatchError.
+    """
+    if not is_kafka_ready(kafka):
+        return  # Nothing ends because Kafka is away.
+    admin = open_admin(kafka, TIMEOUT_S)
+    try:
+        there = _cluster(admin, kafka.bootstrap).topics
+        names = {topic_name(topic, namespace): topic for topic in TOPICS}
+        _check(kafka, admin, {name: topic for name, topic in names.items() if name in there})
+    except KafkaException as error:
+        log.warning("topics_not_checked", reason=error.args[0].str())
+
+
+def count_brokers(kafka: KafkaAccess) -> int:
+    """Return how many brokers the cluster has now. Raises StackError when it is away."""
+    return len(_cluster(open_admin(kafka, TIMEOUT_S), kafka.bootstrap).brokers)
 
 
 def timestamp_type(kafka: KafkaAccess, name: str) -> str | None:
@@ -77,24 +104,14 @@ def alter_hint(kafka: KafkaAccess, name: str, configuration: Mapping[str, str]) 
     )
 
 
-def _configuration(topic: Topic) -> dict[str, str]:
-    found = {TIMESTAMP_TYPE: topic.timestamps} if topic.timestamps else {}
-    if topic.retention_ms is not None:
-        return {**found, "cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
-    if topic.compaction_lag_ms:
-        found["min.compaction.lag.ms"] = str(topic.compaction_lag_ms)
-    return {**found, "cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
-
-
-def _partitions(admin: AdminClient, bootstrap: str) -> dict[str, int]:
+def _cluster(admin: AdminClient, bootstrap: str) -> ClusterMetadata:
     try:
-        found = admin.list_topics(timeout=TIMEOUT_S).topics
+        return admin.list_topics(timeout=TIMEOUT_S)
     except KafkaException as error:
         raise StackError(
             f"Kafka at {bootstrap} did not answer within {TIMEOUT_S:g} s ({error.args[0].str()}): "
             "check that it runs and that the address is right."
         ) from error
-    return {name: len(topic.partitions) for name, topic in found.items()}
 
 
 def _create(admin: AdminClient, fresh: list[NewTopic]) -> list[str]:
@@ -114,27 +131,28 @@ def _create(admin: AdminClient, fresh: list[NewTopic]) -> list[str]:
 def _wait_seen(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
     """Wait until the broker's metadata show the topics: it learns of them a moment after the controller's answer."""
     deadline_s = time.monotonic() + SEEN_WAIT_S_MAX
-    while not names <= _partitions(admin, bootstrap).keys():
+    while not names <= _cluster(admin, bootstrap).topics.keys():
         if time.monotonic() > deadline_s:
-            missing = ", ".join(sorted(names - _partitions(admin, bootstrap).keys()))
+            missing = ", ".join(sorted(names - _cluster(admin, bootstrap).topics.keys()))
             raise StackError(f"Topics {missing} did not appear within {SEEN_WAIT_S_MAX:g} s: ask Kafka's log.")
         time.sleep(0.05)
 
 
-def _check(kafka: KafkaAccess, admin: AdminClient, wanted: dict[str, Topic], partitions: dict[str, int]) -> None:
+def _check(kafka: KafkaAccess, admin: AdminClient, wanted: dict[str, Topic]) -> None:
+    cluster = _cluster(admin, kafka.bootstrap)
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in wanted]
     futures = admin.describe_configs(resources, request_timeout=TIMEOUT_S) if resources else {}
     for resource, future in futures.items():
-        name, topic, found = resource.name, wanted[resource.name], future.result()
-        expected = {"partitions": str(topic.partitions), **_configuration(topic)}
-        expected.pop("segment.bytes", None)  # a size to taste, not a promise
-        actual = {"partitions": str(partitions[name]), **{key: entry.value for key, entry in found.items()}}
-        wrong = {key: value for key, value in expected.items() if actual[key] != value}
-        if wrong:
-            faults = "; ".join(f"{key} is {actual[key]}, not {value}" for key, value in wrong.items())
-            wrong.pop("partitions", None)  # no configuration
+        name, topic, brokers = resource.name, wanted[resource.name], len(cluster.brokers)
+        actual = {key: str(entry.value) for key, entry in future.result().items()}
+        partitions = cluster.topics[name].partitions
+        replicas = min((len(one.replicas) for one in partitions.values()), default=0)
+        wrong = wrong_options(topic, actual, brokers)
+        faults = shape_faults(topic, len(partitions), replicas, brokers)
+        faults += [f"{key} is {actual.get(key)}, not {value}" for key, value in wrong.items()]
+        if faults:
             how = f" ({alter_hint(kafka, name, wrong)})" if wrong else ""
             raise TopicMismatchError(
-                f"Topic {name} is not as schemas/topics.py has it ({faults}): "
+                f"Topic {name} is not as schemas/topics.py has it ({'; '.join(faults)}): "
                 f"alter it{how} or delete it, or choose another namespace."
             )

@@ -21,18 +21,24 @@ from schemas.topics import DEAD_LETTERS, topic_name
 log = structlog.get_logger(__name__)
 
 VALUE_BYTES_MAX = 900_000  # Kafka's default bound of a record is 1 MiB; a letter also holds the reason.
+REASON_LENGTH_MAX = 1_000  # A reason may quote what the record holds.
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-def dead_letter(topic: str, partition: int, offset: int, reason: str, value: bytes, time_ms: int) -> DeadLetter:
+def dead_letter(
+    topic: str, partition: int, offset: int, reason: str, value: bytes, time_ms: int, value_bytes: int | None = None
+) -> DeadLetter:
     """Return the letter of a record that stood there; of a longer value the first VALUE_BYTES_MAX bytes are kept.
 
-    ``time_ms`` is when Kafka took the record.
+    ``time_ms`` is when Kafka took the record (0 where it does not say), ``value_bytes`` how long its value was where it
+    was cut before.
     """
-    if len(value) > VALUE_BYTES_MAX:
-        reason = f"{reason} (the first {VALUE_BYTES_MAX} of {len(value)} bytes are kept)"
-    return DeadLetter(topic, partition, offset, reason, value[:VALUE_BYTES_MAX], time_ms)
+    size = len(value) if value_bytes is None else value_bytes
+    reason = reason[:REASON_LENGTH_MAX]
+    if size > VALUE_BYTES_MAX:
+        reason = f"{reason} (the first {VALUE_BYTES_MAX} of {size} bytes are kept)"
+    return DeadLetter(topic, partition, offset, reason, value[:VALUE_BYTES_MAX], max(time_ms, 0))
 
 
 def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]:
@@ -62,6 +68,7 @@ class RecordDecoder:
         topic, offset = message.topic() or "", message.offset() or 0
         self.undecodable[topic] += 1
         count = self.undecodable[topic]
+        letter = dead_letter(topic, message.partition() or 0, offset, reason, value, message.timestamp()[1])
         if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...: a topic full of them must not flood the log.
-            log.warning("record_not_decoded", topic=topic, offset=offset, reason=reason, count=count)
-        self._bury(dead_letter(topic, message.partition() or 0, offset, reason, value, message.timestamp()[1]))
+            log.warning("record_not_decoded", topic=topic, offset=offset, reason=letter.reason, count=count)
+        self._bury(letter)

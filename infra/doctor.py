@@ -18,6 +18,8 @@ import psutil
 
 from infra.check_disk import FREE_MB_MIN, free_mb
 from infra.check_kafka import KafkaFault, check_kafka
+from infra.compare_topics import durability_note
+from infra.create_topics import count_brokers
 from infra.fetch_jars import check_jars, jar_dir, read_lock
 from infra.find_cache import find_cache, find_checkout
 from infra.find_java import NoJavaError, find_java
@@ -201,6 +203,7 @@ def _servers(kafka: KafkaAccess | None, namespace: str, redis: RedisAccess | Non
             yield Finding("kafka server", FindingStatus.MISSING, found.found, found.to_do)
         else:
             yield Finding("kafka server", FindingStatus.OK, found)
+            yield _durable(count_brokers(kafka))
             if offsets_ms := read_clock_offsets_ms(kafka, namespace):
                 yield clocks_finding(offsets_ms)
     if redis is not None:
@@ -210,6 +213,13 @@ def _servers(kafka: KafkaAccess | None, namespace: str, redis: RedisAccess | Non
         else:
             to_do = "Correct redis.url and redis.security; without a URL the demo starts a server of its own."
             yield Finding("redis server", FindingStatus.MISSING, f"{shown} does not answer, or not to us", to_do)
+
+
+def _durable(broker_count: int) -> Finding:
+    note = durability_note(broker_count)
+    if note:
+        return Finding("kafka replicas", FindingStatus.WARN, note, "Give the cluster three brokers before it matters.")
+    return Finding("kafka replicas", FindingStatus.OK, f"{broker_count} brokers")
 
 
 def clocks_finding(offsets_ms: Mapping[str, int]) -> Finding:

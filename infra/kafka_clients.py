@@ -66,7 +66,7 @@ def open_consumer(
     group: str | None = None,
     on_error: OnError | None = None,
 ) -> Consumer:
-    """Return a consumer that commits nothing by itself and reads rather again than never.
+    """Return a consumer that commits nothing by itself, reads rather again than never, and only what is committed.
 
     ``group`` is named by who stores positions; others assign partitions by hand, and the client wants some name.
     ``on_error`` gets the client's errors when its user reads; without it they are logged.
@@ -75,6 +75,7 @@ def open_consumer(
         "group.id": group or kafka.client_id,
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",  # What an aborted transaction held has never happened.
     }
     return Consumer(_configuration(kafka, usual, options, on_error))
 

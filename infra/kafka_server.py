@@ -58,6 +58,7 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
 log.segment.bytes=67108864
 log.retention.bytes=1073741824
 log.index.size.max.bytes=1048576

@@ -7,6 +7,7 @@ over a window stay within 64 bits. What lies outside is a fault of the sender, n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +31,7 @@ RTT_MS_MAX = 3_600_000.0
 MEASURE_MAX = 1e30  # Of what is worked out of totals: a rate, a mean, a congestion.
 # Control characters, and those that turn the direction of a text or break its line: as in a class of a pattern.
 UNCLEAN = r"\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"
+UNCLEAN_ANYWHERE = re.compile(f"[{UNCLEAN}]")
 CLEAN = rf"^[^{UNCLEAN}]*\Z"
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX, pattern=CLEAN)]
@@ -70,6 +72,11 @@ class FieldBound:
     def name(self) -> str:
         """The path as people read it."""
         return ".".join(self.path)
+
+    def takes_text(self, text: str) -> bool:
+        """Tell whether a text is within the bounds."""
+        is_within = (self.least or 0) <= len(text) and (self.most is None or len(text) <= self.most)
+        return is_within and not (self.is_clean and UNCLEAN_ANYWHERE.search(text))
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from schemas.bounds import Length, Name, SequenceNumber, Text
+from schemas.bounds import Length, Name, SequenceNumber, Text, TimeMs
 
 
 class DeadLetter(Struct, frozen=True):
@@ -13,4 +13,4 @@ class DeadLetter(Struct, frozen=True):
     offset: SequenceNumber
     reason: Text
     value: bytes
-    time_ms: int
+    time_ms: TimeMs

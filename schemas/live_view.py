@@ -239,7 +239,8 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     ``plan_in_review`` waits for a person, ``plan_running`` is carried out or checked; both are empty otherwise.
     ``window_close_to_command_ms`` is by plan, ``window_end_to_state_ms`` of the last windows, oldest first,
     ``decision_ms`` by role and planner: ``shadow:swap_links_ci``. ``horizon`` is None before the first decision on a
-    complete window.
+    complete window. ``leader`` leads with number ``term``, empty where nobody is known to; it is who shows this, unless
+    that ``is_standby``, which knows no plans and no windows.
     """
 
     version: int = VIEW_VERSION
@@ -260,6 +261,9 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     window_close_to_command_ms: dict[str, int]
     window_end_to_state_ms: tuple[int, ...]
     decision_ms: dict[str, DecisionTimes]
+    leader: str = ""
+    term: int = 0
+    is_standby: bool = False
 
 
 class LiveView(ViewCounts, frozen=True, kw_only=True):

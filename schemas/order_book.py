@@ -14,6 +14,7 @@ from msgspec import Struct
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 
 PLAN_ORDERS_KEPT_MAX = 10_000  # Orders about plans; the oldest are about plans long over.
+BROKER_ORDERS_KEPT_MAX = 10_000  # More brokers than any overlay has; the oldest orders go first.
 
 
 class StandingOrder(Struct, frozen=True, kw_only=True):
@@ -56,7 +57,10 @@ class OrderBook:
         elif order.kind is OrderKind.RESUME:
             self._pause = None
         elif order.kind is OrderKind.MAINTAIN:
+            self._brokers.pop(order.subject, None)
             self._brokers[order.subject] = order
+            if len(self._brokers) > BROKER_ORDERS_KEPT_MAX:
+                del self._brokers[next(iter(self._brokers))]
         elif order.kind is OrderKind.RETURN:
             self._brokers.pop(order.subject, None)
         else:

@@ -49,6 +49,7 @@ SCHEMAS: dict[int, str] = {
     1002: "order.v2",
     1101: "alert.v1",
     1201: "audit_entry.v1",
+    1301: "leader_term.v1",
 }
 
 

@@ -15,7 +15,6 @@ from schemas.bounds import (
     RttMs,
     Second,
     SequenceNumber,
-    Text,
     TimeMs,
     Total,
 )
@@ -77,7 +76,7 @@ class ClientChange(Struct, frozen=True):
 
     client: Name
     sequence: SequenceNumber
-    change: Text
+    change: Name
 
 
 class TelemetryBatch(Struct, frozen=True):

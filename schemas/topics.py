@@ -33,7 +33,8 @@ class Topic:
 
     ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever). ``timestamps``
     is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
-    ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too.
+    ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too. ``is_one_log``: records of
+    different keys have one order, or the topic is a lock, so it may not have more than its one partition.
     """
 
     suffix: str
@@ -45,6 +46,7 @@ class Topic:
     retention_ms: int | None
     timestamps: str = ""
     compaction_lag_ms: int = 0
+    is_one_log: bool = False
 
     @property
     def compacted(self) -> bool:
@@ -57,10 +59,14 @@ TELEMETRY = Topic(
 )
 CLIENTS = Topic("clients", "Client", "client", (BROKERS,), (BROKERS, CONTROLLER, RECORDER), 1, None)
 STATE = Topic("state", "StateRow", "window, kind, entity", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
-WINDOWS = Topic("windows", "WindowClosed", "window", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
-COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS)
+WINDOWS = Topic(
+    "windows", "WindowClosed", "window", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS, is_one_log=True
+)
+COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS, is_one_log=True)
 RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS)
-PLANS = Topic("plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None)
+PLANS = Topic(
+    "plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None, is_one_log=True
+)
 EVENTS = Topic(
     "events",
     "AdaptationEvent",
@@ -70,6 +76,7 @@ EVENTS = Topic(
     1,
     7 * DAY_MS,
 )
+LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER,), 1, None, is_one_log=True)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(
     "orders",
@@ -81,6 +88,7 @@ ORDERS = Topic(
     None,
     timestamps=LOG_APPEND_TIME,
     compaction_lag_ms=7 * DAY_MS,
+    is_one_log=True,
 )
 AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR,), 1, 400 * DAY_MS)
 ALERTS = Topic("alerts", "Alert", "rule, subject", (Role.ALERTS,), (Role.ALERTS, OPERATOR, RECORDER), 1, None)
@@ -102,6 +110,7 @@ TOPICS: tuple[Topic, ...] = (
     COMMANDS,
     RESULTS,
     PLANS,
+    LEADER,
     EVENTS,
     ORDERS,
     AUDIT,
@@ -132,7 +141,8 @@ class RoleNames:
 NAMES_OF: dict[Role, RoleNames] = {
     Role.BROKERS: RoleNames(("regraft-emulator",)),
     Role.STREAMING: RoleNames(("regraft-streaming", "spark-kafka-source-*")),
-    Role.CONTROLLER: RoleNames(("regraft-controller",)),
+    # The leader of several controllers is found by a group, and shuts out those before it by a transactional id.
+    Role.CONTROLLER: RoleNames(("regraft-controller", "{namespace}.leader"), ("{namespace}.controller",)),
     Role.ALERTS: RoleNames(("regraft-alerts", "{namespace}.alerts"), ("{namespace}.alerts-writer",)),
     Role.DASHBOARD: RoleNames(("regraft-dashboard",)),
     Role.OPERATOR: RoleNames(("regraft",)),

@@ -143,7 +143,7 @@ class ColumnWalk:
         if with_size.size:
             self.skip_longs(with_size, 1)
             count = np.abs(count)
-        impossible = count > self._ends[rows] - self.at[rows]
+        impossible = (count < 0) | (count > self._ends[rows] - self.at[rows])  # The least long has no opposite.
         self.is_bad[rows[impossible]] = True
         count[impossible] = 0
         return count

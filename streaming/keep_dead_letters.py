@@ -21,7 +21,7 @@ from streaming.read_telemetry import dead_letters
 from streaming.streaming_settings import StreamingSettings
 
 EARLIEST = -2
-LETTERS_AT_ONCE_MAX = 500
+LETTERS_AT_ONCE_MAX = 100  # Each may have VALUE_BYTES_MAX bytes, and so many are in memory at once.
 
 Offsets = dict[str, int]  # partition -> next offset
 
@@ -79,11 +79,12 @@ class DeadLetterKeeper:
             .option("startingOffsets", json.dumps({self._topic: starting}))
             .option("endingOffsets", json.dumps({self._topic: end}))
             .option("failOnDataLoss", "false")
+            .option("maxRecordsPerPartition", LETTERS_AT_ONCE_MAX)
             .load()
         )
         rows = dead_letters(records, self._settings).toLocalIterator()
         kept = 0
-        while letters := [_letter(row) for row in islice(rows, LETTERS_AT_ONCE_MAX)]:
+        while letters := [letter_of(row) for row in islice(rows, LETTERS_AT_ONCE_MAX)]:
             self._write(letters)
             kept += len(letters)
         return kept
@@ -100,9 +101,16 @@ def offsets_of(reported: str, topic: str) -> Offsets | None:
     return {str(partition): int(offset) for partition, offset in document[topic].items()}
 
 
-def _letter(row: Row) -> DeadLetter:
+def letter_of(row: Row) -> DeadLetter:
+    """Return the letter of a row of ``read_telemetry.dead_letters``."""
     return dead_letter(
-        row["topic"], row["partition"], row["offset"], row["reason"], bytes(row["value"]), row["time_ms"]
+        row["topic"],
+        row["partition"],
+        row["offset"],
+        row["reason"],
+        bytes(row["value"]),
+        row["time_ms"],
+        row["value_bytes"],
     )
 
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming.reduce_groups import added, reduced
+
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
@@ -199,13 +201,13 @@ def _merge_deliveries(stamps: _Stamps, lists: pa.ListArray) -> MergedDeliveries:
     local, size = (_longs(cells.field(name))[order] for name in ("local_deliveries", "bytes"))
     # A cell may come early and again: the same bits, larger counters.
     at = _starts(keys)
-    bits = [_reduced(np.bitwise_or, each, at) for each in bits]
-    local, size = _reduced(np.maximum, local, at), _reduced(np.maximum, size, at)
+    bits = [reduced(np.bitwise_or, each, at) for each in bits]
+    local, size = reduced(np.maximum, local, at), reduced(np.maximum, size, at)
     keys = [key[at] for key in keys[:-1]]
     # The seconds of a block: its bits together, its counters added.
     at = _starts(keys)
-    masks, published = (_reduced(np.bitwise_or, each, at) for each in bits)
-    local, size = _reduced(np.add, local, at), _reduced(np.add, size, at)
+    masks, published = (reduced(np.bitwise_or, each, at) for each in bits)
+    local, size = added(local, at), added(size, at)
     *names, blocks = (key[at] for key in keys)
     at = _starts(names)
     window, publisher, broker = (key[at] for key in names)
@@ -216,9 +218,9 @@ def _merge_deliveries(stamps: _Stamps, lists: pa.ListArray) -> MergedDeliveries:
         window_start_ms=window,
         publisher=publisher,
         broker=broker,
-        notifications=_reduced(np.add, counts, at),
-        local_deliveries=_reduced(np.add, local, at),
-        bytes=_reduced(np.add, size, at),
+        notifications=reduced(np.add, counts, at),
+        local_deliveries=added(local, at),
+        bytes=added(size, at),
         starts=np.append(at, blocks.size),
         blocks=blocks,
         masks=masks,
@@ -242,7 +244,7 @@ def _merge_queues(stamps: _Stamps, lists: pa.ListArray) -> MergedQueues:
 
     def moved(values: Longs) -> Longs:
         """Return max - min within each boot, added over the boots of a queue."""
-        return _reduced(np.add, _reduced(np.maximum, values, boots) - _reduced(np.minimum, values, boots), queues)
+        return added(reduced(np.maximum, values, boots) - reduced(np.minimum, values, boots), queues)
 
     return MergedQueues(
         brokers=stamps.brokers,
@@ -253,7 +255,7 @@ def _merge_queues(stamps: _Stamps, lists: pa.ListArray) -> MergedQueues:
         counters=tuple(moved(_longs(samples.field(name))[order]) for name in QUEUE_COUNTERS),
         span_ms=moved(time_ms),
         queue_length_last=_longs(samples.field("queue_length"))[order][last],
-        queue_length_max=_reduced(np.maximum, _longs(samples.field("queue_length_max"))[order], first),
+        queue_length_max=reduced(np.maximum, _longs(samples.field("queue_length_max"))[order], first),
     )
 
 
@@ -302,11 +304,11 @@ def _merge_batches(stamps: _Stamps, parts: pa.StructArray) -> MergedBatches:
         window_start_ms=window,
         broker=broker,
         boot=boot,
-        sequence_min=_reduced(np.minimum, sequence, boots),
-        sequence_max=_reduced(np.maximum, sequence, boots),
-        received=_reduced(np.add, is_new, boots),
-        epoch_min=_reduced(np.minimum, epoch, boots),
-        epoch_max=_reduced(np.maximum, epoch, boots),
+        sequence_min=reduced(np.minimum, sequence, boots),
+        sequence_max=reduced(np.maximum, sequence, boots),
+        received=reduced(np.add, is_new, boots),
+        epoch_min=reduced(np.minimum, epoch, boots),
+        epoch_max=reduced(np.maximum, epoch, boots),
     )
 
 
@@ -319,10 +321,10 @@ def _merge_clocks(stamps: _Stamps, parts: pa.StructArray) -> MergedClocks:
     order = _order(keys)
     keys, delay_ms, is_off = [key[order] for key in keys], delay_ms[order], is_off[order]
     at = _starts(keys)  # A batch that comes again counts once.
-    delay_ms, is_off = _reduced(np.minimum, delay_ms, at), _reduced(np.maximum, is_off, at)
+    delay_ms, is_off = reduced(np.minimum, delay_ms, at), reduced(np.maximum, is_off, at)
     window, broker = (key[at] for key in keys[:2])
     at = _starts([window, broker])
-    delay_ms_min, refused = _reduced(np.minimum, delay_ms, at), _reduced(np.add, is_off, at)
+    delay_ms_min, refused = reduced(np.minimum, delay_ms, at), reduced(np.add, is_off, at)
     return MergedClocks(stamps.brokers, window[at], broker[at], delay_ms_min, refused)
 
 
@@ -353,14 +355,6 @@ def _starts(keys: Sequence[Longs]) -> Longs:
     for key in keys:
         changed[1:] |= key[1:] != key[:-1]
     return np.flatnonzero(changed).astype(np.int64, copy=False)
-
-
-def _reduced(operation: np.ufunc, values: Longs, starts: Longs) -> Longs:
-    """Return one value for each group; reduceat itself refuses to start in an empty column."""
-    if not starts.size:
-        return np.zeros(0, dtype=np.int64)
-    reduced: Longs = operation.reduceat(values, starts)
-    return reduced
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

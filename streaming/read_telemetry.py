@@ -8,10 +8,14 @@ A row is a part of a *batch*, not a single cell: nearly every cell (broker, publ
 a row of state for each of them merges nothing and has to be stored, shuffled and removed all the same.
 """
 
+from pathlib import Path
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name every Spark text uses)
 from pyspark.sql.avro.functions import from_avro
 
+from infra.dead_letters import VALUE_BYTES_MAX
+from schemas.bounds import RECORD_BYTES_MAX, TIME_MS_MAX
 from schemas.codec import (
     CONFLUENT_HEADER_BYTES,
     CONFLUENT_MAGIC,
@@ -21,12 +25,10 @@ from schemas.codec import (
     newer_wire_ids,
 )
 from schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
+from streaming.refuse_batches import implausible, strangers
 from streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
 RECORD = "TelemetryBatch"
-TIME_MS_MAX = 253_402_300_799_999  # The end of the year 9999; later times overflow in the arithmetic of windows.
-TIMES = "times go from 1970 to 9999"
-SEQUENCE_MAX = 1 << 62
 LEAD_MS = 86_400_000  # Pulses stand so far ahead that no row of a window is ahead of them; the watermark takes it off.
 
 
@@ -118,10 +120,20 @@ def part_of(window_ms: int) -> Column:
 
 
 def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
-    """Return the refused records: topic, partition, offset, reason, value and time_ms (the Kafka timestamp)."""
+    """Return the refused records: topic, partition, offset, reason, value, its bytes and time_ms (Kafka's timestamp).
+
+    Of a value longer than a letter holds there is only the beginning.
+    """
     judged = _judge(records, settings)
+    value = F.coalesce("value", F.lit(b""))
     return judged.where(F.col("reason").isNotNull()).select(
-        "topic", "partition", "offset", "reason", F.coalesce("value", F.lit(b"")).alias("value"), "time_ms"
+        "topic",
+        "partition",
+        "offset",
+        "reason",
+        F.substring(value, 1, VALUE_BYTES_MAX).alias("value"),
+        F.length(value).alias("value_bytes"),
+        "time_ms",
     )
 
 
@@ -133,7 +145,7 @@ def _judge(records: DataFrame, settings: StreamingSettings) -> DataFrame:
     clock, where the publisher is).
     """
     decoded = records.withColumn("time_ms", F.unix_millis("timestamp")).withColumn("batch", _decoded())
-    decoded = decoded.withColumn("fault", _fault())
+    decoded = decoded.withColumn("fault", _fault(settings.inventory_path))
     off = F.when(F.col("fault").isNull(), _clock_reason(settings.bounds))
     return (
         decoded.withColumn("reason", F.coalesce("fault", off))
@@ -163,16 +175,20 @@ def _decoded() -> Column:
         ):
             body = F.substring(value, size + 1, rest)
             batch = from_avro(body, writer.text, {"mode": "PERMISSIVE", "avroSchema": reader})
-            found = header.isin([F.lit(magic) for magic in accepted_magics])
+            is_short = F.length(value) <= RECORD_BYTES_MAX
+            found = header.isin([F.lit(magic) for magic in accepted_magics]) & is_short
             branches = F.when(found, batch) if branches is None else branches.when(found, batch)
     assert branches is not None, f"{RECORD} has no schema"
     return branches
 
 
-def _fault() -> Column:
-    """Return why a record is no telemetry, null when it is."""
-    fault = F.when(F.col("batch.broker").isNull(), _undecodable_reason())
-    for found, why in _nonsense():
+def _fault(inventory_path: Path | None) -> Column:
+    """Return why a record is no telemetry that is taken, null when it is."""
+    size = F.length("value")
+    too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, at most {RECORD_BYTES_MAX} are read"))
+    fault = F.when(size > RECORD_BYTES_MAX, too_large)
+    fault = fault.when(F.col("batch.broker").isNull(), _undecodable_reason())
+    for found, why in (*implausible(), *strangers(inventory_path)):
         fault = fault.when(found, why)
     return fault
 
@@ -216,29 +232,6 @@ def _near_deliveries(bounds: EventBounds) -> Column:
         return found
 
     return F.when(F.col("fault").isNull() & far, F.filter(deliveries, is_near)).otherwise(deliveries)
-
-
-def _nonsense() -> list[tuple[Column, Column]]:
-    """Return what decodes but would end the job further on: times or sequences that overflow, text that is no UTF-8."""
-    time_ms, sequence, seconds = F.col("batch.time_ms"), F.col("batch.sequence"), F.col("batch.deliveries.second")
-    texts = ("deliveries.publisher", "queues.peer", "probes.peer", "clients.client", "clients.change")
-    text = F.concat_ws(",", F.col("batch.broker"), *(F.array_join(f"batch.{name}", ",") for name in texts))
-    return [
-        (~time_ms.between(0, TIME_MS_MAX), F.concat(F.lit("its time is "), time_ms, F.lit(f" ms, {TIMES}"))),
-        (
-            (F.array_min(seconds) < 0) | (F.array_max(seconds) > TIME_MS_MAX // SECOND_MS),
-            F.concat(
-                F.lit("a delivery of it is of second "),
-                F.when(F.array_min(seconds) < 0, F.array_min(seconds)).otherwise(F.array_max(seconds)),
-                F.lit(f", {TIMES}"),
-            ),
-        ),
-        (
-            ~sequence.between(0, SEQUENCE_MAX),
-            F.concat(F.lit("its sequence is "), sequence, F.lit(f", sequences go from 0 to {SEQUENCE_MAX}")),
-        ),
-        (~F.is_valid_utf8(text), F.lit("a name in it is not UTF-8")),
-    ]
 
 
 def _undecodable_reason() -> Column:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.bounds import SUM_MAX
 from schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
 from streaming.build_rows import (
     ROW_KINDS,
@@ -277,8 +278,8 @@ def _delivery(
         publisher=publisher,
         broker=broker,
         notifications=sum(((mask | published) & UNSIGNED).bit_count() for _, (mask, published) in ordered),
-        local_deliveries=sums[0],
-        bytes=sums[1],
+        local_deliveries=min(sums[0], SUM_MAX),
+        bytes=min(sums[1], SUM_MAX),
         blocks=tuple(block for block, _ in ordered),
         masks=tuple(mask for _, (mask, _) in ordered),
         published=tuple(published for _, (_, published) in ordered),
@@ -290,7 +291,7 @@ def _queue(window: Window, name: tuple[str, str], queue: _Queue) -> StateRow:
     moved = [0] * (len(COUNTERS) + 1)
     for least, greatest in queue.boots.values():
         moved = [total + high - low for total, low, high in zip(moved, least, greatest, strict=True)]
-    span_ms, *counters = moved
+    span_ms, *counters = (min(total, SUM_MAX) for total in moved)
     span = QueueSpan(
         **dict(zip(COUNTERS, counters, strict=True)),
         span_ms=span_ms,

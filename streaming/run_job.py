@@ -28,7 +28,8 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from infra.create_topics import TIMESTAMP_TYPE, alter_hint, timestamp_type
+from infra.compare_topics import TIMESTAMP_TYPE
+from infra.create_topics import alter_hint, timestamp_type
 from infra.serve_metrics import serve_metrics
 from schemas.status_file import StatusFile
 from schemas.topics import LOG_APPEND_TIME

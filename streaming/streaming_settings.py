@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.serve_metrics import port_faults
+from schemas.bounds import ITEMS_MAX
 from schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 
 # Bump with every change of keys, windows or aggregates: a checkpoint holds state that only its own query understands.
@@ -21,7 +22,7 @@ CATCH_UP_GRACE_MS = 60_000
 AVRO_LIMITS: dict[str, int] = {
     "org.apache.avro.limits.string.maxLength": 1 << 20,
     "org.apache.avro.limits.bytes.maxLength": 1 << 20,
-    "org.apache.avro.limits.collectionItems.maxLength": 1 << 17,
+    "org.apache.avro.limits.collectionItems.maxLength": ITEMS_MAX,
 }
 
 # What the benchmark of the streaming stage was tuned with; give them to Spark as spark.driver.extraJavaOptions and,
@@ -89,6 +90,7 @@ class StreamingSettings:
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one.
+    ``inventory_path``: the brokers; telemetry that names another one is refused. None takes any name.
     ``security``: Kafka's TLS and SASL.
     """
 
@@ -109,6 +111,7 @@ class StreamingSettings:
     telemetry_topic: str = ""
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
+    inventory_path: Path | None = None
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
 
     @property

@@ -39,6 +39,7 @@ def parse_settings(arguments: list[str]) -> StreamingSettings:
     parser.add_argument("--trigger-ms", type=int, help="time from one micro-batch to the next")
     parser.add_argument("--records-per-trigger-max", type=int, help="bound of one micro-batch")
     parser.add_argument("--any-time", action="store_true", help="take event times far from Kafka's (replays)")
+    parser.add_argument("--inventory", type=Path, dest="inventory_path", help="refuse telemetry of other brokers")
     parser.add_argument("--create-time", action="store_true", help="take times that senders gave (replays)")
     parser.add_argument("--status-file", type=Path, help="JSON file that says how far the job is")
     for each in fields(KafkaSecurity):

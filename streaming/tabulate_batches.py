@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from schemas.bounds import SECOND_MAX, FieldBound, field_bounds
+from schemas.telemetry import TelemetryBatch
 from streaming.merge_parts import Longs, distinct
 from streaming.streaming_settings import SECOND_MS, EventBounds
 
-TIME_MS_MAX = 253_402_300_799_999  # As in ``read_telemetry``: later times overflow.
-SEQUENCE_MAX = 1 << 62
 FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # What every batch must come with.
 
 _OWN_LISTS = {
@@ -35,12 +35,37 @@ _OWN_LISTS = {
 
 
 def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> NDArray[np.bool_]:
-    """Tell which batches the Spark job takes: times and sequences within their bounds, clocks near Kafka's."""
-    time_ms, sequence = _longs(batches, "time_ms"), _longs(batches, "sequence")
-    earliest_ms, latest_ms = _delivery_span_ms(batches)
-    sane = (time_ms >= 0) & (time_ms <= TIME_MS_MAX) & (sequence >= 0) & (sequence <= SEQUENCE_MAX)
-    sane &= (earliest_ms >= 0) & (latest_ms <= TIME_MS_MAX)
+    """Tell which batches the Spark job takes: all fields that are there within their bounds, clocks near Kafka's."""
+    sane = np.ones(len(batches), dtype=np.bool_)
+    names = {field.name for field in batches.type}
+    for bound in field_bounds(TelemetryBatch):
+        if bound.path[0] in names:
+            sane &= ~_beyond(batches, bound)
+    time_ms = _longs(batches, "time_ms")
     return np.asarray(sane & _is_near(time_ms, kafka_ms, bounds))
+
+
+def _beyond(batches: pa.StructArray, bound: FieldBound) -> NDArray[np.bool_]:
+    """Tell which batches break a bound in any of their rows."""
+    column = batches.field(bound.path[0])
+    if bound.is_list:
+        return np.asarray(column.value_lengths().to_numpy(zero_copy_only=False) > bound.most)
+    if len(bound.path) == 1:
+        return _values_beyond(column, bound)
+    owner = np.repeat(np.arange(len(column), dtype=np.int64), column.value_lengths().to_numpy(zero_copy_only=False))
+    found = np.zeros(len(column), dtype=np.bool_)
+    found[owner[_values_beyond(column.flatten().field(bound.path[1]), bound)]] = True
+    return found
+
+
+def _values_beyond(values: pa.Array, bound: FieldBound) -> NDArray[np.bool_]:
+    if bound.is_text:
+        encoded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        wrong = np.array([not bound.takes_text(text) for text in texts], dtype=np.bool_)
+        return wrong[encoded.indices.to_numpy(zero_copy_only=False)] if texts else np.zeros(len(values), dtype=np.bool_)
+    numbers = values.to_numpy(zero_copy_only=False)
+    return np.asarray(~((numbers >= bound.least) & (numbers <= bound.most)))  # What is no number is neither.
 
 
 def with_near_deliveries(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> pa.StructArray:
@@ -140,7 +165,7 @@ def _delivery_span_ms(batches: pa.StructArray) -> tuple[Longs, Longs]:
     latest_ms = earliest_ms.copy()
     if owner.size:
         at = np.flatnonzero(np.diff(owner, prepend=-1))
-        seconds = np.clip(_longs(cells, "second"), -1, TIME_MS_MAX // SECOND_MS + 1) * SECOND_MS
+        seconds = np.clip(_longs(cells, "second"), -1, SECOND_MAX + 1) * SECOND_MS
         earliest_ms[owner[at]] = np.minimum.reduceat(seconds, at)
         latest_ms[owner[at]] = np.maximum.reduceat(seconds, at)
     return earliest_ms, latest_ms

@@ -1,4 +1,4 @@
-"""Carry out plans: run a transition's effects against the ports, in order, and store a plan before acting on it.
+"""Carry out plans: run a transition's effects against the ports, in order, a plan's phase together with its commands.
 
 In: plans to begin, answers of brokers, time. Out: commands, events, stored plans. What a transition does next is
 decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`controller.loop_steps`.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 
 import msgspec
 
 from controller.control_ports import ControlPorts
 from controller.controller_settings import TERM_FIRST, TransitionLimits
-from controller.execute.transition import PersistPlan, SendCommand, Transition, TransitionEffect
+from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionEffect
 from controller.state.plan_log import PlanLog
 from schemas.command import Command, CommandResult
 from schemas.plan import Plan
@@ -123,19 +124,28 @@ class PlanRunner:
         return False
 
     def _run_effects(self, now_ms: int) -> bool:
-        """Run effects in order; return False when a plan could not be stored, which leaves it first in the queue."""
+        """Run effects in order; return False when they could not be stored, which leaves them first in the queue."""
         while self._effects:
-            effect = self._effects[0]
-            if isinstance(effect, PersistPlan):
-                plan = msgspec.structs.replace(effect.plan, term=self._term)
-                self._is_blocked = not self._ports.plans.persist(plan)
+            together = self._stored_together()
+            plans = [effect.plan for effect in together if isinstance(effect, PersistPlan)]
+            plan = msgspec.structs.replace(plans[0], term=self._term) if plans else None
+            commands = tuple(effect.command for effect in together if isinstance(effect, SendCommand))
+            if plan is not None or commands:
+                self._is_blocked = not self._ports.plans.commit(plan, commands)
                 if self._is_blocked:
                     return False
+            if plan is not None:
                 self._log.record(plan)
-            elif isinstance(effect, SendCommand):
-                self._ports.commands.send(effect.command)
-                self._on_command(effect.command, now_ms)
-            else:
-                self._ports.events.emit(effect.event)
-            self._effects.popleft()
+            for _ in together:
+                self._effects.popleft()
+            for command in commands:
+                self._on_command(command, now_ms)
+            for effect in together:
+                if isinstance(effect, EmitEvent):  # After the record, so that nothing is told that did not happen.
+                    self._ports.events.emit(effect.event)
         return True
+
+    def _stored_together(self) -> list[TransitionEffect]:
+        """Return the effects in front that are stored whole or not at all: a plan's phase with its commands."""
+        effects = iter(self._effects)
+        return [next(effects), *takewhile(lambda effect: not isinstance(effect, PersistPlan), effects)]

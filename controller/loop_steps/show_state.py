@@ -18,16 +18,17 @@ from controller.report.set_metrics import set_metrics
 from controller.windows.read_windows import WindowReader
 
 
-class ForgetPlans:
-    """Lets the plan store forget what the log of plans has forgotten."""
+class SettlePlans:
+    """Lets the plan store forget what the log of plans has forgotten, and hand over what waits."""
 
     def __init__(self, ports: ControlPorts) -> None:
         self._plans = ports.plans
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Forget what is new."""
+        """Forget what is new; send the events of this step."""
         for forgotten in state.plan_log.take_forgotten():
             self._plans.forget(forgotten)
+        self._plans.flush()
 
 
 class ShowState:

@@ -1,7 +1,7 @@
-"""The controller's ports on Kafka: readers of state and results, the plan store, and the way out for the rest.
+"""The controller's readers on Kafka, and the way out for what they cannot use.
 
-Nothing here decides anything. While Kafka is away readers return nothing, the plan store says so and the other
-records wait in a bounded buffer; all of them go on by themselves when it is back.
+Nothing here decides anything. While Kafka is away readers return nothing and dead letters wait in a bounded buffer;
+both go on by themselves when it is back. What the controller writes belongs to :mod:`controller.ports.plan_store`.
 """
 
 from __future__ import annotations
@@ -14,34 +14,27 @@ from typing import Generic, TypeVar
 
 import msgspec
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.dead_letters import RecordDecoder, addressed
 from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import Option, close_producer, open_consumer, open_producer
+from infra.kafka_clients import Option, open_consumer
 from infra.record_writer import RecordWriter
-from schemas.audit import AuditEntry
-from schemas.codec import encode
-from schemas.command import Command
 from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent
-from schemas.plan import Plan
-from schemas.topics import AUDIT, COMMANDS, EVENTS, PLANS, topic_name
 
 log = structlog.get_logger(__name__)
 
 CALL_S = 1.0  # Longest wait for one answer of Kafka, so that the loop stays alive while it is away.
-LOAD_S = 10.0  # Longest reading of the plans topic before the attempt is given up and made again.
 RETRY_S = 1.0  # Pause between attempts to find a topic.
 RECORDS_PER_POLL_MAX = 5000
-OUT_BUFFER_MAX = 20_000  # Records that wait while Kafka is away: minutes of events and repeated commands.
-OUT_WAIT_S = 120.0  # A record that could not be sent for so long is given up; commands are repeated anyway.
+OUT_BUFFER_MAX = 20_000  # Dead letters that wait while Kafka is away.
+OUT_WAIT_S = 120.0  # One that could not be sent for so long is given up.
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-class RecordSender:
-    """Sends commands, events, the audit and dead letters; drops and counts what the bounded buffer cannot hold."""
+class LetterSender:
+    """Sends dead letters; drops and counts what the bounded buffer cannot hold."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._namespace = namespace
@@ -57,29 +50,14 @@ class RecordSender:
         """How many records Kafka has not acknowledged yet."""
         return self._writer.waiting_count
 
-    def send(self, command: Command) -> None:
-        """Send a command to its broker."""
-        self._write(topic_name(COMMANDS, self._namespace), command.broker, command)
-
-    def emit(self, event: AdaptationEvent) -> None:
-        """Send an event."""
-        self._write(topic_name(EVENTS, self._namespace), event.subject, event)
-
-    def keep(self, entry: AuditEntry) -> None:
-        """Send what came of an order."""
-        self._write(topic_name(AUDIT, self._namespace), entry.subject, entry)
-
     def bury(self, letter: DeadLetter) -> None:
         """Keep a record that could not be used, with the reason."""
-        self._write(*addressed(letter, self._namespace))
+        self._writer.write(*addressed(letter, self._namespace))
+        self._writer.serve()
 
     def close(self) -> None:
         """Wait a bounded time for what is still to be sent."""
         self._writer.close(CALL_S)
-
-    def _write(self, topic: str, key: str, record: msgspec.Struct) -> None:
-        self._writer.write(topic, key, record)
-        self._writer.serve()
 
 
 @dataclass
@@ -100,6 +78,7 @@ class TopicReader(Generic[Record]):
         self._consumer = _consumer(self.kafka)
         self._decoder = RecordDecoder(self.bury)
         self._assigned = False
+        self._unread: set[tuple[str, int]] = set()
         self._retry_at_s = 0.0
         self._faults = 0
         self.assigned_count = 0
@@ -133,9 +112,9 @@ class TopicReader(Generic[Record]):
         except KafkaException as failure:
             self._tell_fault(str(failure))
             return []
-        for error in [message.error() for message in found]:
-            if error is not None:
-                self._on_error(error)
+        for message in found:
+            if (error := message.error()) is not None:
+                self._on_error(error, (message.topic() or "", message.partition() or 0))
         return [message for message in found if message.error() is None]
 
     def decoded(self, message: Message) -> Record | None:
@@ -143,18 +122,11 @@ class TopicReader(Generic[Record]):
         return self._decoder.decode(message, self.record_types[message.topic() or ""])
 
     def has_read_all(self) -> bool:
-        """Tell whether all that the topics hold at this moment has been read; asks Kafka."""
-        if not self._assigned:
-            return False
-        try:
-            for part in self._consumer.assignment():
-                first, end = self._consumer.get_watermark_offsets(part, timeout=CALL_S)
-                if first < end and self._consumer.position([part])[0].offset < end:
-                    return False
-        except KafkaException as error:
-            self._tell_fault(str(error))
-            return False
-        return True
+        """Tell whether the end of each topic has once been reached since the start.
+
+        The end is told by the reader's position: marks of transactions take offsets, too, and are no messages.
+        """
+        return self._assigned and not self._unread
 
     def begin_again(self) -> None:
         """Read from the beginning once more, as after a restart."""
@@ -183,7 +155,10 @@ class TopicReader(Generic[Record]):
         """Let go of the connection."""
         self._consumer.close()
 
-    def _on_error(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError, place: tuple[str, int]) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._unread.discard(place)
+            return
         self._tell_fault(error.str())
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             # The topic was deleted under us: find it again once it is there, records read twice change nothing.
@@ -204,6 +179,7 @@ class TopicReader(Generic[Record]):
         except KafkaException as error:
             self._tell_fault(str(error))
             return False
+        self._unread = {(start.topic, start.partition) for start in starts}
         self._assigned = True
         self.assigned_count += 1
         return True
@@ -214,109 +190,13 @@ class TopicReader(Generic[Record]):
             log.warning("kafka_reading_fails", topics=list(self.record_types), reason=reason, count=self._faults)
 
 
-class KafkaPlanStore:
-    """The plans topic: a plan counts as stored when all in-sync replicas have acknowledged it."""
-
-    def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:
-        self._kafka = kafka
-        self._topic = topic_name(PLANS, namespace)
-        self._decoder = RecordDecoder(bury)
-        self._producer = self._new_producer()
-        self._under_way: Plan | None = None
-        self._acknowledged = False
-
-    @property
-    def undecodable(self) -> Counter[str]:
-        """How many records did not decode, by topic."""
-        return self._decoder.undecodable
-
-    def persist(self, plan: Plan) -> bool:
-        """Store the plan; wait at most CALL_S for the acknowledgement and tell whether it came.
-
-        Called again with the same plan it goes on waiting for the record under way, so nothing is stored out of order.
-        """
-        try:
-            if self._under_way != plan:
-                self._producer.produce(
-                    self._topic, key=plan.plan.encode(), value=encode(plan), on_delivery=self._on_delivery
-                )
-                self._under_way, self._acknowledged = plan, False
-            self._producer.flush(CALL_S)
-        except (BufferError, KafkaException) as error:
-            self._restart(str(error))
-            return False
-        if self._acknowledged:
-            self._under_way, self._acknowledged = None, False
-            return True
-        return False
-
-    def load(self) -> list[Plan] | None:
-        """Return the newest version of each plan from the whole topic; None when it cannot be read to its end."""
-        consumer = _consumer(self._kafka, {"enable.partition.eof": True})
-        try:
-            return self._read_all(consumer)
-        except KafkaException as error:
-            log.warning("plans_not_read", topic=self._topic, reason=str(error))
-            return None
-        finally:
-            consumer.close()
-
-    def forget(self, plan: str) -> None:
-        """Write the plan's tombstone; nothing waits for it before the next plan is stored."""
-        try:
-            self._producer.produce(self._topic, key=plan.encode(), value=None)
-        except (BufferError, KafkaException) as error:
-            log.warning("plan_not_forgotten", plan=plan, reason=str(error))
-
-    def close(self) -> None:
-        """Wait a bounded time for a record under way, then let it go: the next controller finds what was stored."""
-        close_producer(self._producer, CALL_S)
-
-    def _read_all(self, consumer: Consumer) -> list[Plan] | None:
-        open_partitions = {part.partition for part in _partitions(consumer, self._topic)}
-        consumer.assign([TopicPartition(self._topic, number, OFFSET_BEGINNING) for number in open_partitions])
-        found: dict[str, Plan] = {}
-        give_up_s = time.monotonic() + LOAD_S
-        while open_partitions and time.monotonic() < give_up_s:
-            for message in consumer.consume(RECORDS_PER_POLL_MAX, timeout=0.1):
-                error = message.error()
-                if error is not None:
-                    if error.code() == KafkaError._PARTITION_EOF:
-                        open_partitions.discard(message.partition())
-                    continue
-                if message.value() is None:
-                    found.pop((message.key() or b"").decode(errors="replace"), None)
-                    continue
-                plan = self._decoder.decode(message, Plan)
-                if plan is not None:
-                    found.pop(plan.plan, None)
-                    found[plan.plan] = plan
-        return None if open_partitions else list(found.values())
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._acknowledged = True
-        else:
-            log.warning("plan_not_stored", reason=error.str())
-            self._under_way = None  # The next call sends it again.
-
-    def _restart(self, reason: str) -> None:
-        """Start a new producer: after a fatal error an idempotent one never sends again."""
-        log.warning("plan_producer_restarted", reason=reason)
-        close_producer(self._producer, 0.0)
-        self._producer = self._new_producer()
-        self._under_way = None
-
-    def _new_producer(self) -> Producer:
-        return open_producer(self._kafka, {"linger.ms": 0})
-
-
-def _consumer(kafka: KafkaAccess, more: Mapping[str, Option] | None = None) -> Consumer:
-    usual = {
+def _consumer(kafka: KafkaAccess) -> Consumer:
+    options: dict[str, Option] = {
         "queued.max.messages.kbytes": 32_768,
         "fetch.wait.max.ms": 50,  # A marker must not wait half a second in the broker, the default.
+        "enable.partition.eof": True,
     }
-    return open_consumer(kafka, {**usual, **(more or {})})
+    return open_consumer(kafka, options)
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:

@@ -6,13 +6,13 @@ In: ports, and the metrics. Out: ports that do the same and count. The loop itse
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from controller.control_ports import AuditSink, CommandSink, ControlPorts, EventSink, PlanStore
+from controller.control_ports import AuditSink, ControlPorts, EventSink, PlanStore
 from controller.report.bind_plan import PlanBinder
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
 from schemas.audit import AuditEntry
@@ -39,15 +39,14 @@ class RecordSource(Protocol[Record]):
 
 def measured(ports: ControlPorts, metrics: LoopMetrics, health: LoopHealth) -> ControlPorts:
     """Return ports that count into ``metrics`` and log the plan under way; ``health`` learns when plans were read."""
-    binder, commands = PlanBinder(), MeasuredCommands(ports.commands, metrics)
+    binder = PlanBinder()
     return replace(
         ports,
         state=MeasuredSource(ports.state, "state", metrics),
         results=MeasuredSource(ports.results, "results", metrics, lambda result: _count_result(metrics, result)),
-        commands=commands,
         events=LoggedEvents(ports.events, binder),
         audit=MeasuredAudit(ports.audit, metrics),
-        plans=MeasuredPlans(ports.plans, metrics, health, binder, commands.begin_phase),
+        plans=MeasuredPlans(ports.plans, metrics, health, binder),
         views=(*ports.views, MetricsView(metrics)),
     )
 
@@ -107,58 +106,43 @@ class MeasuredAudit:
         self._audit.keep(entry)
 
 
-class MeasuredCommands:
-    """The way to the brokers; a command that the same broker had before in the same phase counts as repeated."""
-
-    def __init__(self, commands: CommandSink, metrics: LoopMetrics) -> None:
-        self._commands = commands
-        self._metrics = metrics
-        self._asked: set[str] = set()  # The brokers asked in this phase of this plan.
-
-    def begin_phase(self) -> None:
-        """Note that a plan has entered another phase, in which every broker is asked for the first time."""
-        self._asked.clear()
-
-    def send(self, command: Command) -> None:
-        """Hand the command over."""
-        if command.broker in self._asked:
-            self._metrics.commands_repeated.labels(command.phase).inc()
-        self._asked.add(command.broker)
-        self._commands.send(command)
-
-
 class MeasuredPlans:
-    """The plan store: how long each phase took, and how often storing or reading failed."""
+    """The plan store: how long each phase took, how often storing or reading failed, which commands were repeated.
 
-    def __init__(
-        self,
-        plans: PlanStore,
-        metrics: LoopMetrics,
-        health: LoopHealth,
-        binder: PlanBinder,
-        on_phase: Callable[[], None],
-    ) -> None:
+    A command is repeated when the same broker had one before in the same phase.
+    """
+
+    def __init__(self, plans: PlanStore, metrics: LoopMetrics, health: LoopHealth, binder: PlanBinder) -> None:
         self._plans = plans
         self._metrics = metrics
         self._health = health
         self._binder = binder
-        self._on_phase = on_phase
         self._counted: tuple[str, int] | None = None
+        self._asked: set[str] = set()  # The brokers asked in this phase of this plan.
 
-    def persist(self, plan: Plan) -> bool:
-        """Store the plan and tell whether that was acknowledged."""
-        if not self._plans.persist(plan):
+    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
+        """Store them and tell whether that was acknowledged."""
+        if not self._plans.commit(plan, commands):
             self._metrics.plan_store_failures.inc()
             return False
-        self._show(plan)
-        version = (plan.plan, len(plan.history))
-        if version != self._counted:
-            self._counted = version
-            self._on_phase()
-            if len(plan.history) > 1:
-                earlier, latest = plan.history[-2:]
-                self._metrics.phase_ms.labels(earlier.phase).observe(latest.time_ms - earlier.time_ms)
+        if plan is not None:
+            self._show(plan)
+            self._count_phase(plan)
+        for command in commands:
+            if command.broker in self._asked:
+                self._metrics.commands_repeated.labels(command.phase).inc()
+            self._asked.add(command.broker)
         return True
+
+    def _count_phase(self, plan: Plan) -> None:
+        version = (plan.plan, len(plan.history))
+        if version == self._counted:
+            return
+        self._counted = version
+        self._asked.clear()
+        if len(plan.history) > 1:
+            earlier, latest = plan.history[-2:]
+            self._metrics.phase_ms.labels(earlier.phase).observe(latest.time_ms - earlier.time_ms)
 
     def load(self) -> list[Plan] | None:
         """Return the newest version of every plan."""
@@ -174,6 +158,10 @@ class MeasuredPlans:
     def forget(self, plan: str) -> None:
         """Let go of a plan."""
         self._plans.forget(plan)
+
+    def flush(self) -> None:
+        """Hand over what waits."""
+        self._plans.flush()
 
     def _show(self, plan: Plan) -> None:
         self._binder.note(plan)

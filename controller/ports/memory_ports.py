@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.control_ports import ControlPorts
@@ -53,10 +53,6 @@ class MemoryCommands:
 
     sent: deque[Command] = field(default_factory=lambda: deque(maxlen=RECORDS_KEPT_MAX))
 
-    def send(self, command: Command) -> None:
-        """Keep the command."""
-        self.sent.append(command)
-
 
 @dataclass
 class MemoryEvents:
@@ -75,15 +71,18 @@ class MemoryPlans:
 
     stored: dict[str, Plan] = field(default_factory=dict)
     versions: list[Plan] = field(default_factory=list)
+    commands: MemoryCommands = field(default_factory=MemoryCommands)
     is_away: bool = False
 
-    def persist(self, plan: Plan) -> bool:
-        """Store the newest version of the plan unless the store is away."""
+    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
+        """Store the newest version of the plan and send the commands unless the store is away."""
         if self.is_away:
             return False
-        self.stored.pop(plan.plan, None)  # The newest version moves to the end, as in a compacted topic.
-        self.stored[plan.plan] = plan
-        self.versions.append(plan)
+        if plan is not None:
+            self.stored.pop(plan.plan, None)  # The newest version moves to the end, as in a compacted topic.
+            self.stored[plan.plan] = plan
+            self.versions.append(plan)
+        self.commands.sent.extend(commands)
         return True
 
     def load(self) -> list[Plan] | None:
@@ -93,6 +92,9 @@ class MemoryPlans:
     def forget(self, plan: str) -> None:
         """Let go of a plan."""
         self.stored.pop(plan, None)
+
+    def flush(self) -> None:
+        """Nothing waits here."""
 
 
 @dataclass
@@ -204,7 +206,6 @@ class MemoryPorts:
 
     state: MemoryState = field(default_factory=MemoryState)
     results: MemoryResults = field(default_factory=MemoryResults)
-    commands: MemoryCommands = field(default_factory=MemoryCommands)
     events: MemoryEvents = field(default_factory=MemoryEvents)
     plans: MemoryPlans = field(default_factory=MemoryPlans)
     clients: MemoryClients = field(default_factory=MemoryClients)
@@ -213,12 +214,16 @@ class MemoryPorts:
     view: MemoryView = field(default_factory=MemoryView)
 
     @property
+    def commands(self) -> MemoryCommands:
+        """The commands sent, which are stored with the plans."""
+        return self.plans.commands
+
+    @property
     def ports(self) -> ControlPorts:
         """All of them as the control loop wants them."""
         return ControlPorts(
             self.state,
             self.results,
-            self.commands,
             self.events,
             self.plans,
             self.clients,

@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from msgspec.structs import replace
 
 from controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
+from infra.decode_strictly import decode_strictly
 from infra.judge_orders import open_judge
 from infra.kafka_access import KafkaAccess
 from infra.order_keys import OrderSettings
@@ -43,6 +44,7 @@ class KafkaOrders:
         self._judge, self._keys = open_judge(orders, namespace)
         self._is_flushed = is_flushed
         self._is_known = False
+        self._unreadable: dict[bytes | None, Message] = {}  # By key, what has not been replaced since.
         self._told_below: int | None = None
         self._committed = 0
         self._keys_version = self._keys.version
@@ -54,7 +56,11 @@ class KafkaOrders:
         return self._begun_count
 
     def poll(self) -> list[GivenOrder]:
-        """Return what has come since, at most a bounded number; does not wait."""
+        """Return what has come since, at most a bounded number; does not wait.
+
+        Raises UnreadableRecordError where an order that stands at the start cannot be read: it might forbid what would
+        be done next. One that comes later becomes a dead letter.
+        """
         self._commit()
         self._keys.refresh()
         if self._keys.version != self._keys_version:
@@ -69,20 +75,30 @@ class KafkaOrders:
         if self._reader.assigned_count != self._begun_count:
             self._begun_count, self._is_known = self._reader.assigned_count, False
             self._judge.forget()
-        return [given for given in map(self._given, messages) if given is not None]
+        found = [given for given in map(self._given, messages) if given is not None]
+        if not self._is_known and self._reader.has_read_all():
+            self._is_known = True
+            if self._begun_count == 1:
+                self._refuse_unreadable()
+        return found
+
+    def _refuse_unreadable(self) -> None:
+        for message in self._unreadable.values():
+            decode_strictly(message, Order)
 
     def _given(self, message: Message) -> GivenOrder | None:
         offset, order = message.offset() or 0, self._reader.decoded(message)
+        self._unreadable.pop(message.key(), None)
         is_new, self._told_below = offset >= (self._told_below or 0), max(offset + 1, self._told_below or 0)
         if order is None and message.value() is not None:
+            if not self._is_known:
+                self._unreadable[message.key()] = message
             return None  # It did not decode, and is a dead letter.
         return replace(self._judge.given(message, order), is_new=is_new)
 
     @property
     def is_known(self) -> bool:
-        """Tell whether all orders that stood at the start have been handed out; asks Kafka until then."""
-        if not self._is_known:
-            self._is_known = self._reader.has_read_all()
+        """Tell whether all that stood at the start has been handed out."""
         return self._is_known
 
     @property

@@ -53,6 +53,14 @@ class LoopMetrics:
         )
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
         self._add_borders()
+        self._add_leadership()
+
+    def _add_leadership(self) -> None:
+        """Make what tells who leads."""
+        counter, gauge = self.stage.counter, self.stage.gauge
+        self.leads = gauge("leads", "1 while this controller leads, 0 while it stands by.")
+        self.term = gauge("term", "The newest term that this controller knows of, its own while it leads.")
+        self.depositions = counter("depositions", "Times that this controller has lost the lead.")
 
     def _add_borders(self) -> None:
         """Make what the ports are measured by."""
@@ -101,14 +109,16 @@ class LoopMetrics:
 class LoopHealth:
     """How the controller is, for /health and /ready; asked from other threads.
 
-    Not ready before the plans were read, which is the loop's first deed; ill when no step ends for ``silence_s_max``.
+    Not ready before the plans were read, which is a leader's first deed, unless it stands by; ill when no step ends for
+    ``silence_s_max``.
     """
 
     def __init__(self, silence_s_max: float) -> None:
         self.pulse = Pulse("the control loop", silence_s_max)
         self.has_plans = False
+        self.is_standby = False
 
     def __call__(self) -> Health:
         """Return how the controller is now."""
         fault = self.pulse.fault()
-        return Health(self.has_plans, () if fault is None else (fault,))
+        return Health(self.has_plans or self.is_standby, () if fault is None else (fault,))

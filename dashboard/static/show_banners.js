@@ -61,6 +61,7 @@ function findChips(store) {
   if (orders?.paused) chips.push(["paused", "warn", "pause", orders.paused.reason]);
   if (orders?.maintenance?.length) chips.push([`maintenance ${orders.maintenance.map((one) => one.broker).slice(0, 3).join(", ")}`, "warn", "wrench", null]);
   if (configuration) chips.push([`epoch ${configuration.epoch}`, "quiet", null, "Number of the overlay in force"]);
+  if (counts?.leader) chips.push([`term ${counts.term}`, "quiet", null, `${counts.leader} leads: each controller that takes over begins a term`]);
   if (counts) chips.push([words(counts.planner).replaceAll("+", " + "), "quiet long", null, `Who decides: ${counts.planner}`]);
   return chips;
 }

@@ -15,10 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.settings.server_settings import KafkaSettings
 from schemas.topics import TOPICS, Role, topic_name
 
 if TYPE_CHECKING:
     from infra.access_rules import AccessRule
+    from regraft.settings.server_settings import KafkaSettings
 
 WIDE_TABLE_WIDTH = 120
 
@@ -48,15 +50,7 @@ def topics(
     """
     kafka = settings_of(assignments, settings_file, bootstrap).kafka
     rows, rules = _rows(kafka.namespace), _rules(kafka.namespace, principals or []) if acls else []
-    created: list[str] = []
-    if create:
-        from infra.access_rules import create_access_rules
-        from infra.create_topics import create_topics
-        from regraft.stages.run_loop import require_kafka
-
-        require_kafka(kafka.access)
-        created = create_topics(kafka.access, namespace=kafka.namespace)
-        create_access_rules(kafka.access, rules)
+    created = _create(kafka, rules) if create else []
     if as_json:
         told = {"acls": [asdict(rule) for rule in rules]} if acls else {}
         typer.echo(json.dumps({"topics": rows, "created": created if create else None, **told}, indent=2))
@@ -68,6 +62,21 @@ def topics(
         typer.echo(f"{len(created)} topics created at {kafka.bootstrap}, {there} were there and are as they should be.")
         if rules:
             typer.echo(f"{len(rules)} rights given to {len({rule.principal for rule in rules})} principals.")
+
+
+def _create(kafka: KafkaSettings, rules: list[AccessRule]) -> list[str]:
+    """Create what is missing, and give the rights; return the names of the topics that were made."""
+    from infra.access_rules import create_access_rules
+    from infra.compare_topics import durability_note
+    from infra.create_topics import count_brokers, create_topics
+    from regraft.stages.run_loop import require_kafka
+
+    require_kafka(kafka.access)
+    created = create_topics(kafka.access, namespace=kafka.namespace)
+    create_access_rules(kafka.access, rules)
+    if note := durability_note(count_brokers(kafka.access)):
+        typer.echo(note, err=True)
+    return created
 
 
 def _rows(namespace: str) -> list[dict[str, Any]]:

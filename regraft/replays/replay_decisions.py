@@ -200,7 +200,7 @@ class _DecisionRun:
         self._ports = MemoryPorts()
         self._ports.clients.is_known = bool(inputs.clients)
         for plan in inputs.plans_known:
-            self._ports.plans.persist(plan)
+            self._ports.plans.commit(plan, ())
         self._plans: dict[str, Plan] = {}
         self._known = {plan.plan for plan in inputs.plans_known}
         self._asked: dict[Question, Command] = {}

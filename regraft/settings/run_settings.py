@@ -301,7 +301,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
         emulator=stage("emulator", **common),
-        streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint"),
+        streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint", **inventory),
         controller=stage("controller", **people, **common, planners=to_planner_settings(planners)),
         alerts=stage("alerts", **people, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
         dashboard=stage("dashboard", **people, **inventory),

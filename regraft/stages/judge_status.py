@@ -40,6 +40,9 @@ PLAN_FIELDS = (
 )
 NOTHING_SHOWN: dict[str, Any] = {
     "notes": [],
+    "leader": "",
+    "term": 0,
+    "is_standby": False,
     "window": None,
     "cost": None,
     "epoch": None,
@@ -101,6 +104,9 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
     """Return what the view holds for people, JSON-ready."""
     return {
         "notes": _notes(view),
+        "leader": view.leader,
+        "term": view.term,
+        "is_standby": view.is_standby,
         "window": _window(view, now_ms),
         "cost": _cost(view),
         "epoch": view.configuration.epoch,
@@ -122,7 +128,9 @@ def _faults(
         for name, state in services.items()
         if state.is_silent and name != "controller"
     ]
-    if view is not None:
+    if view is not None and view.is_standby and not view.leader:
+        found.append("no controller leads, as far as this standby knows")
+    if view is not None and not view.is_standby:
         found += _window_faults(view, settings, now_ms) + _plan_faults(view, settings, now_ms)
     if "emulator" in services:
         ledger = parse_ledger(services["emulator"].document)
@@ -166,6 +174,9 @@ def _waiting(view: LiveView) -> list[str]:
 def _notes(view: LiveView) -> list[str]:
     """Return what a person should know that is no fault."""
     found = []
+    if view.leader:
+        who = f"{view.leader} leads with term {view.term}"
+        found.append(f"this controller stands by, {who}" if view.is_standby else who)
     if view.dry_run:
         found.append("dry run: plans wait for approval")
     if view.plan_running:

@@ -14,7 +14,8 @@ from types import FrameType
 from rich.console import Console
 
 from infra.check_kafka import KafkaFault, check_kafka
-from infra.create_topics import create_topics
+from infra.compare_topics import durability_note
+from infra.create_topics import count_brokers, create_topics
 from infra.hold_lock import hold_lock
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import is_kafka_ready
@@ -65,6 +66,8 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
             require_kafka(settings.kafka.access)
             ensure_inventory(settings)
             create_topics(settings.kafka.access, namespace=settings.kafka.namespace)
+            if note := durability_note(count_brokers(settings.kafka.access)):
+                console.print(note, markup=False, highlight=False, soft_wrap=True)
             console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)
             with Supervisor(on_event) as supervisor:
                 for name in names:

@@ -15,6 +15,7 @@ from types import FrameType
 import structlog
 
 from infra.check_disk import is_disk_full, tell_disk_full
+from infra.create_topics import check_topics
 from infra.stack_error import StackError
 from overlay.configuration import NotATreeError
 from overlay.inventory import InventoryError
@@ -51,6 +52,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     from streaming.run_job import StreamingJobError, run_job
     from streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
 
+    ensure_inventory(settings)
     java_options = "spark.driver.extraJavaOptions"
     directory = settings.run.directory
     # Both sides have options for the one Java: the session's say where to log, the query's bound what Avro may claim.
@@ -122,6 +124,7 @@ def run_stage(name: str, settings: Settings) -> int:
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
         use_registry(namespace=settings.kafka.namespace)
+        check_topics(settings.kafka.access, settings.kafka.namespace)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError) as error:
         log.error("stage_cannot_run", stage=name, reason=str(error))

@@ -11,15 +11,19 @@ from pathlib import Path
 import pytest
 
 import controller.run_controller
-from controller.control_ports import ControlPorts, ViewSink
+from controller.control_ports import ControlPorts, DeposedError, ViewSink
 from controller.controller_settings import ControllerSettings
+from controller.ports.leadership import HeldTerm
 from controller.ports.memory_ports import MemoryPlans, MemoryPorts, MemoryResults
 from controller.report.loop_metrics import LoopMetrics
-from controller.run_controller import ControllerDeposedError, run_controller
+from controller.run_controller import run_controller
 from infra.find_port import LOOPBACK, choose_ports
+from infra.kafka_access import KafkaAccess
 from infra.run_clock import RunClock
 from infra.serve_metrics import MetricsPortError
 from schemas.command import CommandPhase, CommandResult, Outcome
+from schemas.leader import LeaderTerm
+from schemas.live_view import LiveView, LiveViewError, decode_view
 from schemas.plan import Plan
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.test_control_loop import INVENTORY
@@ -41,7 +45,7 @@ class MemoryLinks:
 
     results = MemoryResults()
 
-    def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
+    def __init__(self, settings: ControllerSettings, now_ms: int, plans: object) -> None:
         self._ports = MemoryPorts(plans=HangingPlans(), results=self.results).ports
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
@@ -57,9 +61,38 @@ class MemoryLinks:
         pass
 
 
+class OnlyCandidate:
+    """A candidate that leads when ``is_chosen``, for as long as that is so."""
+
+    is_chosen = True
+    newest = LeaderTerm(6, "another", 0)
+
+    def __init__(self, kafka: KafkaAccess, namespace: str, name: str, session_ms: int) -> None:
+        self._name = name
+
+    def poll(self) -> None:
+        pass
+
+    def check(self) -> None:
+        if not self.is_chosen:
+            raise DeposedError("another one is chosen")
+
+    def take_over(self, now_ms: int) -> HeldTerm:
+        return HeldTerm(LeaderTerm(self.newest.term + 1, self._name, now_ms), None)  # type: ignore[arg-type]
+
+    def note_term(self, term: int) -> None:
+        type(self).newest = LeaderTerm(term, "another", 0)
+
+    def close(self) -> None:
+        pass
+
+
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControllerSettings:
     monkeypatch.setattr(controller.run_controller, "KafkaLinks", MemoryLinks)
+    monkeypatch.setattr(controller.run_controller, "Leadership", OnlyCandidate)
+    monkeypatch.setattr(OnlyCandidate, "is_chosen", True)
+    monkeypatch.setattr(OnlyCandidate, "newest", LeaderTerm(6, "another", 0))
     INVENTORY.save(tmp_path / "inventory.json")
     return replace(
         settings_of(), inventory_path=tmp_path / "inventory.json", metrics_port=choose_ports(1)[0], tick_ms=10
@@ -75,6 +108,15 @@ def _status(settings: ControllerSettings, path: str) -> int:
             return error.code
     except urllib.error.URLError:
         return 0  # not listening yet
+
+
+def shown(settings: ControllerSettings) -> LiveView | None:
+    """Return what the status file shows, None before the first."""
+    assert settings.status_file is not None
+    try:
+        return decode_view(settings.status_file.read_bytes())
+    except (OSError, LiveViewError):
+        return None
 
 
 def test_a_loop_that_hangs_turns_health_bad_until_it_goes_on(
@@ -122,12 +164,42 @@ def test_time_is_that_of_the_runs_clock(settings: ControllerSettings, tmp_path: 
     assert before_ms <= started_ms <= clock.now_ms()
 
 
-def test_a_deposed_controller_ends_and_says_who_leads(
-    settings: ControllerSettings, monkeypatch: pytest.MonkeyPatch
+def test_a_leader_that_is_deposed_stands_by_and_leads_again(
+    settings: ControllerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first answer of a broker that obeys a higher term ends it, with both terms."""
+    """In the same process; a standby is ready and well, and says who leads."""
     HangingPlans.may_return.set()
-    told = CommandResult("plan-9", CommandPhase.PREPARE, "b00", 9, Outcome.PREPARED, "", 0, 0, term=4)
-    monkeypatch.setattr(MemoryLinks, "results", MemoryResults(deque([told])))
-    with pytest.raises(ControllerDeposedError, match="obey a controller of term 4, this one has term 1"):
-        run_controller(settings, threading.Event())
+    told = replace(settings, status_file=tmp_path / "controller.json", instance="this one", status_ms=20)
+    stop = threading.Event()
+    thread = threading.Thread(target=run_controller, args=(told, stop), daemon=True)
+    thread.start()
+
+    def shows(*wanted: object) -> bool:
+        view = shown(told)
+        return view is not None and (view.is_standby, view.leader, view.term) == wanted
+
+    wait_until(lambda: shows(False, "this one", 7))
+    monkeypatch.setattr(OnlyCandidate, "is_chosen", False)
+    wait_until(lambda: shows(True, "another", 6))
+    assert _status(told, "/ready") == _status(told, "/health") == 200
+    monkeypatch.setattr(OnlyCandidate, "is_chosen", True)
+    wait_until(lambda: shows(False, "this one", 7))
+    stop.set()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_a_leader_that_brokers_do_not_obey_begins_a_higher_term(
+    settings: ControllerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer of a broker that obeys a higher term ends the lower one, also where its record is lost."""
+    HangingPlans.may_return.set()
+    heard = CommandResult("plan-9", CommandPhase.PREPARE, "b00", 9, Outcome.PREPARED, "", 0, 0, term=40)
+    monkeypatch.setattr(MemoryLinks, "results", MemoryResults(deque([heard])))
+    told, stop = replace(settings, status_file=tmp_path / "controller.json", status_ms=20), threading.Event()
+    thread = threading.Thread(target=run_controller, args=(told, stop), daemon=True)
+    thread.start()
+    wait_until(lambda: (view := shown(told)) is not None and (view.is_standby, view.term) == (False, 41))
+    stop.set()
+    thread.join(60)
+    assert not thread.is_alive()

@@ -52,6 +52,12 @@ def test_alerts_store_in_transactions() -> None:
     }
 
 
+def test_only_controllers_can_lead() -> None:
+    """The group that chooses the leader, and the transactional id that shuts the others out."""
+    for right in (("GROUP", "live.leader", "READ"), ("TRANSACTIONAL_ID", "live.controller", "WRITE")):
+        assert {role for role in Role if right in rules_of(role)} == {Role.CONTROLLER}
+
+
 def test_several_principals_may_have_a_role() -> None:
     """One for each operator."""
     rules = access_rules({Role.OPERATOR: ("User:ana", "User:bo")}, "live")

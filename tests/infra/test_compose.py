@@ -18,6 +18,7 @@ COMMANDS = {
     "emulate": ["emulate"],
     "stream": ["stream"],
     "control": ["control", "--act"],
+    "control-standby": ["control", "--act"],
     "alerts": ["alerts", "run"],
     "dashboard": ["dashboard", "run", "--host", "0.0.0.0"],
 }

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from infra import kafka_server as module
-from infra.create_topics import TopicMismatchError, create_topics, timestamp_type
+from infra.create_topics import TopicMismatchError, check_topics, create_topics, timestamp_type
 from infra.find_port import LOOPBACK, PortInUseError
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import KafkaAddress, KafkaFiles, RunningKafka, is_kafka_ready, start_kafka
 from infra.stack_error import StackError
-from schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, TELEMETRY, TOPICS, topic_name
+from schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, PLANS, TELEMETRY, TOPICS, topic_name
 
 READY_S = 60.0
 RECORDS = 500
@@ -61,7 +61,7 @@ def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
     ("changed", "message"),
     [
         (replace(TELEMETRY, partitions=TELEMETRY.partitions + 1), r"partitions is 4, not 5"),
-        (replace(TELEMETRY, retention_ms=1_000), r"retention\.ms is \d+, not 1000"),
+        (replace(TELEMETRY, retention_ms=90_000_000), r"retention\.ms is 86400000, not 90000000"),
         (
             replace(TELEMETRY, timestamps=CREATE_TIME),
             r"type is LogAppendTime, not CreateTime\): alter it \(kafka-configs",
@@ -75,6 +75,18 @@ def test_topic_of_another_shape_is_told(kafka: RunningKafka, changed: object, me
     assert timestamp_type(kafka.access, topic_name(TELEMETRY, "shape")) == LOG_APPEND_TIME
     with pytest.raises(TopicMismatchError, match=message):
         create_topics(kafka.access, [changed], namespace="shape")  # type: ignore[list-item]
+
+
+@pytest.mark.stack
+def test_topics_with_more_than_the_table_wants_are_accepted(kafka: RunningKafka) -> None:
+    """More partitions and longer retention lose nothing; a topic with one order may not be split."""
+    more = [replace(TELEMETRY, partitions=6, retention_ms=90_000_000), replace(PLANS, partitions=2)]
+    create_topics(kafka.access, more, namespace="more")
+    create_topics(kafka.access, [TELEMETRY], namespace="more")
+    with pytest.raises(TopicMismatchError, match=r"partitions is 2, not 1: its records have one order"):
+        check_topics(kafka.access, "more")
+    check_topics(kafka.access, "nothing-there")
+    check_topics(KafkaAccess(f"{LOOPBACK}:1"), "more")
 
 
 @pytest.mark.stack

@@ -65,7 +65,7 @@ class AnyOrderController:
         self._send = send
         self._starts = 0
         self._effects_left = -1
-        self._ports = replace(MemoryPorts().ports, results=self, commands=self, events=self, plans=self)
+        self._ports = replace(MemoryPorts().ports, results=self, events=self, plans=self)
         self.log = PlanLog(inventory)
         self.runner: PlanRunner | None = None
         self.restart()
@@ -157,8 +157,20 @@ class AnyOrderController:
 
     # --- ports -------------------------------------------------------------------------------------------------
 
-    def persist(self, plan: Plan) -> bool:
-        """Store the plan as the store's state allows."""
+    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
+        """Store the plan as the store's state allows, then send the commands.
+
+        Kafka stores them whole or not at all; here the controller may die between any two of them, which is worse.
+        Commands of one that is fenced off still go out: they may have been on their way.
+        """
+        if plan is not None and not self._store_plan(plan):
+            return False
+        for command in commands:
+            self._send(command, self._name)
+            self._count_effect()
+        return True
+
+    def _store_plan(self, plan: Plan) -> bool:
         shelf = self.shelf
         if shelf.term > self.term:
             self.fenced += 1
@@ -178,10 +190,8 @@ class AnyOrderController:
         """Let go of a plan."""
         self.shelf.stored.pop(plan, None)
 
-    def send(self, command: Command) -> None:
-        """Send a command."""
-        self._send(command, self._name)
-        self._count_effect()
+    def flush(self) -> None:
+        """Nothing waits here."""
 
     def emit(self, event: AdaptationEvent) -> None:
         """Keep an event's text."""

@@ -19,6 +19,7 @@ import schemas.client
 import schemas.command
 import schemas.dead_letter
 import schemas.event
+import schemas.leader
 import schemas.order
 import schemas.plan
 import schemas.state
@@ -33,6 +34,7 @@ MODULES = (
     schemas.command,
     schemas.dead_letter,
     schemas.event,
+    schemas.leader,
     schemas.order,
     schemas.plan,
     schemas.state,

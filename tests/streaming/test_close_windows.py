@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.codec import encode
+from schemas.bounds import SUM_MAX, TOTAL_MAX
+from schemas.codec import decode, encode
 from schemas.state import BrokerCompleteness, Churn, Interest, PublisherDelivery, StateRow
 from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 from streaming.build_rows import state_key
@@ -241,3 +242,31 @@ def test_extreme_numbers_do_not_break_a_window() -> None:
         reference.take(taken)
     [expected], [found] = reference.finish(), closed(*batches)
     assert tuple(found.rows()) == expected.rows
+
+
+def test_sums_beyond_64_bits_stand_at_the_greatest_number() -> None:
+    """A broker may claim any total in each of many seconds and boots: what is added up never turns negative."""
+    cells = tuple(Delivery("p", 0, SECOND + n % 5, 1 << n, TOTAL_MAX - n, TOTAL_MAX // 3) for n in range(5))
+    blocks = tuple(Delivery("q", n, SECOND, 1, TOTAL_MAX, 7) for n in range(40))
+    batches = [
+        batch(
+            sequence=n,
+            boot=boot,
+            at_ms=n,
+            deliveries=cells + blocks,
+            queues=(QueueSample("", *[n * TOTAL_MAX] * 6, 0, 0),),
+        )
+        for n in (0, 1)
+        for boot in range(1, 40)
+    ]
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for taken in as_dicts(batches):
+        reference.take(taken)
+    [expected], [found] = reference.finish(), closed(*batches)
+    assert tuple(found.rows()) == expected.rows
+    for row in found.rows():
+        assert decode(encode(row), StateRow) == row
+    assert [row.delivery.local_deliveries for row in rows_of("delivery", *batches) if row.delivery] == [
+        5 * TOTAL_MAX - 10,
+        SUM_MAX,
+    ]

@@ -111,3 +111,11 @@ def test_a_schema_that_is_not_read_by_columns_is_refused() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}]}
     with pytest.raises(UnsupportedSchemaError, match="null"):
         decode_columns(b"\x00", np.array([0]), np.array([1]), schema)
+
+
+def test_an_array_that_announces_the_least_long_is_no_array() -> None:
+    """-2^63 has no opposite: taken for the end of the array, what follows would be read as something else."""
+    least = bytes.fromhex("ffffffffffffffffff01")
+    body = b"\x02b\x02\x02\x02\x02" + least + bytes(4)
+    assert read_one(body) is None
+    assert decoded([body]).places.size == 0

@@ -15,22 +15,24 @@ from confluent_kafka import Producer
 
 from controller.controller_settings import ControllerSettings
 from controller.decision_settings import DecisionSettings
-from controller.ports.kafka_links import KafkaPlanStore, RecordSender, TopicReader
+from controller.ports.kafka_links import LetterSender, TopicReader
+from controller.ports.plan_store import KafkaPlanStore
 from controller.run_controller import run_controller
-from controller.state.plan_log import PlanLog
 from infra.create_topics import create_topics
 from infra.find_port import choose_ports
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import RunningKafka, start_kafka
+from infra.read_to_end import read_to_end
+from infra.transaction_writer import TransactionWriter
 from schemas.codec import encode
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import PlanPhase
 from schemas.state import StateRow, WindowClosed
-from schemas.topics import COMMANDS, DEAD_LETTERS, EVENTS, PLANS, RESULTS, STATE, WINDOWS, topic_name
+from schemas.topics import COMMANDS, DEAD_LETTERS, EVENTS, RESULTS, STATE, WINDOWS, topic_name
 from tests.controller.kafka_overlay import KafkaOverlay
-from tests.controller.state.test_plan_log import INVENTORY, plan_at
+from tests.controller.state.test_plan_log import plan_at
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.scrape_stage import scraped
 from tests.wait_until import wait_until
@@ -59,6 +61,13 @@ def collected(reader: TopicReader[Any], count: int) -> list[Any]:
     return found + reader.poll()
 
 
+def begun_store(kafka: RunningKafka, namespace: str) -> KafkaPlanStore:
+    """Return a store that has shut out any other."""
+    store = KafkaPlanStore(kafka.access, namespace)
+    wait_until(store.begin)
+    return store
+
+
 def test_reader_starts_at_a_point_in_time(kafka: RunningKafka, namespace: str) -> None:
     """Records written before the point are not read, those after are, and a new reader reads them again."""
     topic = topic_name(RESULTS, namespace)
@@ -78,14 +87,14 @@ def test_reader_that_starts_at_the_end_misses_nothing_that_follows(kafka: Runnin
     earlier = Producer({"bootstrap.servers": kafka.bootstrap})
     earlier.produce(topic_name(COMMANDS, namespace), encode(Command("plan-1", CommandPhase.PREPARE, "b00", 0, 1)))
     assert earlier.flush(PATIENCE_S) == 0  # A sender waits a second only: a broker just started may take longer.
-    sender = RecordSender(kafka.access, namespace)
+    store = begun_store(kafka, namespace)
     reader = TopicReader(
         kafka.access, {topic_name(COMMANDS, namespace): Command}, time.time_ns() // 1_000_000 + 60_000, pytest.fail
     )
     assert reader.poll() == []
     wait_until(lambda: reader.poll() == [] and reader.is_reading)
-    sender.send(Command("plan-1", CommandPhase.PREPARE, "b01", 0, 1))
-    sender.close()
+    assert store.commit(None, [Command("plan-1", CommandPhase.PREPARE, "b01", 0, 1)])
+    store.close()
     assert [command.broker for command in collected(reader, 1)] == ["b01"]
     reader.close()
 
@@ -98,7 +107,7 @@ def test_undecodable_record_becomes_a_dead_letter(kafka: RunningKafka, namespace
     answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
     producer.produce(topic, encode(answer))
     producer.flush(PATIENCE_S)
-    sender = RecordSender(kafka.access, namespace)
+    sender = LetterSender(kafka.access, namespace)
     reader = TopicReader(kafka.access, {topic: CommandResult}, 0, sender.bury)
     assert collected(reader, 1) == [answer]
     sender.close()
@@ -111,42 +120,30 @@ def test_undecodable_record_becomes_a_dead_letter(kafka: RunningKafka, namespace
     letters.close()
 
 
-def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, namespace: str) -> None:
-    """An acknowledged plan is there for the next controller, whatever else is in the topic."""
-    store = KafkaPlanStore(kafka.access, namespace, lambda letter: None)
-    assert store.load() == []
-    for plan in (plan_at(1, PlanPhase.PREPARING), plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)):
-        assert store.persist(plan)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    producer.produce(topic_name(PLANS, namespace), b"rubbish", key=b"plan-9")
-    producer.produce(topic_name(PLANS, namespace), None, key=b"plan-8")
-    producer.flush(PATIENCE_S)
-    found = KafkaPlanStore(kafka.access, namespace, lambda letter: None).load()
-    assert found == [plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)]
-    log = PlanLog(INVENTORY, found)
-    assert log.moving == plan_at(2, PlanPhase.ACTIVATING)
-    store.close()
-
-
-def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: str) -> None:
-    """Its tombstone goes out with the next plan that is stored; the topic must not grow for ever."""
-    store = KafkaPlanStore(kafka.access, namespace, pytest.fail)
-    assert store.persist(plan_at(1, PlanPhase.COMPLETED))
-    store.forget("plan-1")
-    assert store.persist(plan_at(2, PlanPhase.PREPARING))
-    assert store.load() == [plan_at(2, PlanPhase.PREPARING)]
-    store.close()
-
-
-def test_store_says_that_kafka_is_away(tmp_path: Path) -> None:
-    """Without a broker, or without the topic, loading gives None and storing False, in bounded time."""
-    store = KafkaPlanStore(KafkaAccess("127.0.0.1:1"), "nowhere", pytest.fail)
-    assert store.load() is None
-    assert not store.persist(plan_at(1, PlanPhase.PREPARING))
+def test_reader_says_that_kafka_is_away() -> None:
+    """Without a broker it returns nothing, in bounded time."""
     reader = TopicReader(KafkaAccess("127.0.0.1:1"), {"nowhere.results": CommandResult}, 0, pytest.fail)
     assert reader.poll() == []
+    assert not reader.has_read_all()
     reader.close()
-    store.close()
+
+
+def test_the_end_behind_a_transaction_is_reached(kafka: RunningKafka, namespace: str) -> None:
+    """Its mark takes an offset that no record has; an open transaction is not waited for, nor read."""
+    topic = topic_name(RESULTS, namespace)
+    answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
+    writer = TransactionWriter(kafka.access, f"{namespace}-writer")
+    wait_until(writer.begin)
+    assert writer.commit(lambda producer: producer.produce(topic, encode(answer)))
+    reader = TopicReader(kafka.access, {topic: CommandResult}, 0, pytest.fail)
+    found = []
+    wait_until(lambda: bool(found.extend(reader.poll())) or reader.has_read_all())
+    assert found == [answer]
+    messages = read_to_end(kafka.access, topic)
+    assert messages is not None
+    assert [message.value() for message in messages] == [encode(answer)]
+    reader.close()
+    writer.close()
 
 
 def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
@@ -154,18 +151,18 @@ def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
     reader = TopicReader(kafka.access, {topic_name(EVENTS, "later"): AdaptationEvent}, 0, pytest.fail)
     assert reader.poll() == []
     create_topics(kafka.access, namespace="later")
-    sender = RecordSender(kafka.access, "later")
     event = AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, 0, "text", details={"a": "b"})
-    sender.emit(event)
-    sender.close()
+    store = begun_store(kafka, "later")
+    store.emit(event)
+    store.close()
     assert collected(reader, 1) == [event]
     reader.close()
 
 
 def test_plan_survives_a_killed_broker(kafka: RunningKafka, namespace: str) -> None:
     """A plan that is stored while the broker is killed is acknowledged after its return and stored once in order."""
-    store = KafkaPlanStore(kafka.access, namespace, pytest.fail)
-    assert store.persist(plan_at(1, PlanPhase.PREPARING))
+    store = begun_store(kafka, namespace)
+    assert store.commit(plan_at(1, PlanPhase.PREPARING), ())
     reader = TopicReader(
         kafka.access,
         {topic_name(STATE, namespace): StateRow, topic_name(WINDOWS, namespace): WindowClosed},
@@ -176,7 +173,7 @@ def test_plan_survives_a_killed_broker(kafka: RunningKafka, namespace: str) -> N
     pid = kafka.supervisor.pid("kafka")
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: store.persist(plan_at(1, PlanPhase.ACTIVATING)))
+    wait_until(lambda: store.commit(plan_at(1, PlanPhase.ACTIVATING), ()))
     assert store.load() == [plan_at(1, PlanPhase.ACTIVATING)]
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(topic_name(WINDOWS, namespace), encode(WindowClosed(0, 1000, 1, {}, (), 0)))
@@ -193,7 +190,8 @@ def check_scrape(settings: ControllerSettings) -> None:
     assert found['regraft_controller_results_total{outcome="retired"}'] == 5
     assert found['regraft_controller_records_read_total{source="state"}'] > 10
     assert found['regraft_controller_queue_length{queue="outbound"}'] >= 0
-    assert found['regraft_controller_records_lost{topic="commands"}'] == 0
+    assert found['regraft_controller_records_lost{topic="events"}'] == 0
+    assert (found["regraft_controller_leads"], found["regraft_controller_term"]) == (1, 1)
     assert found['regraft_controller_dead_letters{topic="state"}'] == 0
     assert found["regraft_controller_view_failures"] >= 1
 
@@ -208,6 +206,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
         namespace=namespace,
         inventory_path=tmp_path / "inventory.json",
         status_file=tmp_path / "controller.json",
+        instance="first",
         redis_url="redis://127.0.0.1:1",  # Nobody listens there: the view is best effort.
         dry_run=False,
         decision=DecisionSettings(cool_down_windows=0, window_age_ms_max=600_000),
@@ -217,7 +216,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store = KafkaPlanStore(kafka.access, namespace, pytest.fail)
+    store = KafkaPlanStore(kafka.access, namespace)  # It only reads.
     try:
         with KafkaOverlay(kafka.bootstrap, namespace, inventory):
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.COMPLETED])
@@ -226,6 +225,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
         stop.set()
         thread.join(PATIENCE_S)
     shown = json.loads((tmp_path / "controller.json").read_text())
+    assert (shown["is_standby"], shown["leader"], shown["term"]) == (False, "first", 1)
     assert shown["configuration"]["epoch"] == 1
     assert shown["plans"][0]["links_added"] == [["b00", "b04"]]
     assert shown["plans_completed"] >= 0

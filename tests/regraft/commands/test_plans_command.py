@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from controller.controller_settings import ControllerSettings
 from controller.decision_settings import DecisionSettings
-from controller.ports.kafka_links import KafkaPlanStore
 from controller.ports.order_topic import KafkaOrders
+from controller.ports.plan_store import KafkaPlanStore
 from controller.run_controller import run_controller
 from infra.create_topics import create_topics
 from infra.kafka_clients import open_producer
@@ -71,7 +71,7 @@ def controller(kafka: RunningKafka, namespace: str, directory: Path, inventory: 
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store = KafkaPlanStore(kafka.access, namespace, pytest.fail)
+    store = KafkaPlanStore(kafka.access, namespace)  # It only reads.
     try:
         yield store
     finally:

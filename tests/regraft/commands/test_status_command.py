@@ -52,6 +52,18 @@ def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
     return judge_status(services, controller(**changes), alerts or {}, SETTINGS, NOW_MS)
 
 
+def test_who_leads_is_said_and_a_standby_is_well() -> None:
+    """A standby knows no windows and no plans, which is no fault of it; that nobody leads is one."""
+    leading = judged(leader="c1", term=7)
+    assert (leading["verdict"], leading["notes"]) == (WELL, ["c1 leads with term 7"])
+    assert (leading["leader"], leading["term"], leading["is_standby"]) == ("c1", 7, False)
+    standby = judged(leader="c1", term=7, is_standby=True, window=None)
+    assert (standby["verdict"], standby["notes"]) == (WELL, ["this controller stands by, c1 leads with term 7"])
+    alone = judged(is_standby=True, window=None)
+    assert alone["verdict"] == DEGRADED
+    assert "no controller leads" in alone["reasons"][0]
+
+
 def test_a_loop_that_decides_is_well() -> None:
     """What went wrong once is shown and is no reason."""
     found = judged()

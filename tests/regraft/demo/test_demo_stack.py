@@ -7,6 +7,7 @@ import pytest
 
 from infra.find_port import choose_ports
 from regraft.demo.kill_services import KILLED_IN_TURN
+from tests.regraft.demo.watch_secrets import ClientCommands, SecretWatch
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -18,12 +19,16 @@ def _regraft(*arguments: str, timeout_s: float) -> subprocess.CompletedProcess[s
 
 @pytest.mark.stack
 def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
-    """Controller, Spark, Valkey and Kafka are killed under traffic: no delivery and no plan is lost or doubled."""
-    answer = _regraft(
-        *("demo", "--chaos", "--json", "--seed", "5", "--duration", "110", "--out", str(tmp_path)),
-        *("--set", "demo.kill_every_s=20"),
-        timeout_s=500,
-    )
+    """Secured servers and stages are killed under traffic: no delivery or plan is lost or doubled, no secret shown."""
+    with SecretWatch(tmp_path) as watch, ClientCommands(tmp_path, _regraft) as commands:
+        answer = _regraft(
+            *("demo", "--secure", "--dashboard", "--chaos", "--json", "--seed", "5", "--duration", "110"),
+            *("--out", str(tmp_path), "--set", "demo.kill_every_s=20"),
+            timeout_s=500,
+        )
+    assert commands.faults == []
+    assert watch.seen >= {"java", "valkey-server", "regraft"}
+    assert watch.found == []
     assert answer.returncode == 0, answer.stderr[-4000:]
     summary = json.loads(answer.stdout)
     assert (summary["lost"], summary["repeated"], summary["out_of_order"], summary["unexpected"]) == (0, 0, 0, 0)
@@ -70,3 +75,4 @@ def test_without_kafka_one_sentence_says_so(tmp_path: Path) -> None:
     assert answer.returncode == 1
     assert answer.stderr.count("\n") == 1
     assert f"Kafka at {address} did not answer" in answer.stderr
+    assert "is closed" in answer.stderr

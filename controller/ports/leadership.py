@@ -1,0 +1,177 @@
+"""Who leads, by Kafka alone: of the members of one consumer group the one that holds the topic of terms.
+
+In: membership of the group. Out: a term with the store that writes in it, or who leads instead. The order matters:
+shut out the earlier leader, then read the plans to their end, then write the next term, then act. Reading first would
+miss what the earlier one stored last. What a leader does belongs to the control loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from controller.control_ports import DeposedError
+from controller.ports.kafka_links import TopicReader
+from controller.ports.plan_store import KafkaPlanStore
+from infra.decode_strictly import decode_strictly
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import open_consumer
+from infra.read_to_end import read_to_end
+from infra.stack_error import StackError
+from schemas.dead_letter import DeadLetter
+from schemas.leader import LeaderTerm
+from schemas.topics import LEADER, topic_name
+
+log = structlog.get_logger(__name__)
+
+HEARTBEATS = 8  # A session's heartbeats: some may come late without an end of the session.
+HANG_MS = 120_000  # A leader whose loop does not turn for so long loses the lead, alive or not.
+RECORDS_PER_POLL_MAX = 100
+
+
+class SessionRefusedError(StackError):
+    """Kafka does not grant sessions of this length."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTerm:
+    """A term and the store that writes in it, until another controller takes over."""
+
+    term: LeaderTerm
+    plans: KafkaPlanStore
+
+
+class Leadership:
+    """One candidate. ``session_ms``: after so long without a word from a leader, dead or away, another may take over.
+
+    ``name`` tells people which process it is.
+    """
+
+    def __init__(self, kafka: KafkaAccess, namespace: str, name: str, session_ms: int) -> None:
+        self._kafka, self._namespace, self._name, self._session_ms = kafka, namespace, name, session_ms
+        self._topic = topic_name(LEADER, namespace)
+        self._is_chosen = False
+        self._store: KafkaPlanStore | None = None
+        self._term_min = 1
+        self._terms = TopicReader(kafka, {self._topic: LeaderTerm}, 0, _drop)
+        self.newest = LeaderTerm(0, "", 0)  # Nobody, as far as is known.
+        self._consumer = open_consumer(
+            kafka,
+            {
+                "session.timeout.ms": session_ms,
+                "heartbeat.interval.ms": session_ms // HEARTBEATS,
+                "max.poll.interval.ms": max(HANG_MS, session_ms),
+                "socket.timeout.ms": max(session_ms, 1_000),
+                "partition.assignment.strategy": "cooperative-sticky",  # Who joins does not take the lead from another.
+                "topic.metadata.refresh.interval.ms": 5_000,  # The topic may be made later.
+            },
+            group=self._topic,
+        )
+        self._consumer.subscribe(
+            [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+        )
+
+    def poll(self) -> None:
+        """Take part in the group, and learn who leads; does not wait. Raises SessionRefusedError."""
+        try:
+            messages = self._consumer.consume(RECORDS_PER_POLL_MAX, timeout=0)
+        except KafkaException as failure:
+            log.warning("leadership_not_known", reason=str(failure))
+            return
+        for message in messages:
+            if (error := message.error()) is not None:
+                self._tell(error)
+        for term in self._terms.poll():
+            if term.term >= self.newest.term:
+                self.newest = term
+
+    @property
+    def is_chosen(self) -> bool:
+        """Tell whether the group has chosen this one, as far as it knows: one that was suspended learns it late."""
+        return self._is_chosen
+
+    def check(self) -> None:
+        """Raise DeposedError when the group has chosen another one."""
+        self.poll()
+        if not self._is_chosen:
+            raise DeposedError("the group of controllers has lost this one, or chosen another")
+
+    def take_over(self, now_ms: int) -> HeldTerm | None:
+        """Begin the next term; None when that has to be tried again, as it has while Kafka is away.
+
+        Raises UnreadableRecordError where plans or terms cannot be read.
+        """
+        if not self._is_chosen or not self._is_member():
+            return None
+        if self._store is None:
+            self._store = KafkaPlanStore(self._kafka, self._namespace)
+        store = self._store
+        try:
+            if not store.begin():
+                return None
+            number = self._next_number(store)
+            if number is None:
+                return None
+            term = LeaderTerm(number, self._name, now_ms)
+            self._store = None  # Of a term that may be written or not nothing is used.
+            if store.claim(term, self._consumer.consumer_group_metadata()):
+                self.newest = term
+                return HeldTerm(term, store)
+        except DeposedError as error:
+            log.info("term_not_begun", reason=str(error))
+        self._store = None
+        store.close()
+        return None
+
+    def note_term(self, term: int) -> None:
+        """Note a term that brokers obey: whatever became of its record, the next one is higher."""
+        self._term_min = max(self._term_min, term + 1)
+
+    def close(self) -> None:
+        """Leave the group, so that another one takes over at once."""
+        if self._store is not None:
+            self._store.close()
+        self._terms.close()
+        self._consumer.close()
+
+    def _next_number(self, store: KafkaPlanStore) -> int | None:
+        """Return a number above every term of before, those of plans too; None when they could not be read."""
+        plans = store.read_ahead()
+        try:
+            messages = read_to_end(self._kafka, self._topic)
+        except KafkaException as error:
+            log.warning("terms_not_read", reason=str(error))
+            return None
+        if plans is None or messages is None:
+            return None
+        terms = [term.term for message in messages if (term := decode_strictly(message, LeaderTerm)) is not None]
+        return max([self._term_min, *(term + 1 for term in terms), *(plan.term + 1 for plan in plans)])
+
+    def _is_member(self) -> bool:
+        """Ask the group itself: what this process believes may be from before it was suspended."""
+        try:
+            self._consumer.commit(offsets=[TopicPartition(self._topic, 0, 0)], asynchronous=False)
+        except KafkaException as error:
+            log.info("leadership_not_confirmed", reason=str(error))
+            return False
+        return True
+
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._is_chosen = self._is_chosen or bool(partitions)
+
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._is_chosen = self._is_chosen and not partitions
+
+    def _tell(self, error: KafkaError) -> None:
+        if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+            raise SessionRefusedError(
+                f"Kafka does not grant a session of {self._session_ms} ms: set controller.session_ms between its "
+                "group.min.session.timeout.ms (6000 unless set) and group.max.session.timeout.ms."
+            )
+        log.warning("leadership_not_known", reason=error.str())
+
+
+def _drop(_: DeadLetter) -> None:
+    """Drop it: who takes over reads the terms strictly."""

@@ -1,0 +1,190 @@
+"""Plans, their commands, events and the audit of orders on Kafka, in transactions of one term.
+
+In: plans, commands, events, audit entries. Out: all of a phase stored, or nothing. The controllers of a namespace share
+one transactional id: a store that begins shuts the earlier one out, whatever that still believes. Who may begin is
+decided by :mod:`controller.ports.leadership`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+from confluent_kafka import KafkaException, Message, Producer, TopicPartition
+
+from controller.control_ports import DeposedError
+from infra.decode_strictly import decode_strictly
+from infra.kafka_access import KafkaAccess
+from infra.read_to_end import read_to_end
+from infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
+from schemas.audit import AuditEntry
+from schemas.codec import encode
+from schemas.command import Command
+from schemas.event import AdaptationEvent
+from schemas.leader import LeaderTerm
+from schemas.plan import Plan
+from schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, PLANS, topic_name
+
+log = structlog.get_logger(__name__)
+
+TOLD_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is away: hours of them.
+LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term for ever.
+
+Batch = tuple[Plan | None, tuple[Command, ...]]
+NOTHING: Batch = (None, ())
+
+
+class KafkaPlanStore:
+    """One writer of plans, commands and events; ``lost`` counts by topic what found no room while Kafka was away."""
+
+    def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
+        self._kafka = kafka
+        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, COMMANDS, EVENTS, AUDIT, LEADER)}
+        self._writer = TransactionWriter(kafka, writer_id(namespace))
+        self._under_way: Batch | None = None
+        self._told: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
+        self._forgotten: list[str] = []
+        self._filled = (0, 0)  # Of what is told and of the forgotten plans, how many the transaction under way holds.
+        self._read_ahead: list[Plan] | None = None
+        self.lost: Counter[str] = Counter()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many records Kafka has not taken yet."""
+        plan, commands = self._under_way or NOTHING
+        return (plan is not None) + len(commands) + len(self._told) + len(self._forgotten)
+
+    def begin(self) -> bool:
+        """Shut out an earlier store and end what it left open; False while Kafka does not answer.
+
+        Raises DeposedError when another one does the same at this moment.
+        """
+        try:
+            return self._writer.begin()
+        except WriterLostError as error:
+            raise DeposedError(str(error)) from error
+
+    def claim(self, term: LeaderTerm, group: Any) -> bool:
+        """Write the term, provided that the member of the consumer group is one still; False when it was not written.
+
+        ``group`` is the consumer's group metadata: Kafka refuses a transaction of who is no member any more.
+        """
+
+        def fill(producer: Producer) -> None:
+            producer.produce(self._names[LEADER], key=LEADER_KEY, value=encode(term))
+            producer.send_offsets_to_transaction([TopicPartition(self._names[LEADER], 0, 0)], group, CALL_S)
+
+        try:
+            return self._writer.commit(fill)
+        except WriterLostError as error:
+            raise DeposedError(str(error)) from error
+
+    def read_ahead(self) -> list[Plan] | None:
+        """Load the plans and keep them for the next :meth:`load`: who has begun is the only one who writes them."""
+        self._read_ahead = None
+        self._read_ahead = self.load()
+        return self._read_ahead
+
+    def load(self) -> list[Plan] | None:
+        """Return the newest version of each plan from the whole topic; None when it cannot be read to its end.
+
+        Raises UnreadableRecordError for a record that is no plan: its epoch would be used again.
+        """
+        if self._read_ahead is not None:
+            found_ahead, self._read_ahead = self._read_ahead, None
+            return found_ahead
+        try:
+            messages = read_to_end(self._kafka, self._names[PLANS])
+        except KafkaException as error:
+            log.warning("plans_not_read", topic=self._names[PLANS], reason=str(error))
+            return None
+        if messages is None:
+            return None
+        newest: dict[bytes | None, Message] = {}
+        for message in messages:
+            newest.pop(message.key(), None)  # The newest version moves to the end.
+            newest[message.key()] = message
+        found = [decode_strictly(message, Plan) for message in newest.values()]
+        return [plan for plan in found if plan is not None]
+
+    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
+        """Store a plan's phase with its commands; wait about CALL_S for that and tell whether it is done.
+
+        Called again with the same, it goes on with the transaction under way, so nothing is stored twice or out of
+        order. Raises DeposedError.
+        """
+        asked = (plan, tuple(commands))
+        earlier = self._under_way
+        if earlier is not None and earlier != asked and not self._write(earlier):
+            return False
+        return self._write(asked)
+
+    def emit(self, event: AdaptationEvent) -> None:
+        """Send an event with the next transaction."""
+        self._tell(self._names[EVENTS], event.subject, event)
+
+    def keep(self, entry: AuditEntry) -> None:
+        """Send what came of an order with the next transaction."""
+        self._tell(self._names[AUDIT], entry.subject, entry)
+
+    def forget(self, plan: str) -> None:
+        """Write the plan's tombstone with the next transaction."""
+        self._forgotten.append(plan)
+
+    def flush(self) -> None:
+        """Send the events, entries and tombstones that wait, unless a plan does, which takes them.
+
+        Raises DeposedError.
+        """
+        if self._under_way in (None, NOTHING) and (self._told or self._forgotten):
+            self._write(NOTHING)
+
+    def close(self) -> None:
+        """Send what waits where that is possible at once, and let go: the next controller finds what was stored."""
+        try:
+            self.flush()
+        except DeposedError as error:
+            log.debug("events_not_sent", reason=str(error))
+        self._writer.close()
+
+    def _tell(self, name: str, key: str, record: msgspec.Struct) -> None:
+        if len(self._told) < TOLD_WAITING_MAX:
+            self._told.append((name, key, record))
+        else:
+            self.lost[name] += 1
+
+    def _write(self, batch: Batch) -> bool:
+        self._under_way, self._read_ahead = batch, None
+        try:
+            is_written = self._writer.commit(partial(self._fill, batch))
+        except WriterLostError as error:
+            raise DeposedError(str(error)) from error
+        if is_written:
+            self._under_way = None
+            told, forgotten = self._filled
+            del self._told[:told], self._forgotten[:forgotten]
+        return is_written
+
+    def _fill(self, batch: Batch, producer: Producer) -> None:
+        def produce(name: str, key: str, record: msgspec.Struct | None) -> None:
+            producer.produce(name, key=key.encode(), value=None if record is None else encode(record))
+
+        plan, commands = batch
+        for forgotten in self._forgotten:
+            produce(self._names[PLANS], forgotten, None)
+        if plan is not None:
+            produce(self._names[PLANS], plan.plan, plan)
+        for command in commands:
+            produce(self._names[COMMANDS], command.broker, command)
+        for name, key, record in self._told:
+            produce(name, key, record)
+        self._filled = (len(self._told), len(self._forgotten))
+
+
+def writer_id(namespace: str) -> str:
+    """Return the transactional id that the controllers of a namespace share."""
+    return f"{namespace}.controller"

@@ -1,0 +1,41 @@
+"""Decode records without which nothing may go on: one that does not decode stops its reader with a sentence.
+
+In: messages of Kafka. Out: records, or an error that says where the message is and what to do. Records that can be
+spared become dead letters instead, see :mod:`infra.dead_letters`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from confluent_kafka import Message
+
+from infra.stack_error import StackError
+from schemas.codec import UndecodableRecordError, decode
+
+KEY_CHARACTERS_MAX = 200
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class UnreadableRecordError(StackError):
+    """Say which record cannot be read, where it is, and the ways out."""
+
+
+def decode_strictly(message: Message, record_type: type[Record]) -> Record | None:
+    """Return a message's record, None for a tombstone. Raises UnreadableRecordError."""
+    value = message.value()
+    if value is None:
+        return None
+    try:
+        return decode(value, record_type)
+    except UndecodableRecordError as error:
+        key = (message.key() or b"").decode(errors="replace")[:KEY_CHARACTERS_MAX]
+        place = f"topic {message.topic()}, partition {message.partition()}, offset {message.offset()}, key {key!r}"
+        raise UnreadableRecordError(
+            f"A record that should be a {record_type.__name__} cannot be read ({place}: {error}): passed over, what it "
+            "says might be done again, or against it, so nothing starts. If a newer Regraft wrote it, start that one. "
+            "If nobody can read it, make sure at the brokers that it is not in force, and write a record without value "
+            "under its key, which takes it out."
+        ) from error

@@ -1,0 +1,28 @@
+"""One value for each group of a sorted column: by any operation, or a sum that stays within 64 bits. Pure."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.bounds import SUM_MAX
+
+HALF_BITS, HALF_MASK = 32, (1 << 32) - 1
+
+Longs = NDArray[np.int64]
+
+
+def reduced(operation: np.ufunc, values: Longs, starts: Longs) -> Longs:
+    """Return one value for each group; reduceat itself refuses to start in an empty column."""
+    if not starts.size:
+        return np.zeros(0, dtype=np.int64)
+    found: Longs = operation.reduceat(values, starts)
+    return found
+
+
+def added(values: Longs, starts: Longs) -> Longs:
+    """Return the sum of each group of numbers from 0 on, SUM_MAX where it is more: a sender may claim anything."""
+    sums = reduced(np.add, values, starts)
+    if not values.size or int(values.max()) <= SUM_MAX // values.size:
+        return sums
+    high, low = reduced(np.add, values >> HALF_BITS, starts), reduced(np.add, values & HALF_MASK, starts)
+    sums[high + (low >> HALF_BITS) > SUM_MAX >> HALF_BITS] = SUM_MAX
+    return sums

@@ -1,0 +1,88 @@
+"""Say of a decoded batch why it is refused: what the record's own bounds and the inventory rule out, in Spark's terms.
+
+In: the column ``batch``. Out: conditions, each with a reason. The bounds stand in :mod:`schemas.bounds` alone; clocks
+and what does not decode belong to :mod:`streaming.read_telemetry`.
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from overlay.inventory import Inventory
+from schemas.bounds import UNCLEAN, FieldBound, field_bounds
+from schemas.telemetry import TelemetryBatch
+
+SEPARATOR = ","
+PEERS = ("queues.peer", "probes.peer")
+
+Refusal = tuple[Column, Column]
+
+
+def implausible() -> list[Refusal]:
+    """Return what is beyond the bounds of the record, text that is no UTF-8 first: nothing else may look into it."""
+    bounds = field_bounds(TelemetryBatch)
+    texts = _texts_beyond([bound for bound in bounds if bound.is_text])
+    return [*texts, *(_number_beyond(bound) for bound in bounds if not bound.is_text)]
+
+
+def strangers(inventory_path: Path | None) -> list[Refusal]:
+    """Return what names a broker outside of the inventory; nothing where there is none to ask."""
+    if inventory_path is None:
+        return []
+    brokers = known_brokers(inventory_path)
+    broker = F.col("batch.broker")
+    outside = " is not in the inventory: add it there and start the stages again, or stop who sends in its name"
+    found: list[Refusal] = [(~broker.isin(*brokers), F.concat(F.lit("broker "), broker, F.lit(outside)))]
+    for name in PEERS:
+        strange = F.exists(f"batch.{name}", lambda peer: ~peer.isin("", *brokers))
+        found.append((strange, F.concat(F.lit(f"a {name} of broker "), broker, F.lit(" is not in the inventory"))))
+    return found
+
+
+@cache
+def known_brokers(inventory_path: Path) -> tuple[str, ...]:
+    """Return the brokers of the inventory. Raises InventoryError."""
+    return Inventory.load(inventory_path).brokers
+
+
+def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
+    """Return what is wrong with names; their characters are looked at in one text."""
+    columns = [(bound, F.col(f"batch.{bound.name}")) for bound in bounds]
+    joined = F.concat_ws(
+        SEPARATOR, *(F.array_join(column, SEPARATOR) if len(bound.path) > 1 else column for bound, column in columns)
+    )
+    unclean = F.lit("a name in it has characters that cannot be shown")
+    found: list[Refusal] = [
+        (~F.is_valid_utf8(joined), F.lit("a name in it is not UTF-8")),
+        (joined.rlike(f"[{UNCLEAN}]"), unclean),
+    ]
+    for bound, column in columns:
+        assert bound.is_clean
+        assert bound.most is not None
+        least, most = bound.least or 0, bound.most
+        if len(bound.path) == 1:
+            is_beyond = ~F.length(column).between(least, most)
+        else:
+            is_beyond = F.exists(column, partial(_is_beyond, least, most))
+        found.append((is_beyond, F.lit(f"{bound.name} is shorter than {least} or longer than {most} characters")))
+    return found
+
+
+def _is_beyond(least: float, most: float, text: Column) -> Column:
+    return ~F.length(text).between(least, most)
+
+
+def _number_beyond(bound: FieldBound) -> Refusal:
+    column = F.col(f"batch.{bound.name}")
+    if bound.is_list:
+        size = F.size(column)
+        told = F.concat(F.lit(f"{bound.name} has "), size, F.lit(f" entries, at most {bound.most} are taken"))
+        return size > F.lit(bound.most), told
+    # Spark sorts what is no number behind all numbers, so it is among the greatest.
+    least, most = (F.array_min(column), F.array_max(column)) if len(bound.path) > 1 else (column, column)
+    worst = F.when(least < F.lit(bound.least), least).otherwise(most)
+    told = F.concat(F.lit(f"{bound.name} is "), worst, F.lit(f", {bound.least} to {bound.most} are taken"))
+    return (least < F.lit(bound.least)) | (most > F.lit(bound.most)), told

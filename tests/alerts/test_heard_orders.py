@@ -1,0 +1,46 @@
+"""Whose word on maintenance the alert stage hears, on a real Kafka."""
+
+import time
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from alerts.read_evidence import InputReader, InputRecord, Lookback, TrustedKeysChangedError
+from infra.create_topics import create_topics
+from infra.kafka_server import start_kafka
+from infra.order_keys import OrderSettings, make_local_keys
+from infra.send_orders import send_order
+from schemas.order import Order, OrderKind
+from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.stack
+LOOKBACK = Lookback(windows_ms=0, state_ms=0, events_ms=0, resume_ms_max=0)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_only_signed_orders_are_heard_and_all_again_when_other_keys_are_trusted(tmp_path: Path) -> None:
+    """A forged maintenance would silence alerts; when a key is revoked the stage begins anew."""
+    orders = OrderSettings(directory=tmp_path / "order-keys")
+    assert make_local_keys(tmp_path / "order-keys", "ana", 1)
+    key = orders.operator_key()
+    assert key is not None
+    with start_kafka(tmp_path) as kafka:
+        create_topics(kafka.access, namespace="live")
+        order = Order("b01", OrderKind.MAINTAIN, "ana", "new disks", now_ms())
+        send_order(kafka.access, structs.replace(order, subject="b02"), "live")
+        send_order(kafka.access, key.sign(order, "live"), "live")
+        reader = InputReader(kafka.access, "live", LOOKBACK, orders)
+        wait_until(lambda: reader.begin(now_ms()))
+        heard: list[InputRecord] = []
+        wait_until(lambda: bool(heard.extend(reader.poll())) or reader.has_caught_up)
+        assert [one.record.subject for one in heard if isinstance(one.record, Order)] == ["b01"]
+        assert reader.orders_refused == 1
+        trusted = tmp_path / "order-keys" / "trusted.toml"
+        trusted.write_text(trusted.read_text().replace(" }", ", revoked = true }"))
+        with pytest.raises(TrustedKeysChangedError):
+            wait_until(lambda: bool(reader.poll()))
+        reader.close()

@@ -1,0 +1,115 @@
+"""Who leads, on a real broker: one at a time, the next one when it leaves or is silent, never two that write."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from controller.control_ports import DeposedError
+from controller.ports.leadership import HeldTerm, Leadership, SessionRefusedError
+from infra.create_topics import create_topics
+from infra.kafka_access import KafkaAccess
+from infra.kafka_server import RunningKafka, start_kafka
+from schemas.plan import PlanPhase
+from tests.controller.state.test_plan_log import plan_at
+from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.stack
+SESSION_MS = 3_000
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.replace("_", "-")[:40]
+    create_topics(kafka.access, namespace=name)
+    return name
+
+
+def led(seat: Leadership, *others: Leadership) -> HeldTerm:
+    """Wait until the candidate leads, with the others taking part in the group."""
+    found: list[HeldTerm] = []
+
+    def leads() -> bool:
+        for other in others:
+            other.poll()
+        seat.poll()
+        term = seat.take_over(0)
+        found.extend([] if term is None else [term])
+        return bool(found)
+
+    wait_until(leads)
+    return found[0]
+
+
+def test_one_leads_until_it_leaves(kafka: RunningKafka, namespace: str) -> None:
+    """Who comes later does not take the lead, learns who has it, and follows at once, with the next term."""
+    first = Leadership(kafka.access, namespace, "first", SESSION_MS)
+    term = led(first)
+    assert (term.term.term, term.term.leader) == (1, "first")
+    second = Leadership(kafka.access, namespace, "second", SESSION_MS)
+    for _ in range(100):
+        second.poll()
+        first.check()
+        assert not second.is_chosen
+        if second.newest == term.term:
+            break
+    wait_until(lambda: second.poll() is None and second.newest == term.term)
+    assert term.plans.commit(plan_at(1, PlanPhase.PREPARING), [])
+    term.plans.close()
+    first.close()
+    following = led(second)
+    assert following.term.term == 2
+    assert following.plans.load() == [plan_at(1, PlanPhase.PREPARING)]
+    following.plans.close()
+    second.close()
+
+
+def test_a_silent_leader_is_replaced_and_can_write_nothing_more(kafka: RunningKafka, namespace: str) -> None:
+    """Its session runs out; what it still believes changes nothing, and it learns that it stands by."""
+    first = Leadership(kafka.access, namespace, "first", SESSION_MS)
+    term = led(first)
+    first._consumer.unsubscribe()  # As after a suspension: the group has lost it, the rest believes to lead.
+    first._is_chosen = True
+    second = Leadership(kafka.access, namespace, "second", SESSION_MS)
+    following = led(second)
+    assert following.term.term == 2
+    assert first.take_over(0) is None  # Not a member, so it does not even shut the other one out.
+    assert following.plans.commit(plan_at(1, PlanPhase.PREPARING), [])
+    with pytest.raises(DeposedError):
+        term.plans.commit(plan_at(2, PlanPhase.PREPARING), [])
+    assert following.plans.load() == [plan_at(1, PlanPhase.PREPARING)]
+    for one in (term.plans, following.plans, first, second):
+        one.close()
+
+
+def test_terms_go_on_above_those_of_plans(kafka: RunningKafka, namespace: str) -> None:
+    """Also where the topic of terms has begun anew: brokers obey no lower one."""
+    first = Leadership(kafka.access, namespace, "first", SESSION_MS)
+    term = led(first)
+    assert term.plans.commit(msgspec.structs.replace(plan_at(1, PlanPhase.COMPLETED), term=41), [])
+    first._is_chosen = True
+    assert led(first).term.term == 42
+    first.close()
+
+
+def test_a_session_that_kafka_does_not_grant_stops_the_start(kafka: RunningKafka, namespace: str) -> None:
+    """With the setting and its limits."""
+    seat = Leadership(kafka.access, namespace, "first", 500)
+    with pytest.raises(SessionRefusedError, match=r"session of 500 ms: set controller\.session_ms"):
+        wait_until(lambda: seat.poll() is not None)
+    seat.close()
+
+
+def test_without_kafka_nobody_leads() -> None:
+    """And nothing ends."""
+    seat = Leadership(KafkaAccess("127.0.0.1:1"), "nowhere", "first", SESSION_MS)
+    seat.poll()
+    assert not seat.is_chosen
+    assert seat.take_over(0) is None
+    seat.close()

@@ -1,0 +1,163 @@
+"""The plan store on a real broker: phases with their commands whole or not at all, one writer, plans read strictly."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from controller.control_ports import DeposedError
+from controller.ports.kafka_links import TopicReader
+from controller.ports.order_topic import KafkaOrders
+from controller.ports.plan_store import KafkaPlanStore
+from controller.state.plan_log import PlanLog
+from infra.create_topics import create_topics
+from infra.decode_strictly import UnreadableRecordError
+from infra.kafka_access import KafkaAccess
+from infra.kafka_server import RunningKafka, start_kafka
+from infra.order_keys import OrderSettings
+from schemas.audit import GivenOrder
+from schemas.codec import encode
+from schemas.command import Command, CommandPhase
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.order import Order, OrderKind
+from schemas.plan import PlanPhase
+from schemas.topics import COMMANDS, EVENTS, ORDERS, PLANS, topic_name
+from tests.controller.state.test_plan_log import INVENTORY, plan_at
+from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.stack
+UNSIGNED = OrderSettings(allow_unsigned=True)
+PREPARE = Command("plan-1", CommandPhase.PREPARE, "b00", 0, 1)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.replace("_", "-")[:40]
+    create_topics(kafka.access, namespace=name)
+    return name
+
+
+def begun(kafka: RunningKafka, namespace: str) -> KafkaPlanStore:
+    store = KafkaPlanStore(kafka.access, namespace)
+    wait_until(store.begin)
+    return store
+
+
+def commands_in(kafka: RunningKafka, namespace: str) -> list[Command]:
+    """Return the commands that brokers read."""
+    reader = TopicReader(kafka.access, {topic_name(COMMANDS, namespace): Command}, 0, pytest.fail)
+    found: list[Command] = []
+    wait_until(lambda: bool(found.extend(reader.poll())) or reader.has_read_all())
+    reader.close()
+    return found
+
+
+def write(kafka: RunningKafka, topic: str, key: bytes, value: bytes | None) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, value, key)
+    assert producer.flush(60) == 0
+
+
+def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, namespace: str) -> None:
+    """An acknowledged plan is there for the next controller, in the order of storing."""
+    store = begun(kafka, namespace)
+    assert store.load() == []
+    for plan in (plan_at(1, PlanPhase.PREPARING), plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)):
+        assert store.commit(plan, [])
+    found = KafkaPlanStore(kafka.access, namespace).load()
+    assert found == [plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)]
+    assert PlanLog(INVENTORY, found).moving == plan_at(2, PlanPhase.ACTIVATING)
+    store.close()
+
+
+def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: str) -> None:
+    """Its tombstone and the events that wait go out with the next transaction, each once."""
+    store = begun(kafka, namespace)
+    event = AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, 0, "text")
+    assert store.commit(plan_at(1, PlanPhase.COMPLETED), [])
+    store.forget("plan-1")
+    store.emit(event)
+    assert store.commit(plan_at(2, PlanPhase.PREPARING), [])
+    store.flush()
+    assert store.load() == [plan_at(2, PlanPhase.PREPARING)]
+    reader = TopicReader(kafka.access, {topic_name(EVENTS, namespace): AdaptationEvent}, 0, pytest.fail)
+    found: list[AdaptationEvent] = []
+    wait_until(lambda: bool(found.extend(reader.poll())) or reader.has_read_all())
+    assert found == [event]
+    reader.close()
+    store.close()
+
+
+def test_of_a_leader_that_is_shut_out_nothing_counts_any_more(kafka: RunningKafka, namespace: str) -> None:
+    """What it had committed stands; what it commits from then on is refused, plan and commands alike."""
+    first = begun(kafka, namespace)
+    assert first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE])
+    second = begun(kafka, namespace)
+    with pytest.raises(DeposedError):
+        first.commit(plan_at(1, PlanPhase.ACTIVATING), [PREPARE, PREPARE])
+    assert second.load() == [plan_at(1, PlanPhase.PREPARING)]
+    assert commands_in(kafka, namespace) == [PREPARE]
+    assert second.commit(plan_at(1, PlanPhase.ABORTING), [])
+    first.close()
+    second.close()
+
+
+def test_what_a_dead_leader_left_open_is_not_read(kafka: RunningKafka, namespace: str) -> None:
+    """A phase that was handed over but not committed has not begun, and its commands reach nobody."""
+    first = begun(kafka, namespace)
+    assert first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE])
+    producer = first._writer._producer
+    producer.begin_transaction()
+    first._fill((plan_at(1, PlanPhase.ACTIVATING), (PREPARE,)), producer)
+    producer.flush(60)  # All of it is in Kafka; then it dies.
+    second = begun(kafka, namespace)
+    assert second.load() == [plan_at(1, PlanPhase.PREPARING)]
+    assert commands_in(kafka, namespace) == [PREPARE]
+    second.close()
+
+
+def test_a_plan_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespace: str) -> None:
+    """The error names its place; a tombstone under its key, or a newer version, takes it out."""
+    store, topic = begun(kafka, namespace), topic_name(PLANS, namespace)
+    assert store.commit(plan_at(1, PlanPhase.COMPLETED), [])
+    write(kafka, topic, b"plan-2", b"rubbish")
+    place = rf"topic {topic}, partition 0, offset 2, key 'plan-2'.*nothing starts.*under its key"
+    with pytest.raises(UnreadableRecordError, match=place):
+        store.load()
+    write(kafka, topic, b"plan-2", None)
+    assert store.load() == [plan_at(1, PlanPhase.COMPLETED)]
+    store.close()
+
+
+def test_an_order_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespace: str) -> None:
+    """It may forbid what is done next. One that comes later is put aside, and the loop goes on."""
+    topic, letters = topic_name(ORDERS, namespace), []
+    pause = Order("overlay", OrderKind.PAUSE, "ann", "storm", 5)
+    write(kafka, topic, pause.key.encode(), encode(pause))
+    write(kafka, topic, b"broker b01", b"rubbish")
+    orders = KafkaOrders(kafka.access, namespace, letters.append, UNSIGNED)
+    with pytest.raises(UnreadableRecordError, match="key 'broker b01'"):
+        wait_until(lambda: orders.poll() is None or orders.is_known)
+    orders.close()
+    write(kafka, topic, b"broker b01", None)
+    orders = KafkaOrders(kafka.access, namespace, letters.append, UNSIGNED)
+    found: list[GivenOrder] = []
+    wait_until(lambda: bool(found.extend(orders.poll())) or orders.is_known)
+    assert [given.order for given in found if given.order is not None] == [pause]
+    write(kafka, topic, b"broker b01", b"rubbish")
+    wait_until(lambda: bool(orders.poll()) or len(letters) == 1)
+    orders.close()
+
+
+def test_store_says_that_kafka_is_away() -> None:
+    """Without a broker loading gives None, beginning False, in bounded time."""
+    store = KafkaPlanStore(KafkaAccess("127.0.0.1:1"), "nowhere")
+    assert store.load() is None
+    assert not store.begin()
+    store.close()

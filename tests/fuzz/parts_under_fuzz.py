@@ -1,0 +1,264 @@
+"""The parts that read what others write, each fed with spoiled and good records; what must hold is asserted here.
+
+In: values of Kafka by topic. Out: how many were used and how many counted as bad. Nothing ends, nothing good is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from confluent_kafka import Message
+
+from alerts.alert_engine import AlertEngine
+from alerts.read_rules import load_rules
+from dashboard.read_view import ViewReader
+from infra.dead_letters import RecordDecoder
+from producers.recordings.read_recording import open_recording
+from producers.recordings.record_topics import RECORD_TYPES
+from producers.recordings.recording_parts import RecordingError
+from producers.recordings.write_recording import RecordingLimits, RecordingWriter
+from schemas.audit import AuditEntry, GivenOrder
+from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
+from schemas.command import CommandResult
+from schemas.dead_letter import DeadLetter
+from schemas.order import Order
+from schemas.registry import latest_schema
+from schemas.state import StateRow, WindowClosed
+from schemas.telemetry import TelemetryBatch
+from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, ORDERS, RESULTS, STATE, TELEMETRY, Topic
+from streaming.close_windows import close_windows
+from streaming.decode_columns import decode_columns
+from streaming.encode_rows import encode_marker, encode_window
+from streaming.merge_parts import merge_parts
+from streaming.tabulate_batches import EventBounds, is_sane, tabulate_batches
+from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
+from tests.controller.test_control_loop import INVENTORY, far_ends
+from tests.fuzz.valid_records import valid_records
+from tests.producers.recorded_messages import START_MS, recorded_run
+from tests.streaming.random_telemetry import WINDOW_MS, random_telemetry
+
+TYPES: dict[Topic, type[msgspec.Struct]] = {**RECORD_TYPES, DEAD_LETTERS: DeadLetter, AUDIT: AuditEntry}
+RECORDS_PER_TICK = 25
+LETTER_BYTES_MAX = 1_000_000
+END_MS = 1 << 50
+OVERLONG = re.compile(rb"[\x80-\xff]{9}[\x02-\xff]")
+
+
+@dataclass
+class FakeMessage:
+    """A message of Kafka as a decoder sees it."""
+
+    name: str
+    content: bytes
+
+    def topic(self) -> str:
+        return self.name
+
+    def value(self) -> bytes:
+        return self.content
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 7
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, START_MS
+
+
+@dataclass
+class Border:
+    """Decodes as every stage does; each value is used or buried, and the letter is one that Kafka takes."""
+
+    letters: list[DeadLetter] = field(default_factory=list)
+    used: int = 0
+
+    def __post_init__(self) -> None:
+        self.decoder = RecordDecoder(self.letters.append)
+
+    def read(self, topic: Topic, value: bytes) -> Any:
+        """Return the record, None for a bad one."""
+        record = self.decoder.decode(cast(Message, FakeMessage(topic.suffix, value)), TYPES[topic])
+        self.used += record is not None
+        return record
+
+    def check(self, sent: int) -> None:
+        """Assert that nothing is unaccounted for."""
+        assert self.used + self.decoder.undecodable.total() == sent
+        assert self.decoder.undecodable.total() == len(self.letters)
+        assert all(len(encode(letter)) < LETTER_BYTES_MAX for letter in self.letters)
+        assert all(decode(encode(letter), DeadLetter) == letter for letter in self.letters)
+
+
+def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
+    """Feed windows, results, orders and clients while an overlay runs; afterwards it must run as ever."""
+    overlay, border = ScriptedOverlay(INVENTORY, far_ends, settings_of()), Border()
+    ports = overlay.ports
+    for start in range(0, len(values), RECORDS_PER_TICK):
+        for topic, value in values[start : start + RECORDS_PER_TICK]:
+            record = border.read(topic, value)
+            if isinstance(record, StateRow | WindowClosed):
+                ports.state.records.append(record)
+            elif isinstance(record, CommandResult):
+                ports.results.records.append(record)
+            elif isinstance(record, Order):
+                ports.orders.records.append(GivenOrder(record))
+            elif topic == CLIENTS and record is not None:
+                ports.clients.put(record)
+        overlay.tick()
+        ports.clients.interests(INVENTORY.brokers)
+    border.check(len(values))
+    incomplete = ports.view.shown.windows_incomplete
+    overlay.now_ms += overlay.settings.assembly.future_ms_max  # Whatever was said of windows to come is over by then.
+    overlay.now_ms -= overlay.now_ms % 1_000
+    before = ports.view.shown.windows_closed
+    overlay.run_windows(30)
+    shown = ports.view.shown
+    assert shown.window is not None
+    assert shown.window.is_complete, shown.window.fault
+    assert shown.windows_closed >= before + 15
+    assert {broker.broker for broker in shown.network.brokers} == set(INVENTORY.brokers)  # type: ignore[union-attr]
+    json.loads(ports.view.text, parse_constant=_no_json)
+    return Counter(used=border.used, refused=len(border.letters), incomplete=incomplete)
+
+
+def feed_alerts(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
+    """Feed all that the alert stage reads; every alert that comes of it must be one that can be stored."""
+    engine, border = AlertEngine(load_rules(), START_MS), Border()
+    for place, (topic, value) in enumerate(values):
+        record, now_ms = border.read(topic, value), START_MS + place * 50
+        changed = [] if record is None else engine.take(record, now_ms, now_ms)
+        if place % RECORDS_PER_TICK == 0:
+            changed = [*changed, *engine.tick(now_ms)]
+        for alert in changed:
+            assert decode(encode(alert), type(alert)) == alert
+    border.check(len(values))
+    return Counter(used=border.used, refused=len(border.letters))
+
+
+def feed_job(values: Sequence[bytes]) -> Counter[str]:
+    """Feed telemetry through the job's own aggregation; good brokers' rows stay as they would be without the others."""
+    rng, prefix = random.Random(len(values)), header(TELEMETRY.record)
+    good = [
+        msgspec.structs.replace(batch, broker=f"good-{batch.broker}")
+        for batch in random_telemetry(random.Random(7), flushes=30)
+    ]
+    accepted, refused = [], 0
+    for value in values:
+        try:
+            accepted.append(decode(value, TelemetryBatch))
+        except UndecodableRecordError:
+            refused += 1
+    columns = [value for value in values if value.startswith(prefix)]
+    by_columns, by_codec = _sane_bodies(columns), {value for value in columns if _is_read(value)}
+    # Where a number has more than 64 bits, which nobody writes, each library reads on in its own way.
+    differing = [value.hex() for value in by_codec ^ by_columns if not OVERLONG.search(value)]
+    assert not differing, "columns and codec take different records"
+    mixed = [*good, *accepted]
+    rng.shuffle(mixed)
+    alone, together = _rows_of_job(good), _rows_of_job(mixed)
+    assert set(alone) <= set(together)
+    assert {key for key in together if b"good-" in key[0] and key not in alone} == set()
+    return Counter(used=len(accepted), refused=refused)
+
+
+def feed_recorder(values: Sequence[tuple[Topic, bytes]], path: Path, rng: random.Random) -> Counter[str]:
+    """Record all, read all back as it was; then spoil the file: reading that ends with a sentence, or fewer records."""
+    types = {topic.suffix: kind for topic, kind in RECORD_TYPES.items()}
+    writer = RecordingWriter(path, recorded_run(), types, RecordingLimits(), START_MS)
+    for place, (topic, value) in enumerate(values):
+        writer.write(topic.suffix, START_MS + place, 0, place, b"k", value, place / 100)
+        writer.tick(place / 100)
+    writer.close()
+    found = list(open_recording(path).messages())
+    assert len(found) == len(values)
+    for message, (topic, value) in zip(found, values, strict=True):
+        try:
+            expected: Any = decode(value, TYPES[topic])
+        except UndecodableRecordError:
+            continue  # Kept as it is, or with the same body: whoever reads it says why not.
+        assert decode(message.value, TYPES[topic]) == expected
+    whole = path.read_bytes()
+    for _ in range(20):
+        spoiled = bytearray(whole)
+        for _ in range(rng.choice((1, 5, 50))):
+            spoiled[rng.randrange(len(spoiled))] = rng.randrange(256)
+        path.write_bytes(spoiled[: rng.choice((len(spoiled), rng.randrange(len(spoiled))))])
+        try:
+            assert len(list(open_recording(path).messages())) <= len(values)
+        except RecordingError:
+            continue
+    path.unlink()
+    unread = writer.counts.unread.total()
+    return Counter(used=len(values) - unread, refused=unread)
+
+
+def feed_dashboard(texts: Sequence[dict[str, bytes | None]]) -> Counter[str]:
+    """Feed spoiled texts of the live view: each part is shown or told as unreadable, and pages get JSON."""
+    reader = ViewReader(50)
+    found: Counter[str] = Counter()
+    for text in texts:
+        shown = reader.read(text)
+        json.loads(msgspec.json.encode(shown), parse_constant=_no_json)
+        found["used"] += not reader.faults
+        found["refused"] += bool(reader.faults)
+    return found
+
+
+def good_values(topic: Topic) -> Sequence[bytes]:
+    """Return the values of the corpus that are good."""
+    return [encode(record) for record in valid_records()[topic]]
+
+
+def _rows_of_job(batches: Sequence[TelemetryBatch]) -> dict[tuple[bytes, bytes], bytes]:
+    """Return messages of the job by key and value, without common interest; each is one that its readers take."""
+    schema = json.loads(latest_schema(TELEMETRY.record).text)
+    data = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
+    ends = np.cumsum([len(body) for body in data])
+    starts = ends - np.array([len(body) for body in data])
+    rows = decode_columns(b"".join(data), starts, ends, schema).rows
+    found = {}
+    for window in close_windows(merge_parts(tabulate_batches(rows, WINDOW_MS, 0, END_MS)), WINDOW_MS):
+        decode(cast(bytes, encode_marker(window)["value"]), WindowClosed)
+        for message in encode_window(window):
+            key, value = cast(bytes, message["key"]), cast(bytes, message["value"])
+            decode(value, StateRow)
+            if b"/interest/" not in key:
+                found[key, value] = value
+    return found
+
+
+def _sane_bodies(values: Sequence[bytes]) -> set[bytes]:
+    """Return the values that the reader by columns takes."""
+    schema = json.loads(latest_schema(TELEMETRY.record).text)
+    bodies = [value[CONFLUENT_HEADER_BYTES:] for value in values]
+    ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+    starts = ends - np.array([len(body) for body in bodies], dtype=np.int64)
+    found = decode_columns(b"".join(bodies), starts, ends, schema)
+    sane = is_sane(found.rows, np.zeros(len(found.rows), dtype=np.int64), EventBounds(None, None))
+    return {values[place] for place in found.places[sane].tolist()}
+
+
+def _is_read(value: bytes) -> bool:
+    try:
+        decode(value, TelemetryBatch)
+    except UndecodableRecordError:
+        return False
+    return True
+
+
+def _no_json(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+CONTROLLER_READS = (STATE, RESULTS, ORDERS, CLIENTS)

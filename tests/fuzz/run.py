@@ -1,0 +1,123 @@
+"""Feed spoiled records of every topic to every part: ``python -m tests.fuzz.run --records 100000 --seed 1``.
+
+Ends with an assertion at the first fact that does not hold; what is fed follows from the seed alone. Out: counts by
+topic and by part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from alerts.read_evidence import INPUTS
+from infra.show_progress import show_progress
+from producers.recordings.record_topics import RECORD_TYPES
+from schemas.codec import UndecodableRecordError, decode
+from schemas.live_view import decode_view, encode_keys
+from schemas.topics import TELEMETRY, TOPICS, Topic
+from tests.dashboard.view_documents import written_document
+from tests.fuzz.mutate_values import spoiled
+from tests.fuzz.parts_under_fuzz import (
+    CONTROLLER_READS,
+    TYPES,
+    feed_alerts,
+    feed_controller,
+    feed_dashboard,
+    feed_job,
+    feed_recorder,
+    good_values,
+)
+
+ROUND = 1_000  # Records of all topics together that a part gets at once.
+GOOD_SHARE = 0.1
+Report = dict[str, Counter[str]]
+
+
+def run_fuzz(records: int, seed: int, advance: Callable[[str, int], None] = lambda *_: None) -> Report:
+    """Feed so many spoiled records, and a tenth as many good ones; return counts by topic and part."""
+    report: Report = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for place, start in enumerate(range(0, records, ROUND)):
+            rng = random.Random(f"{seed}/{place}")
+            _feed_round(rng, min(ROUND, records - start), Path(folder), report)
+            advance("spoiled records", min(start + ROUND, records))
+    return report
+
+
+def _feed_round(rng: random.Random, count: int, folder: Path, report: Report) -> None:
+    mixed: list[tuple[Topic, bytes]] = []
+    for number, topic in enumerate(TOPICS):
+        share = count // len(TOPICS) + (number < count % len(TOPICS))
+        for how, value in spoiled(topic, rng, share):
+            mixed.append((topic, value))
+            _note(report, f"topic {topic.suffix}", _outcome(topic, value))
+            _note(report, f"mutation {how}", _outcome(topic, value))
+        mixed += [(topic, rng.choice(good_values(topic))) for _ in range(int(share * GOOD_SHARE))]
+    rng.shuffle(mixed)
+
+    def of(topics: object) -> list[tuple[Topic, bytes]]:
+        return [(topic, value) for topic, value in mixed if topic in topics]  # type: ignore[operator]
+
+    parts = {
+        "job": lambda: feed_job([value for _, value in of((TELEMETRY,))]),
+        "controller": lambda: feed_controller(of(CONTROLLER_READS)),
+        "alerts": lambda: feed_alerts(of(INPUTS)),
+        "recorder": lambda: feed_recorder(of(set(RECORD_TYPES)), folder / "fuzz.avro", rng),
+        "dashboard": lambda: feed_dashboard(_spoiled_views(rng, count // len(TOPICS))),
+    }
+    for name, feed in parts.items():
+        report.setdefault(f"part {name}", Counter()).update(feed())
+
+
+def _spoiled_views(rng: random.Random, count: int) -> list[dict[str, bytes | None]]:
+    import json
+
+    whole = encode_keys(decode_view(json.dumps(written_document()).encode()))
+    found: list[dict[str, bytes | None]] = []
+    for _ in range(count):
+        texts: dict[str, bytes | None] = dict(whole)
+        part = rng.choice(sorted(texts))
+        text = bytearray(texts[part] or b"")
+        for _ in range(rng.choice((1, 3))):
+            text[rng.randrange(len(text))] = rng.randrange(256)
+        texts[part] = bytes(text[: rng.choice((len(text), len(text), rng.randrange(len(text))))])
+        found.append(texts)
+    return found
+
+
+def _outcome(topic: Topic, value: bytes) -> str:
+    try:
+        decode(value, TYPES[topic])
+    except UndecodableRecordError as error:
+        return "implausible" if "not plausible" in str(error) else "undecodable"
+    return "taken"
+
+
+def _note(report: Report, name: str, outcome: str) -> None:
+    report.setdefault(name, Counter())[outcome] += 1
+
+
+def main() -> int:
+    """Run and print the counts."""
+    parser = argparse.ArgumentParser(description="Feed spoiled records to every part.")
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    with show_progress("Fuzz", given.records) as advance:
+        report = run_fuzz(given.records, given.seed, advance)
+    for name in sorted(report):
+        counts = ", ".join(f"{outcome} {count}" for outcome, count in sorted(report[name].items()))
+        sys.stdout.write(f"{name}: {counts}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

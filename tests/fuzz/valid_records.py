@@ -1,0 +1,124 @@
+"""The corpus: valid records of every topic, as a small overlay writes them, encoded in every version that is read."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from functools import cache
+
+import msgspec
+
+from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from schemas.audit import AuditEntry, AuditOutcome
+from schemas.client import Client, PredicateRecord, Role
+from schemas.codec import SINGLE_OBJECT_MAGIC, encode
+from schemas.command import Command, CommandPhase
+from schemas.dead_letter import DeadLetter
+from schemas.event import Severity
+from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from schemas.registry import latest_schema, schema_ids_of
+from schemas.topics import (
+    ALERTS,
+    AUDIT,
+    CLIENTS,
+    COMMANDS,
+    DEAD_LETTERS,
+    EVENTS,
+    ORDERS,
+    PLANS,
+    RESULTS,
+    STATE,
+    TELEMETRY,
+    TOPICS,
+    WINDOWS,
+    Topic,
+)
+from streaming.reference_aggregator import ReferenceAggregator
+from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
+from tests.controller.scripted_windows import WINDOW_MS as SCRIPTED_MS
+from tests.controller.scripted_windows import marker_of, rows_of
+from tests.controller.test_control_loop import INVENTORY, far_ends
+from tests.schemas.old_versions import encode_as
+from tests.streaming.random_telemetry import WINDOW_MS, as_dicts, random_telemetry
+
+
+@cache
+def valid_records() -> dict[Topic, tuple[msgspec.Struct, ...]]:
+    """Return some records of every topic."""
+    batches = random_telemetry(random.Random(1), flushes=20)
+    reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for batch in as_dicts(batches):
+        reference.take(batch)
+    windows = reference.finish()
+    overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
+    results: list[msgspec.Struct] = []
+    for _ in range(80):
+        overlay.tick()
+        results += overlay.ports.results.records
+    starts_ms = range(0, 60_000, SCRIPTED_MS)
+    scripted = {start_ms: rows_of(INVENTORY.brokers, start_ms, far_ends(start_ms)) for start_ms in starts_ms}
+    found = {
+        TELEMETRY: tuple(batches),
+        STATE: (
+            *(row for window in windows for row in window.rows),
+            *(row for rows in scripted.values() for row in rows),
+        ),
+        WINDOWS: (
+            *(window.marker for window in windows),
+            *(marker_of(INVENTORY.brokers, start_ms, rows) for start_ms, rows in scripted.items()),
+        ),
+        COMMANDS: tuple(_commands(overlay)),
+        RESULTS: tuple(results),
+        PLANS: tuple(overlay.ports.plans.versions),
+        EVENTS: tuple(overlay.ports.events.emitted),
+        CLIENTS: _clients(),
+        ORDERS: tuple(
+            Order(
+                WHOLE_OVERLAY if kind.scope == "adaptation" else "b00" if kind.scope == "broker" else "plan-1",
+                kind, "me", "why", 1_000 * place, 0, kind is OrderKind.MAINTAIN,
+            )
+            for place, kind in enumerate(OrderKind)
+        ),
+        ALERTS: (
+            Alert("congested", "b00", Severity.WARNING, AlertStatus.RAISED, 1, 2, "so", 3.0, ("b00",),
+                  deliveries=(AlertDelivery("mail", DeliveryState.SENT, 3),)),
+        ),
+        DEAD_LETTERS: (DeadLetter("regraft.telemetry", 0, 7, "cut", b"\x00\x00", 5),),
+        AUDIT: (AuditEntry("plan-1", "approve", "me", "why", AuditOutcome.ACCEPTED, "", 5, 4, 4, 3),),
+    }  # fmt: skip
+    assert set(found) == set(TOPICS)
+    assert all(found.values())
+    return found
+
+
+@cache
+def valid_values() -> dict[Topic, tuple[bytes, ...]]:
+    """Return the same encoded: the newest version in both framings, and the older ones."""
+    found = {}
+    for topic, records in valid_records().items():
+        values = [encode(record) for record in records]
+        fingerprint = latest_schema(topic.record).fingerprint
+        values += [SINGLE_OBJECT_MAGIC + fingerprint + value[5:] for value in values[:3]]
+        for schema_id in schema_ids_of(topic.record):
+            with suppress(ValueError):  # The oldest plans had other fields.
+                values.append(encode_as(records[0], schema_id))
+        found[topic] = tuple(values)
+    return found
+
+
+def _commands(overlay: ScriptedOverlay) -> list[msgspec.Struct]:
+    (plan, *_) = overlay.ports.plans.versions
+    return [
+        Command(plan.plan, phase, broker, plan.epoch_from, plan.epoch_to, plan.links_removed, plan.links_added)
+        for phase in CommandPhase
+        for broker in INVENTORY.brokers
+    ]
+
+
+def _clients() -> tuple[Client, ...]:
+    conditions = (PredicateRecord("topic", "eq", text="t1"), PredicateRecord("price", "lt", 3.0))
+    return (
+        Client("p1", Role.PUBLISHER, "b00", conditions, 4.0, 1),
+        Client("s1", Role.SUBSCRIBER, "b01", conditions[1:], 0.0, 2),
+        Client("u1", Role.SUBSCRIBER, "b02", (), 0.0, 3, ("t1", "t2")),
+    )

@@ -1,0 +1,109 @@
+"""Look for the secrets of a secured run while it runs and after, and use its servers meanwhile as a person would."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+PACE_S = 0.5
+# These hold secrets by purpose, for this user's eyes only: what the settings name, and what Kafka itself logs in with.
+KEPT = ("run/security/", "run/kafka/server.properties")
+
+
+class Watch:
+    """A thread that looks again and again while a block runs."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(120)
+
+    def _run(self) -> None:
+        while not self._over.wait(PACE_S):
+            self.look()
+
+    def look(self) -> None:
+        """Look once."""
+        raise NotImplementedError
+
+
+class SecretWatch(Watch):
+    """Looks into command lines and environments of all processes of this run, and at its end into all its files."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__(out)
+        self.found: list[str] = []
+        self.seen: set[str] = set()
+
+    def __exit__(self, *details: object) -> None:
+        super().__exit__(*details)
+        secrets = self._secrets()
+        assert len(secrets) >= 4  # Kafka's own user, that of the stages, Valkey's, and the server's key.
+        for file in self.out.rglob("*"):
+            name = str(file.relative_to(self.out))
+            if file.is_file() and not name.startswith(KEPT) and any(each in file.read_bytes() for each in secrets):
+                self.found.append(f"file {name}")
+
+    def look(self) -> None:
+        """Look once at every process that this one started."""
+        secrets = self._secrets()
+        for process in psutil.Process().children(recursive=True) if secrets else []:
+            try:
+                words, environment = process.cmdline(), process.environ()
+            except psutil.Error:
+                continue  # it ended between the listing and the look
+            self.seen |= {Path(word).name for word in words[:9]}
+            shown = "\0".join([*words, *environment.values()]).encode(errors="replace")
+            if any(secret in shown for secret in secrets):
+                self.found.append(f"process {' '.join(words)[:200]}")
+
+    def _secrets(self) -> list[bytes]:
+        directory = self.out / "run" / "security"
+        passwords = [file.read_bytes() for file in directory.glob("*.password")]
+        keys = [file.read_bytes().splitlines()[1] for file in directory.glob("*-key.pem")]
+        return [secret for secret in (*passwords, *keys) if secret]
+
+
+class ClientCommands(Watch):
+    """Runs commands against the servers of the run once it is up; ``faults`` holds what went wrong."""
+
+    def __init__(self, out: Path, regraft: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+        super().__init__(out)
+        self._regraft = regraft
+        self._is_done = False
+        self.faults = ["no command was run"]
+
+    def look(self) -> None:
+        """Run the commands, once, when the last stage has started."""
+        if self._is_done or not (self.out / "run" / "emulator.json").exists():
+            return
+        self._is_done, self.faults = True, []
+        recording = ("record", "--out", str(self.out / "rec.avro"), "--duration", "3")
+        inventory = ("--set", f"run.directory={self.out / 'run'}")
+        for command in (
+            ("topics", "--create"),
+            ("plans", "list"),
+            ("doctor",),
+            (*recording, *inventory),
+            ("status", "--json"),
+        ):
+            client = ("--settings", str(self.out / "run" / "security" / "client.toml"))
+            answer = self._regraft(*command, *client, timeout_s=90)
+            is_well = answer.returncode == 0 or command[0] == "status"  # It may be degraded: the run has just begun.
+            if not is_well or (command[0] == "status" and "status files" in answer.stdout):
+                self.faults.append(f"{command}: {answer.returncode} {answer.stdout[-800:]} {answer.stderr[-800:]}")
+        if (self.out / "rec.avro").stat().st_size < 10_000:
+            self.faults.append("the recording is empty")
