@@ -68,7 +68,13 @@ PLANS = Topic(
     "plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None, is_one_log=True
 )
 EVENTS = Topic(
-    "events", "AdaptationEvent", "subject", (CONTROLLER, Role.ALERTS), (Role.ALERTS, OPERATOR, RECORDER), 1, 7 * DAY_MS
+    "events",
+    "AdaptationEvent",
+    "subject",
+    (STREAMING, CONTROLLER, Role.ALERTS),
+    (Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    7 * DAY_MS,
 )
 LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER, RECORDER), 1, None, is_one_log=True)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
