@@ -236,13 +236,13 @@ class CountRule(Rule):
 
     ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared after so long without it.
 
-    ``plan.aborted``, ``plan.taken_back`` (a plan that undoes another), ``plan.limit`` (proposals refused because a plan
-    may hold no more), ``gain.missed``, ``planner.failed`` and ``order.forged`` (one that is not its giver's own) are
-    told by the controller; ``dead_letters`` counts records that could not be used, by topic.
+    ``plan.aborted``, ``plan.taken_back`` (it undoes another), ``plan.limit`` (proposals refused because a plan may hold
+    no more), ``gain.missed``, ``planner.failed``, ``epoch.mismatch`` and ``order.forged`` (one that is not its giver's
+    own) are told by the controller; ``dead_letters`` counts records that could not be used, by topic.
     """
 
-    TOLD = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "planner.failed", "order.forged")
-    SOURCES = (*TOLD, "dead_letters")
+    PLANS_TOLD = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed")
+    SOURCES = (*PLANS_TOLD, "planner.failed", "epoch.mismatch", "order.forged", "dead_letters")
 
     count: int = 1
     span_s: float = 600.0
