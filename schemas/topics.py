@@ -65,7 +65,14 @@ WINDOWS = Topic(
 COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS, is_one_log=True)
 RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS)
 PLANS = Topic(
-    "plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None, is_one_log=True
+    "plans",
+    "Plan",
+    "plan",
+    (CONTROLLER,),
+    (BROKERS, CONTROLLER, Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    None,
+    is_one_log=True,
 )
 EVENTS = Topic(
     "events",
