@@ -73,9 +73,15 @@ PLANS = Topic(
     "plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None, is_one_log=True
 )
 EVENTS = Topic(
-    "events", "AdaptationEvent", "subject", (CONTROLLER, Role.ALERTS), (Role.ALERTS, OPERATOR, RECORDER), 1, 7 * DAY_MS
+    "events",
+    "AdaptationEvent",
+    "subject",
+    (STREAMING, CONTROLLER, Role.ALERTS),
+    (Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    7 * DAY_MS,
 )
-LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER,), 1, None, is_one_log=True)
+LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER, RECORDER), 1, None, is_one_log=True)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(
     "orders",
@@ -89,7 +95,7 @@ ORDERS = Topic(
     compaction_lag_ms=7 * DAY_MS,
     is_one_log=True,
 )
-AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR,), 1, 400 * DAY_MS)
+AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR, RECORDER), 1, 400 * DAY_MS)
 ALERTS = Topic("alerts", "Alert", "rule, subject", (Role.ALERTS,), (Role.ALERTS, OPERATOR, RECORDER), 1, None)
 DEAD_LETTERS = Topic(
     "dead-letters",

@@ -135,6 +135,11 @@ class StreamingSettings:
         """Where Spark keeps the checkpoint of this version of the query."""
         return self.checkpoint_directory / f"v{QUERY_VERSION}"
 
+    @property
+    def position_file(self) -> Path:
+        """Where the job keeps, beside the checkpoint, how far it has told of what it read."""
+        return self.checkpoint_directory / f"dead_letters.v{QUERY_VERSION}.json"
+
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
         found: list[str] = []

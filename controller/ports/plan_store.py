@@ -163,7 +163,7 @@ class KafkaPlanStore:
             self.lost[name] += 1
 
     def _write(self, batch: Batch) -> bool:
-        self._under_way = batch
+        self._under_way, self._read_ahead = batch, None
         try:
             is_written = self._writer.commit(partial(self._fill, batch))
         except WriterLostError as error:

@@ -175,13 +175,16 @@ class FailoverSite:
 
     def bring_to(self, phase: PlanPhase) -> int:
         """Wait until the newest plan is in the phase, keep it there, and return its epoch."""
-        self.ports.held = frozenset(HELD[phase])
+        order = list(HELD)
 
         def is_there() -> bool:
             plans = self.plans
-            is_open = bool(plans) and plans[-1].phase is not PlanPhase.COMPLETED
-            self.are_windows_held = phase is PlanPhase.VERIFYING and is_open
-            return bool(plans) and plans[-1].phase is phase
+            newest = plans[-1].phase if plans else PlanPhase.COMPLETED
+            # One that is further already is let go, and the next one is kept.
+            is_past = newest in order and order.index(newest) > order.index(phase)
+            self.ports.held = frozenset() if is_past else frozenset(HELD[phase])
+            self.are_windows_held = phase is PlanPhase.VERIFYING and newest is not PlanPhase.COMPLETED
+            return newest is phase
 
         wait_until(is_there)
         self.are_windows_held = True

@@ -246,6 +246,11 @@ BAD: list[tuple[bytes | None, str]] = [
     (b"hello", "the record starts with 6865, expected 00 (Confluent) or c301 (Avro)"),
     (b"\x00\x00\x00\x0f\xff" + BODY, "schema id 4095 is unknown here, known for TelemetryBatch are 101, 102"),
     (b"\x00\x00\x00\x03\x85" + BODY, "schema id 901 is unknown here"),
+    (
+        b"\x00\x00\x00\x00\x67" + BODY,
+        "TelemetryBatch version 3 was written by a newer Regraft, this one reads up to version 2: upgrade recorder, "
+        "streaming first",
+    ),
     (SINGLE_OBJECT_MAGIC + bytes(8) + BODY, "schema fingerprint 0000000000000000 is unknown here"),
     (encode(GOOD)[:-4], "the body is not a TelemetryBatch"),
     (BOMB, "the body is not a TelemetryBatch"),
