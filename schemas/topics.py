@@ -70,7 +70,14 @@ COMMANDS = Topic(
 )
 RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS, is_by_agent=True)
 PLANS = Topic(
-    "plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None, is_one_log=True
+    "plans",
+    "Plan",
+    "plan",
+    (CONTROLLER,),
+    (BROKERS, CONTROLLER, Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    None,
+    is_one_log=True,
 )
 EVENTS = Topic(
     "events",

@@ -25,6 +25,7 @@ from schemas.codec import (
     newer_wire_ids,
 )
 from schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
+from streaming.measure_backlog import batch_records_max
 from streaming.refuse_batches import implausible, strangers
 from streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
@@ -35,14 +36,14 @@ LEAD_MS = 86_400_000  # Pulses stand so far ahead that no row of a window is ahe
 def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
     """Return the telemetry topic as a stream of Kafka records, from its beginning for a new checkpoint.
 
-    ``records_per_trigger_max`` is shared out in proportion to each partition's backlog, so all of them are read
+    ``batch_records_max`` is shared out in proportion to each partition's backlog, so all of them are read
     through at about the same pace. What Kafka has deleted meanwhile is passed over: ``find_losses`` says what it was.
     """
     options: dict[str, str | int] = {
         **settings.kafka.spark_options(),
         "subscribe": settings.source_topic,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": settings.records_per_trigger_max,
+        "maxOffsetsPerTrigger": batch_records_max(settings),
         "minPartitions": settings.read_partitions_min,
         "failOnDataLoss": "false",
         "groupIdPrefix": f"{settings.namespace}-streaming",
@@ -122,15 +123,16 @@ def part_of(window_ms: int) -> Column:
 def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
     """Return the refused records: topic, partition, offset, reason, value, its bytes and time_ms (Kafka's timestamp).
 
-    Of a value longer than a letter holds there is only the beginning.
+    Of a value longer than a letter holds there is only the beginning. A filter would be pushed down to the source and
+    bring the decoder along, again for each of the many places that look into the batch: hence explode.
     """
     judged = _judge(records, settings)
     value = F.coalesce("value", F.lit(b""))
-    return judged.where(F.col("reason").isNotNull()).select(
+    return judged.select(
         "topic",
         "partition",
         "offset",
-        "reason",
+        F.explode(F.array_compact(F.array("reason"))).alias("reason"),
         F.substring(value, 1, VALUE_BYTES_MAX).alias("value"),
         F.length(value).alias("value_bytes"),
         "time_ms",
