@@ -115,7 +115,7 @@ def test_plans_that_cannot_be_read_stop_the_start(cluster: tuple[Producer, str],
 
 def test_plans_of_a_kafka_that_is_away_are_waited_for_within_bounds() -> None:
     """The sentence names topic, address and time."""
-    ports = KafkaPorts(NOBODY, NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    ports = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     with pytest.raises(KafkaUnreachableError, match=r"test\.plans at 127\.0\.0\.1:1 could not be read within 0\.5 s"):
         ports.read_plans(0.5, 60.0)
     ports.close()
