@@ -14,6 +14,7 @@ import msgspec
 import structlog
 from confluent_kafka import Message
 
+from schemas.bounds import TIME_MS_MAX
 from schemas.codec import UndecodableRecordError, decode
 from schemas.dead_letter import DeadLetter
 from schemas.topics import DEAD_LETTERS, topic_name
@@ -31,14 +32,14 @@ def dead_letter(
 ) -> DeadLetter:
     """Return the letter of a record that stood there; of a longer value the first VALUE_BYTES_MAX bytes are kept.
 
-    ``time_ms`` is when Kafka took the record (0 where it does not say), ``value_bytes`` how long its value was where it
-    was cut before.
+    ``time_ms`` is when Kafka took the record, or what its writer says of that (0 where nobody does), ``value_bytes``
+    how long its value was where it was cut before.
     """
     size = len(value) if value_bytes is None else value_bytes
     reason = reason[:REASON_LENGTH_MAX]
     if size > VALUE_BYTES_MAX:
         reason = f"{reason} (the first {VALUE_BYTES_MAX} of {size} bytes are kept)"
-    return DeadLetter(topic, partition, offset, reason, value[:VALUE_BYTES_MAX], max(time_ms, 0))
+    return DeadLetter(topic, partition, offset, reason, value[:VALUE_BYTES_MAX], min(max(time_ms, 0), TIME_MS_MAX))
 
 
 def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]:

@@ -65,7 +65,14 @@ WINDOWS = Topic(
 COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS, is_one_log=True)
 RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS)
 PLANS = Topic(
-    "plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None, is_one_log=True
+    "plans",
+    "Plan",
+    "plan",
+    (CONTROLLER,),
+    (BROKERS, CONTROLLER, Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    None,
+    is_one_log=True,
 )
 EVENTS = Topic(
     "events",
@@ -76,7 +83,7 @@ EVENTS = Topic(
     1,
     7 * DAY_MS,
 )
-LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER,), 1, None, is_one_log=True)
+LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER, RECORDER), 1, None, is_one_log=True)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(
     "orders",
@@ -90,7 +97,7 @@ ORDERS = Topic(
     compaction_lag_ms=7 * DAY_MS,
     is_one_log=True,
 )
-AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR,), 1, 400 * DAY_MS)
+AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR, RECORDER), 1, 400 * DAY_MS)
 ALERTS = Topic("alerts", "Alert", "rule, subject", (Role.ALERTS,), (Role.ALERTS, OPERATOR, RECORDER), 1, None)
 DEAD_LETTERS = Topic(
     "dead-letters",

@@ -123,15 +123,16 @@ def part_of(window_ms: int) -> Column:
 def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
     """Return the refused records: topic, partition, offset, reason, value, its bytes and time_ms (Kafka's timestamp).
 
-    Of a value longer than a letter holds there is only the beginning.
+    Of a value longer than a letter holds there is only the beginning. A filter would be pushed down to the source and
+    bring the decoder along, again for each of the many places that look into the batch: hence explode.
     """
     judged = _judge(records, settings)
     value = F.coalesce("value", F.lit(b""))
-    return judged.where(F.col("reason").isNotNull()).select(
+    return judged.select(
         "topic",
         "partition",
         "offset",
-        "reason",
+        F.explode(F.array_compact(F.array("reason"))).alias("reason"),
         F.substring(value, 1, VALUE_BYTES_MAX).alias("value"),
         F.length(value).alias("value_bytes"),
         "time_ms",

@@ -14,12 +14,11 @@ from typing import Any
 
 import msgspec
 import structlog
-from confluent_kafka import KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from controller.control_ports import DeposedError
-from infra.decode_strictly import decode_strictly
 from infra.kafka_access import KafkaAccess
-from infra.read_to_end import read_to_end
+from infra.read_newest import read_newest
 from infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
 from schemas.audit import AuditEntry
 from schemas.codec import encode
@@ -98,18 +97,10 @@ class KafkaPlanStore:
             found_ahead, self._read_ahead = self._read_ahead, None
             return found_ahead
         try:
-            messages = read_to_end(self._kafka, self._names[PLANS])
+            return read_newest(self._kafka, self._names[PLANS], Plan)
         except KafkaException as error:
             log.warning("plans_not_read", topic=self._names[PLANS], reason=str(error))
             return None
-        if messages is None:
-            return None
-        newest: dict[bytes | None, Message] = {}
-        for message in messages:
-            newest.pop(message.key(), None)  # The newest version moves to the end.
-            newest[message.key()] = message
-        found = [decode_strictly(message, Plan) for message in newest.values()]
-        return [plan for plan in found if plan is not None]
 
     def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
         """Store a plan's phase with its commands; wait about CALL_S for that and tell whether it is done.

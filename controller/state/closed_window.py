@@ -23,7 +23,8 @@ class ClosedWindow:
     what users wanted where, not at the window's end but when it was put together, some seconds later; None where that
     is not known. ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are the users
     that were not where plans had last put them: they have gone there by themselves. ``clock_offsets_ms`` is how far
-    each broker's clock is ahead of Kafka's, below 0 how far behind.
+    each broker's clock is ahead of Kafka's, below 0 how far behind. ``epochs`` is the newest epoch that each broker
+    heard in the window stamped in its newest life.
     """
 
     start_ms: int
@@ -44,6 +45,7 @@ class ClosedWindow:
     topic_rates_per_s: Mapping[str, float] = field(default_factory=dict)
     strayed: frozenset[str] = frozenset()
     clock_offsets_ms: Mapping[str, int] = field(default_factory=dict)
+    epochs: Mapping[str, int] = field(default_factory=dict)
     _placed: tuple[dict[str, str], DeliverySets] | None = field(default=None, init=False, repr=False)
     _users_placed: tuple[dict[str, str], UserInterests] | None = field(default=None, init=False, repr=False)
 

@@ -147,6 +147,7 @@ class WindowAssembler:
             untold=deliveries.untold,
             local_deliveries=deliveries.local_deliveries,
             clock_offsets_ms=offsets_ms,
+            epochs={entry.broker: entry.epoch_max for entry in sorted(known, key=lambda entry: entry.boot)},
         )
 
     def _short_brokers(self, entries: Sequence[BrokerCompleteness]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The emulator's ports on Kafka: telemetry, results and clients out, commands in.
+"""The emulator's ports on Kafka: telemetry, results and clients out, commands and plans in.
 
 While Kafka is away, what goes out waits in librdkafka's bounded buffer and what comes in waits in its topic; both go
 on by themselves when it is back. The producers are idempotent, so that waiting neither repeats nor reorders.
@@ -16,17 +16,21 @@ from infra.dead_letters import RecordDecoder, addressed
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_consumer, report_error
 from infra.read_messages import read_messages
+from infra.read_newest import read_newest
 from infra.record_writer import RecordWriter
 from infra.stack_error import StackError
+from producers.emulator.starting_point import is_undecided
 from schemas.client import Client
 from schemas.codec import UndecodableRecordError, decode
 from schemas.command import Command, CommandResult
 from schemas.dead_letter import DeadLetter
+from schemas.plan import Plan
 from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, COMMANDS, RESULTS, TELEMETRY, topic_name
+from schemas.topics import CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_name
 
 COMMANDS_PER_POLL_MAX = 500
 TOMBSTONES_AT_ONCE_MAX = 500  # Below any buffer that may be set: none of them is dropped for lack of room.
+TOPICS_USED = (TELEMETRY, RESULTS, CLIENTS, COMMANDS, PLANS)
 CALL_S = 2.0  # Longest wait for one answer of Kafka while starting.
 RETRY_S = 0.2
 
@@ -46,7 +50,7 @@ class KafkaPorts:
         self.answers = RecordWriter(kafka, linger_ms=2, **limits)  # type: ignore[arg-type]
         self._kafka = kafka
         self._commands = CommandReader(kafka, namespace, self.answers)
-        self._topics = {topic.suffix: topic_name(topic, namespace) for topic in (TELEMETRY, RESULTS, CLIENTS, COMMANDS)}
+        self._topics = {topic.suffix: topic_name(topic, namespace) for topic in TOPICS_USED}
 
     def connect(self, wait_s_max: float) -> None:
         """Find the end of the commands topic, from where commands are obeyed.
@@ -78,6 +82,35 @@ class KafkaPorts:
                         f"{wait_s_max:g} s: check that Kafka is well"
                     )
         return len(earlier)
+
+    def read_plans(self, wait_s_max: float, undecided_s_max: float) -> list[Plan]:
+        """Return the newest version of each plan; one that may still be committed or not is waited for.
+
+        Brokers that began at the overlay before it would not be prepared for it when answers of those before them
+        commit it. After ``undecided_s_max`` nobody does that any more. To be called behind :meth:`connect`, so that no
+        command falls between. Raises KafkaUnreachableError when the plans cannot be read in ``wait_s_max``, and
+        UnreadableRecordError when one does not decode.
+        """
+        topic, reason = self._topics[PLANS.suffix], "its end was not reached"
+        deadline_s = time.monotonic() + wait_s_max
+        undecided_until_s = deadline_s + undecided_s_max
+        while True:
+            plans = None
+            try:
+                plans = read_newest(self._kafka, topic, Plan)
+            except KafkaException as error:
+                reason = error.args[0].str()
+            now_s = time.monotonic()
+            if plans is not None:
+                if now_s > undecided_until_s or not any(is_undecided(plan) for plan in plans):
+                    return plans
+                deadline_s = undecided_until_s
+            elif now_s > deadline_s:
+                raise KafkaUnreachableError(
+                    f"{topic} at {self._kafka.bootstrap} could not be read within {wait_s_max:g} s ({reason}): brokers "
+                    "begin at the overlay of the last plan in it, so check that Kafka runs and that its topics exist"
+                )
+            time.sleep(RETRY_S)
 
     def send_batch(self, batch: TelemetryBatch) -> None:
         """Send a batch, keyed by its broker."""

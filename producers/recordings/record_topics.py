@@ -21,18 +21,22 @@ from infra.kafka_clients import open_consumer, report_error
 from infra.stack_error import StackError
 from producers.recordings.write_recording import RecordingWriter
 from schemas.alert import Alert
+from schemas.audit import AuditEntry
 from schemas.client import Client
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
+from schemas.leader import LeaderTerm
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import (
     ALERTS,
+    AUDIT,
     CLIENTS,
     COMMANDS,
     EVENTS,
+    LEADER,
     ORDERS,
     PLANS,
     RESULTS,
@@ -52,7 +56,9 @@ RECORD_TYPES: dict[Topic, type[msgspec.Struct]] = {
     RESULTS: CommandResult,
     PLANS: Plan,
     EVENTS: AdaptationEvent,
+    LEADER: LeaderTerm,
     ORDERS: Order,
+    AUDIT: AuditEntry,
     ALERTS: Alert,
 }
 INPUT_TOPICS = (TELEMETRY, CLIENTS)  # What replay and backtest cannot do without.

@@ -272,6 +272,15 @@ def test_what_does_not_decode_becomes_a_dead_letter(spark: SparkSession, tmp_pat
     assert window.marker.brokers[0].received == 1
 
 
+def test_each_record_is_decoded_once(spark: SparkSession, tmp_path: Path) -> None:
+    """However much is asked of a batch: Spark's optimizer copies what a filter or a column rests on."""
+    job, versions, framings = settings_of(tmp_path), 2, 2
+    records = kafka_frame(spark, [encode(GOOD)])
+    for frame in (dead_letters(records, job), telemetry_rows(records, job)):
+        plan = frame._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.count("from_avro(") == versions * framings
+
+
 def test_spark_refuses_what_the_codec_refuses(spark: SparkSession, tmp_path: Path) -> None:
     """Of records with bytes changed at random, those that Spark takes are those that the codec takes."""
     rng = random.Random(2)
