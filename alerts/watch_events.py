@@ -165,6 +165,7 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "plan.aborted": _told(EventKind.PLAN_ABORTED),
     "plan.taken_back": _taken_back,
     "plan.limit": _limited,
+    "epoch.mismatch": _told(EventKind.EPOCH_MISMATCH, by_subject=True),
     "gain.missed": _told(EventKind.GAIN_MISSED),
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,

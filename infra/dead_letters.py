@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -48,10 +48,13 @@ def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]
 
 
 class RecordDecoder:
-    """Decodes messages; one that is no record is logged, counted in ``undecodable`` by topic, and a dead letter."""
+    """Decodes messages; one that is no record is logged, counted in ``undecodable`` by topic, and a dead letter.
 
-    def __init__(self, bury: Callable[[DeadLetter], None]) -> None:
-        self._bury = bury
+    So is a record of which ``fault`` (topic, record) says why it is not taken; empty takes it.
+    """
+
+    def __init__(self, bury: Callable[[DeadLetter], None], fault: Callable[[str, Any], str] | None = None) -> None:
+        self._bury, self._fault = bury, fault
         self.undecodable: Counter[str] = Counter()
 
     def decode(self, message: Message, record_type: type[Record]) -> Record | None:
@@ -60,10 +63,14 @@ class RecordDecoder:
         if value is None:
             return None
         try:
-            return decode(value, record_type)
+            record = decode(value, record_type)
         except UndecodableRecordError as error:
             self._refuse(message, value, str(error))
             return None
+        if self._fault is not None and (reason := self._fault(message.topic() or "", record)):
+            self._refuse(message, value, reason)
+            return None
+        return record
 
     def _refuse(self, message: Message, value: bytes, reason: str) -> None:
         topic, offset = message.topic() or "", message.offset() or 0
@@ -71,5 +78,5 @@ class RecordDecoder:
         count = self.undecodable[topic]
         letter = dead_letter(topic, message.partition() or 0, offset, reason, value, message.timestamp()[1])
         if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...: a topic full of them must not flood the log.
-            log.warning("record_not_decoded", topic=topic, offset=offset, reason=letter.reason, count=count)
+            log.warning("record_refused", topic=topic, offset=offset, reason=letter.reason, count=count)
         self._bury(letter)

@@ -29,6 +29,7 @@ from producers.emulator.emulator_ports import ClientSink, CommandSource, ResultS
 from producers.emulator.kafka_ports import KafkaPorts
 from producers.emulator.ledger import Ledger, LedgerSnapshot
 from producers.emulator.log_transitions import TransitionLog
+from producers.emulator.starting_point import StartingPoint, starting_point
 from producers.emulator_settings import EmulatorSettings
 from schemas.status_file import StatusFile
 
@@ -37,6 +38,7 @@ log = structlog.get_logger(__name__)
 SECOND_MS = 1_000.0
 CELLS_KEPT_S = 120  # Publish time after which a cell is no longer sent again; far above any delivery time.
 CONNECT_S_MAX = 60.0
+UNDECIDED_S_MAX = 60.0  # For a plan that is being prepared; three times what a controller gives it.
 TURN_MS = 100.0  # Wall time between two looks at the stop event.
 FLUSH_S_MAX = 30.0
 STATUS_MS = 1_000.0  # Of wall time.
@@ -50,8 +52,11 @@ class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, CommandSource, Protoc
 def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSnapshot:
     """Emulate until ``stop`` is set, drain, and return the final account.
 
-    Raises ValueError when settings are wrong, InventoryError when the inventory is, KafkaUnreachableError when
-    Kafka is not there, MetricsPortError when the metrics port is in use.
+    The brokers begin at the overlay of the last committed plan.
+
+    Raises ValueError when settings are wrong or the stored plans are about another inventory, InventoryError when that
+    is wrong, KafkaUnreachableError when Kafka is not there, UnreadableRecordError when a plan cannot be read,
+    MetricsPortError when the metrics port is in use.
     """
     faults = settings.faults()
     if faults:
@@ -63,7 +68,7 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
         ports = KafkaPorts(
             settings.kafka,
-            settings.namespace,
+            inventory.broker_topics(settings.namespace),
             outage_s_max=settings.kafka_outage_s_max,
             buffer_records_max=settings.kafka_buffer_records_max,
         )
@@ -75,7 +80,9 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
         withdrawn = ports.withdraw_clients(frozenset(inventory.brokers), CONNECT_S_MAX)
         if withdrawn:
             log.info("earlier_clients_withdrawn", count=withdrawn)
-        emulator = WallClockEmulator(settings, inventory, ports, metrics, health)
+        start = starting_point(inventory, ports.read_plans(CONNECT_S_MAX, UNDECIDED_S_MAX))
+        log.info("brokers_begin", epoch=start.configuration.epoch, plan=start.plan, homes=len(start.homes))
+        emulator = WallClockEmulator(settings, inventory, ports, metrics, health, start)
         emulator.run(stop)
         unsent = ports.flush(FLUSH_S_MAX)
         return emulator.finish({"records_unsent": unsent, **_port_counts(ports)})
@@ -103,6 +110,7 @@ class WallClockEmulator:
         ports: EmulatorPorts,
         metrics: EmulatorMetrics | None = None,
         health: EmulatorHealth | None = None,
+        start: StartingPoint | None = None,
     ) -> None:
         self._settings = settings
         self._ports = ports
@@ -123,6 +131,7 @@ class WallClockEmulator:
             self._ledger,
             queue_length_max=settings.queue_length_max,
             cells_kept_s=CELLS_KEPT_S,
+            start=start,
         )
         self._workload = workload_of(self.overlay, settings, rng)
         forwarder = ReportForwarder(self.overlay, ports, ports, self._workload.publisher_rate_per_s)

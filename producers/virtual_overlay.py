@@ -23,6 +23,7 @@ from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink
 from producers.emulator.ledger import Ledger, LedgerSnapshot
+from producers.emulator.starting_point import StartingPoint
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.checkin_workload import CheckinWorkload
 from producers.workloads.stock_settings import WorkloadSettings
@@ -41,12 +42,14 @@ class VirtualSettings:
     """How a virtual overlay runs.
 
     ``start_ms``: epoch time at which it starts. ``flush_ms``: pause between two telemetry batches of a broker, none
-    for no telemetry. ``settle_ms``: age from which a missing notification counts as lost. ``timing``: none takes the
-    inventory's costs as ms. ``command_delay_ms``: from sending a command until it is in its broker's queue.
+    for no telemetry. ``start``: where brokers begin, none for the bootstrap overlay. ``settle_ms``: age from which a
+    missing notification counts as lost. ``timing``: none takes the inventory's costs as ms. ``command_delay_ms``: from
+    sending a command until it is in its broker's queue.
     """
 
     seed: int = 1
     start_ms: float = 1_000_000.0
+    start: StartingPoint | None = None
     flush_ms: float | None = 250.0
     settle_ms: float = 60_000.0
     queue_length_max: int = QUEUE_LENGTH_MAX
@@ -79,6 +82,7 @@ class VirtualOverlay:
             self.ledger,
             queue_length_max=self.settings.queue_length_max,
             cells_kept_s=CELLS_KEPT_S,
+            start=self.settings.start,
         )
         self.telemetry = MemoryTelemetry()
         self._results = MemoryResults()

@@ -31,6 +31,7 @@ class EventKind(StrEnum):
     PROPOSAL_REFUSED = "proposal_refused"
     WINDOW_INCOMPLETE = "window_incomplete"
     WINDOW_STALE = "window_stale"
+    EPOCH_MISMATCH = "epoch_mismatch"
     CONTROLLER_STARTED = "controller_started"
     PLANNER_FAILED = "planner_failed"
     TELEMETRY_LOST = "telemetry_lost"

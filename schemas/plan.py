@@ -54,6 +54,7 @@ class Verdict(StrEnum):
     DEGREE = "degree"
     CAPACITY = "capacity"
     STALE_STATE = "stale_state"
+    EPOCH_MISMATCH = "epoch_mismatch"
     INCOMPLETE_STATE = "incomplete_state"
     GAIN_BELOW_PRICE = "gain_below_price"
     GAIN_WITHIN_NOISE = "gain_within_noise"

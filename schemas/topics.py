@@ -3,6 +3,7 @@
 Nothing here talks to Kafka; ``infra`` creates the topics from this table, and the rights of those who use them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,6 +36,7 @@ class Topic:
     is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
     ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too. ``is_one_log``: records of
     different keys have one order, or the topic is a lock, so it may not have more than its one partition.
+    ``is_by_agent``: each agent that speaks for brokers has a topic of its own, which no other one needs.
     """
 
     suffix: str
@@ -47,6 +49,7 @@ class Topic:
     timestamps: str = ""
     compaction_lag_ms: int = 0
     is_one_log: bool = False
+    is_by_agent: bool = False
 
     @property
     def compacted(self) -> bool:
@@ -62,10 +65,19 @@ STATE = Topic("state", "StateRow", "window, kind, entity", (STREAMING,), (CONTRO
 WINDOWS = Topic(
     "windows", "WindowClosed", "window", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS, is_one_log=True
 )
-COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS, is_one_log=True)
-RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS)
+COMMANDS = Topic(
+    "commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS, is_one_log=True, is_by_agent=True
+)
+RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS, is_by_agent=True)
 PLANS = Topic(
-    "plans", "Plan", "plan", (CONTROLLER,), (CONTROLLER, Role.ALERTS, OPERATOR, RECORDER), 1, None, is_one_log=True
+    "plans",
+    "Plan",
+    "plan",
+    (CONTROLLER,),
+    (BROKERS, CONTROLLER, Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    None,
+    is_one_log=True,
 )
 EVENTS = Topic(
     "events",
@@ -119,11 +131,18 @@ TOPICS: tuple[Topic, ...] = (
 )
 
 DEFAULT_NAMESPACE = "regraft"
+NO_AGENT = ""  # Who speaks for brokers where nobody is named.
 
 
-def topic_name(topic: Topic, namespace: str = DEFAULT_NAMESPACE) -> str:
-    """Return the name of a topic inside a namespace, for example ``regraft.telemetry``."""
-    return f"{namespace}.{topic.suffix}"
+def topic_name(topic: Topic, namespace: str = DEFAULT_NAMESPACE, agent: str = NO_AGENT) -> str:
+    """Return the name of a topic inside a namespace: ``regraft.plans``, of an agent ``regraft.commands.west``."""
+    name = f"{namespace}.{topic.suffix}"
+    return f"{name}.{agent}" if agent and topic.is_by_agent else name
+
+
+def topic_names(topic: Topic, namespace: str, agents: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that a topic has, one for each agent where it is split by agent."""
+    return tuple(dict.fromkeys(topic_name(topic, namespace, agent) for agent in agents))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,21 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import leave_to_caller, open_consumer
+from streaming.refuse_batches import known_brokers
+from streaming.streaming_settings import StreamingSettings
 
 ASK_TIMEOUT_S = 10.0
 
 log = structlog.get_logger(__name__)
+
+
+def batch_records_max(settings: StreamingSettings) -> int:
+    """Return how many records one micro-batch may hold; a job that is further behind catches up.
+
+    Raises InventoryError.
+    """
+    brokers = () if settings.inventory_path is None else known_brokers(settings.inventory_path)
+    return max(settings.records_per_trigger_max, len(brokers) * settings.records_per_broker_max)
 
 
 def records_behind(kafka: KafkaAccess, topic: str, next_offsets: Mapping[str, int]) -> int | None:

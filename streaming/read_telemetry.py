@@ -25,6 +25,7 @@ from schemas.codec import (
     newer_wire_ids,
 )
 from schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
+from streaming.measure_backlog import batch_records_max
 from streaming.refuse_batches import implausible, strangers
 from streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
@@ -35,14 +36,14 @@ LEAD_MS = 86_400_000  # Pulses stand so far ahead that no row of a window is ahe
 def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
     """Return the telemetry topic as a stream of Kafka records, from its beginning for a new checkpoint.
 
-    ``records_per_trigger_max`` is shared out in proportion to each partition's backlog, so all of them are read
+    ``batch_records_max`` is shared out in proportion to each partition's backlog, so all of them are read
     through at about the same pace. What Kafka has deleted meanwhile is passed over: ``find_losses`` says what it was.
     """
     options: dict[str, str | int] = {
         **settings.kafka.spark_options(),
         "subscribe": settings.source_topic,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": settings.records_per_trigger_max,
+        "maxOffsetsPerTrigger": batch_records_max(settings),
         "minPartitions": settings.read_partitions_min,
         "failOnDataLoss": "false",
         "groupIdPrefix": f"{settings.namespace}-streaming",

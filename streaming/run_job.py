@@ -37,7 +37,7 @@ from streaming.close_windows import WindowRows
 from streaming.find_losses import TopicAnewError, check_same_topic, find_losses, loss_event
 from streaming.job_metrics import JobHealth, JobMetrics
 from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of, read_position
-from streaming.measure_backlog import is_topic_anew, records_behind
+from streaming.measure_backlog import batch_records_max, is_topic_anew, records_behind
 from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
 from streaming.streaming_settings import StreamingSettings
 from streaming.window_job import OBSERVATION, start_query
@@ -181,7 +181,8 @@ class _Job:
         self.reports = _Reports(health)
         behind = records_behind(settings.kafka, self._topic, self._letters.next_offsets)
         # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
-        self.status = JobStatus(catching_up=behind is None or behind > settings.records_per_trigger_max)
+        self._batch_records_max = batch_records_max(settings)
+        self.status = JobStatus(catching_up=behind is None or behind > self._batch_records_max)
 
     def run_query(self, stop: threading.Event) -> None:
         """Run the query until told to stop or until the other grace is due."""
@@ -330,7 +331,7 @@ class _Job:
         self.status.records_behind = behind
         if behind == 0:
             self.status.catching_up = False
-        elif behind > self._settings.records_per_trigger_max:
+        elif behind > self._batch_records_max:
             self.status.catching_up = True
 
 

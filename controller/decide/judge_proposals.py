@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import AnyKind
+from controller.state.compare_epochs import brokers_elsewhere, elsewhere_text
 from controller.state.overlay_state import OverlayState
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Proposal, Verdict
@@ -21,7 +22,8 @@ class Situation:
     """What the judge looks at besides the proposals; ``kind`` is that of the state's overlay, with its caps.
 
     ``plan_running`` names the plan that is carried out or checked, else empty. ``muted_until_ms`` is by planner.
-    ``windows_since_plan`` counts windows that lay wholly after the last transition, None when there was none.
+    ``windows_since_plan`` counts windows that lay wholly after the last transition, None when there was none;
+    ``transition_ended_ms`` is when it was over, 0 then.
     ``price_per_s`` is what a transition costs, spread over the pay-back time. ``subscription_lifetime_s`` is the mean
     life of a subscription, None when it is not known.
     ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
@@ -35,6 +37,7 @@ class Situation:
     price_per_s: float
     plan_running: str = ""
     windows_since_plan: int | None = None
+    transition_ended_ms: int = 0
     muted_until_ms: Mapping[str, int] = field(default_factory=dict)
     subscription_lifetime_s: float | None = None
     paused: str = ""
@@ -64,6 +67,12 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
             "is the streaming job running and do the clocks agree?"
         )
     epoch = situation.state.configuration.epoch
+    elsewhere = brokers_elsewhere(window, epoch, situation.transition_ended_ms)
+    if elsewhere:
+        return Verdict.EPOCH_MISMATCH, (
+            f"epoch {epoch} is in force, but {elsewhere_text(elsewhere)}: have they started again? Nothing is planned "
+            "until all brokers are at one epoch (docs/protocol.md)"
+        )
     if window.epoch != epoch:
         return Verdict.STALE_STATE, (
             f"window ending {window.end_ms} is of epochs {window.epoch_min} to {window.epoch_max}, present is {epoch}"

@@ -132,7 +132,7 @@ class ShadowPlanner:
     def _situation(self, acting: Situation, price_of: Price) -> Situation:
         # The real window may be of another epoch or of two: here it only has to be one of the overlay's own.
         newest, overlay = acting.state.newest, self.overlay
-        own = dataclasses.replace(newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch)
+        own = dataclasses.replace(newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch, epochs={})
         windows = (*acting.state.windows[:-1], own)
         # As at work, a plan whose verification ends with a window is closed too late for a decision on that window.
         is_running = self._before is not None or self._closed_on is newest

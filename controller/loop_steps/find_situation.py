@@ -48,6 +48,7 @@ class SituationFinder:
             price_per_s=self.price_per_s(present, plan_log),
             plan_running=running.plan if running else ("being stored" if self._runner.is_busy else ""),
             windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms else None,
+            transition_ended_ms=ended_ms,
             muted_until_ms=self._muted_until_ms(plan_log),
             subscription_lifetime_s=self._windows.lifetime_s,
             paused=reviewer.paused(now_ms),

@@ -8,20 +8,20 @@ decided by :mod:`controller.ports.leadership`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 import structlog
-from confluent_kafka import KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from controller.control_ports import DeposedError
-from infra.decode_strictly import decode_strictly
 from infra.kafka_access import KafkaAccess
-from infra.read_to_end import read_to_end
+from infra.read_newest import read_newest
 from infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
 from schemas.audit import AuditEntry
+from schemas.broker_topics import BrokerTopics
 from schemas.codec import encode
 from schemas.command import Command
 from schemas.event import AdaptationEvent
@@ -39,11 +39,15 @@ NOTHING: Batch = (None, ())
 
 
 class KafkaPlanStore:
-    """One writer of plans, commands and events; ``lost`` counts by topic what found no room while Kafka was away."""
+    """One writer of plans, commands and events; ``lost`` counts by topic what found no room while Kafka was away.
 
-    def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
+    ``agent_of`` names the agent of each broker, in whose topic its commands go.
+    """
+
+    def __init__(self, kafka: KafkaAccess, namespace: str, agent_of: Mapping[str, str] | None = None) -> None:
         self._kafka = kafka
-        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, COMMANDS, EVENTS, AUDIT, LEADER)}
+        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, EVENTS, AUDIT, LEADER)}
+        self._topics = BrokerTopics(namespace, agent_of or {})
         self._writer = TransactionWriter(kafka, writer_id(namespace))
         self._under_way: Batch | None = None
         self._told: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
@@ -98,18 +102,10 @@ class KafkaPlanStore:
             found_ahead, self._read_ahead = self._read_ahead, None
             return found_ahead
         try:
-            messages = read_to_end(self._kafka, self._names[PLANS])
+            return read_newest(self._kafka, self._names[PLANS], Plan)
         except KafkaException as error:
             log.warning("plans_not_read", topic=self._names[PLANS], reason=str(error))
             return None
-        if messages is None:
-            return None
-        newest: dict[bytes | None, Message] = {}
-        for message in messages:
-            newest.pop(message.key(), None)  # The newest version moves to the end.
-            newest[message.key()] = message
-        found = [decode_strictly(message, Plan) for message in newest.values()]
-        return [plan for plan in found if plan is not None]
 
     def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
         """Store a plan's phase with its commands; wait about CALL_S for that and tell whether it is done.
@@ -179,7 +175,7 @@ class KafkaPlanStore:
         if plan is not None:
             produce(self._names[PLANS], plan.plan, plan)
         for command in commands:
-            produce(self._names[COMMANDS], command.broker, command)
+            produce(self._topics.name(COMMANDS, command.broker), command.broker, command)
         for name, key, record in self._told:
             produce(name, key, record)
         self._filled = (len(self._told), len(self._forgotten))

@@ -38,9 +38,13 @@ class RefusalTeller:
         if decision.state_verdict is Verdict.STALE_STATE:
             reason = decision.state_reason
             return self._event(EventKind.WINDOW_STALE, "stale", subject, reason, now_ms, Severity.WARNING)
+        if decision.state_verdict is Verdict.EPOCH_MISMATCH:
+            reason = decision.state_reason
+            return self._event(EventKind.EPOCH_MISMATCH, reason, "epochs", reason, now_ms, Severity.CRITICAL)
         if decision.state_verdict is not None:
             return None  # Incomplete windows are told by about_window, a running plan by its own events.
         self._told.pop(EventKind.WINDOW_STALE, None)
+        self._told.pop(EventKind.EPOCH_MISMATCH, None)
         if not decision.refused:
             return None
         counts = Counter(str(proposal.verdict) for proposal in decision.refused)

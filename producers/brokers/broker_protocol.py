@@ -37,6 +37,13 @@ class BrokerProtocol(Protocol):
     control_messages_sent: int
     held_count_max: int
 
+    def begin_at(self, plan: str, digest: str, term: int) -> None:
+        """Take the configuration that it begins with for the one that a plan led to, in a term or an earlier one.
+
+        It then answers for that plan as if it had carried it out, and obeys no leader of a lower term.
+        """
+        ...
+
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own.
 

@@ -34,6 +34,11 @@ class CommandFence:
         self.term = 0
         self._owners: dict[int, EpochOwner] = {}  # Oldest first.
 
+    def begin_at(self, epoch: int, plan: str, digest: str, term: int) -> None:
+        """Know from the start which plan led to an epoch, and the highest term so far."""
+        self.term = max(self.term, term)
+        self._owners[epoch] = EpochOwner(plan, digest)
+
     def digest_of(self, epoch: int) -> str:
         """Return the digest of the plan that an epoch belongs to, empty when that is not known."""
         owner = self._owners.get(epoch)

@@ -88,6 +88,10 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         self.routing = routing(self)
         self._change = self.routing.change
 
+    def begin_at(self, plan: str, digest: str, term: int) -> None:
+        """Take this broker's epoch for the one that a plan led to."""
+        self.fence.begin_at(self.epoch, plan, digest, term)
+
     @property
     def covered_forwards(self) -> int:
         """How many subscriptions were sent to a neighbour that had a wider one from here."""

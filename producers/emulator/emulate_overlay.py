@@ -18,7 +18,6 @@ from typing import Protocol, cast
 import simpy
 
 from overlay.inventory import Inventory
-from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
@@ -48,6 +47,7 @@ from producers.brokers.match_content import Content, Filter
 from producers.emulator.delivery_cells import DeliveryCells
 from producers.emulator.ledger import Ledger
 from producers.emulator.publisher_clients import PublisherClients
+from producers.emulator.starting_point import StartingPoint
 from producers.emulator.user_clients import UserClients
 from schemas.client import Role
 from schemas.command import Command, CommandResult
@@ -204,7 +204,7 @@ class EmulatedBroker:
 
 class EmulatedOverlay:
     """All brokers, links and clients. ``queue_length_max`` bounds the notifications in front of a broker: beyond it
-    they are dropped; control messages, markers, requests and commands never are."""
+    they are dropped; control messages, markers, requests and commands never are. No ``start``: the bootstrap."""
 
     def __init__(
         self,
@@ -215,16 +215,16 @@ class EmulatedOverlay:
         *,
         queue_length_max: int,
         cells_kept_s: int,
+        start: StartingPoint | None = None,
     ) -> None:
         self.env = env
         self.inventory = inventory
         self.timing = timing
         self.ledger = ledger
         self.boot_ms = int(env.now)
-        self.brokers = {
-            broker: EmulatedBroker(core_of(broker, inventory.bootstrap, self.boot_ms), DeliveryCells(cells_kept_s))
-            for broker in inventory.brokers
-        }
+        self.start = start or StartingPoint(inventory.bootstrap)
+        cores = [self.start.core_of(broker, self.boot_ms) for broker in inventory.brokers]
+        self.brokers = {core.broker: EmulatedBroker(core, DeliveryCells(cells_kept_s)) for core in cores}
         self.link_ends: dict[tuple[str, str], LinkEnd] = {}
         self.listeners: list[OverlayListener] = []
         self.user_listeners: list[UserListener] = []

@@ -22,6 +22,7 @@ import simpy
 from producers.brokers.chord_trees import TOPIC
 from producers.brokers.match_content import Content, Filter
 from producers.emulator.emulate_overlay import OverlayListener
+from producers.emulator.starting_point import StartingPoint
 from producers.emulator.user_clients import topic_filter
 from producers.workloads.checkin_data import DAY_MINUTES, Checkins, cell_name, cell_numbers, load_checkins
 from producers.workloads.checkin_settings import CheckinSettings
@@ -37,6 +38,10 @@ class UserOverlay(Protocol):
     @property
     def env(self) -> simpy.Environment:
         """The clock, in ms."""
+
+    @property
+    def start(self) -> StartingPoint:
+        """Where its brokers began, and where plans had put clients until then."""
 
     @property
     def brokers(self) -> Mapping[str, object]:
@@ -154,8 +159,9 @@ class CheckinWorkload:
             rows = np.flatnonzero(self._data.user == number).tolist()
             topics = [self._topics[row] for row in rows]
             minutes = self._data.minute[rows].tolist()
-            home = self._home_rng.choice(self._brokers)
-            users.append(_User(user_name(number), minutes, topics, home, here=topics[-1]))
+            name = user_name(number)
+            home = self._overlay.start.first_home(name, self._home_rng.choice(self._brokers))
+            users.append(_User(name, minutes, topics, home, here=topics[-1]))
         return users
 
     @property

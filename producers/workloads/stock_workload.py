@@ -180,7 +180,8 @@ class StockWorkload:
         self._overlay.listeners.append(self)
         self._draw_shares()
         for symbol in self._symbols:
-            self._overlay.advertise(symbol, self._home_rng.choice(self._brokers), advertisement(symbol))
+            home = self._overlay.start.first_home(symbol, self._home_rng.choice(self._brokers))
+            self._overlay.advertise(symbol, home, advertisement(symbol))
         for slot in self._slots:
             self._fill(slot)
         first_s = self._settings.regime_change_s or self._settings.regime_change_every_s

@@ -7,7 +7,7 @@ from alerts.gather_windows import ROWS_WAIT_MS
 from alerts.read_rules import load_rules
 from schemas.codec import UndecodableRecordError, decode
 from schemas.dead_letter import DeadLetter
-from schemas.event import EventKind
+from schemas.event import EventKind, Severity
 from schemas.order import Order, OrderKind
 from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
 from schemas.state import BrokerClock
@@ -173,6 +173,17 @@ def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
     scene.tell(event(kind, 20))
     assert scene.tick(39) == []
     assert words(scene.tick(40)) == ["40 r plans cleared"]
+
+
+def test_an_epoch_mismatch_stands_while_it_is_told() -> None:
+    """The rule that comes with the product names the brokers, and ends ten minutes after the last word of it."""
+    scene = Scene(load_rules(None))
+    (raised,) = scene.tell(event(EventKind.EPOCH_MISMATCH, 0, "epochs", text="b03 at epoch 0"))
+    assert (raised.rule, raised.subject, raised.severity) == ("epoch_mismatch", "epochs", Severity.CRITICAL)
+    assert "b03 at epoch 0" in raised.text
+    scene.tell(event(EventKind.EPOCH_MISMATCH, 300, "epochs"))
+    assert "epoch_mismatch" not in " ".join(words(scene.tick(899)))
+    assert words(scene.tick(900)) == ["900 epoch_mismatch epochs cleared"]
 
 
 def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -> None:

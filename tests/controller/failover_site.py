@@ -28,6 +28,7 @@ from producers.emulator.ledger import LedgerSnapshot
 from producers.emulator_settings import EmulatorSettings
 from producers.run_emulator import WallClockEmulator
 from producers.workloads.stock_settings import WorkloadSettings
+from schemas.broker_topics import BrokerTopics
 from schemas.codec import decode, encode
 from schemas.command import Command, CommandResult, Outcome
 from schemas.leader import LeaderTerm
@@ -139,7 +140,7 @@ class FailoverSite:
         self._stop, self._end = threading.Event(), threading.Event()
         self.are_windows_held = False
         self.instances: dict[str, Instance] = {}
-        self.ports = GatedPorts(kafka, NAMESPACE, outage_s_max=60, buffer_records_max=100_000)
+        self.ports = GatedPorts(kafka, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=100_000)
         self.ports.connect(PATIENCE_S)
         workload = WorkloadSettings(publisher_count=10, interested_broker_count=3, lifetime_s_mean=5.0)
         settings = EmulatorSettings(kafka.bootstrap, folder / "inventory.json", namespace=NAMESPACE, workload=workload)

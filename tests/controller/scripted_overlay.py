@@ -34,6 +34,7 @@ class ScriptedOverlay:
     silent_brokers: set[str] = field(default_factory=set)
     lost_batches: dict[str, int] = field(default_factory=dict)
     term: int = 1
+    restarted_brokers: set[str] = field(default_factory=set)  # They are at epoch 0, whatever is in force.
 
     def __post_init__(self) -> None:
         self.loop = self.new_loop()
@@ -61,7 +62,8 @@ class ScriptedOverlay:
         """Write the rows and the marker of one window."""
         rows = rows_of(self.inventory.brokers, start_ms, self.wanted(start_ms))
         self.ports.state.records.extend(rows)
-        marker = marker_of(self.inventory.brokers, start_ms, rows, self.epoch, self.lost_batches)
+        epochs = dict.fromkeys(self.restarted_brokers, 0)
+        marker = marker_of(self.inventory.brokers, start_ms, rows, self.epoch, self.lost_batches, epochs=epochs)
         self.ports.state.records.append(marker)
 
     def answer_commands(self) -> None:

@@ -50,8 +50,10 @@ def marker_of(
     lost: dict[str, int] | None = None,
     first_window_ms: int = 0,
     boots: dict[str, int] | None = None,
+    epochs: dict[str, int] | None = None,
 ) -> WindowClosed:
-    """The marker of these rows; ``lost`` names brokers of which so many batches did not come."""
+    """The marker of these rows; ``lost`` names brokers of which so many batches did not come, ``epochs`` those that
+    are at another epoch than the rest."""
     sequence = (start_ms - first_window_ms) // WINDOW_MS * BATCHES_PER_WINDOW
     completeness = tuple(
         BrokerCompleteness(
@@ -61,8 +63,8 @@ def marker_of(
             sequence + BATCHES_PER_WINDOW - 1,
             BATCHES_PER_WINDOW - (lost or {}).get(broker, 0),
             BATCHES_PER_WINDOW,
-            epoch,
-            epoch,
+            (epochs or {}).get(broker, epoch),
+            (epochs or {}).get(broker, epoch),
         )
         for broker in brokers
     )

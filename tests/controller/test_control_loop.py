@@ -75,6 +75,27 @@ def test_status_shows_what_happened() -> None:
     assert shown.plans[0].plan == "plan-1"
 
 
+@pytest.mark.parametrize("restarted", [{"b01"}, set(TREE.brokers)], ids=["one broker", "all brokers"])
+def test_brokers_that_come_back_at_an_earlier_epoch_are_told_of_while_it_lasts(restarted: set[str]) -> None:
+    """Nothing is decided meanwhile, the event names them and comes again, and afterwards all goes on."""
+    overlay = ScriptedOverlay(
+        INVENTORY, lambda start_ms: far_ends(0) if start_ms < 70_000 else [{"b01", "b03"}] * 40, settings_of()
+    )
+    overlay.run_windows(20)
+    assert overlay.phases == [PlanPhase.COMPLETED]
+    overlay.restarted_brokers = restarted
+    overlay.run_windows(40)
+    first, again = overlay.events_of(EventKind.EPOCH_MISMATCH)
+    assert first == again
+    assert "epoch 1 is in force, but b0" in first
+    assert overlay.ports.view.shown.refusals[Verdict.EPOCH_MISMATCH] == 40
+    assert Verdict.STALE_STATE not in overlay.ports.view.shown.refusals
+    overlay.restarted_brokers = set()
+    overlay.run_windows(30)
+    assert overlay.phases == [PlanPhase.COMPLETED] * 2
+    assert len(overlay.events_of(EventKind.EPOCH_MISMATCH)) == 2
+
+
 def test_overlay_adapts_again_when_interests_shift() -> None:
     """A second plan follows when other brokers want the same."""
     overlay = ScriptedOverlay(

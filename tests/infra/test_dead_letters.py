@@ -49,7 +49,7 @@ def test_what_does_not_decode_is_kept_with_its_place_and_the_reason() -> None:
     assert "expected 00" in letter.reason
     assert decoder.undecodable == {"regraft.orders": 1}
     assert [(entry["event"], entry["offset"], entry["reason"]) for entry in logged] == [
-        ("record_not_decoded", 5, letter.reason)
+        ("record_refused", 5, letter.reason)
     ]
 
 

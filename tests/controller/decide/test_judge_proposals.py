@@ -82,6 +82,19 @@ def test_stale_state_refuses(situation: Situation) -> None:
     assert verdict_of(proposal_of(), situation)[0] is Verdict.STALE_STATE
 
 
+EARLIER = {"b00": 0, "b01": 1, "b02": 0, "b03": 1, "b04": 0}
+
+
+def test_brokers_at_another_epoch_are_named() -> None:
+    """When the window began long enough after the last transition; earlier they may have been on their way."""
+    situation = with_newest(epoch_min=0, epoch_max=1, epochs=EARLIER)
+    verdict, reason = verdict_of(proposal_of(), situation)
+    assert verdict is Verdict.EPOCH_MISMATCH
+    assert "epoch 0 is in force, but b01, b03 at epoch 1" in reason
+    assert verdict_of(proposal_of(), replace(situation, transition_ended_ms=1000))[0] is Verdict.EPOCH_MISMATCH
+    assert verdict_of(proposal_of(), replace(situation, transition_ended_ms=1001))[0] is Verdict.STALE_STATE
+
+
 @pytest.mark.parametrize(
     ("removed", "added"),
     [

@@ -1,25 +1,36 @@
 """The Kafka ports against librdkafka's mock cluster: everything arrives, bad commands are buried, old ones ignored."""
 
+import threading
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from infra.decode_strictly import UnreadableRecordError
 from infra.kafka_access import KafkaAccess
 from infra.record_writer import RecordWriter
 from producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
+from schemas.broker_topics import BrokerTopics
 from schemas.client import Client, Role
 from schemas.codec import decode, encode
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.dead_letter import DeadLetter
+from schemas.plan import Plan, PlanPhase
 from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, COMMANDS, DEAD_LETTERS, RESULTS, TELEMETRY, TOPICS, topic_name
+from schemas.topics import CLIENTS, COMMANDS, DEAD_LETTERS, PLANS, RESULTS, TELEMETRY, TOPICS, topic_name
 from tests.wait_until import wait_until
 
 NAMESPACE = "test"
 NOBODY = KafkaAccess("127.0.0.1:1")
 WAIT_S_MAX = 30.0
+
+
+def plan_of(epoch: int, phase: PlanPhase) -> Plan:
+    """A plan of which only the phase matters."""
+    return Plan(f"plan-{epoch}", epoch - 1, epoch, 0, (), (), (), (), 1.0, 1.0, phase, ())
+
+
 COMMAND = Command("plan-1", CommandPhase.ACTIVATE, "b1", 0, 1)
 
 
@@ -37,7 +48,7 @@ def cluster() -> Iterator[tuple[Producer, str]]:
 @pytest.fixture
 def ports(cluster: tuple[Producer, str]) -> Iterator[KafkaPorts]:
     """Connected ports."""
-    connected = KafkaPorts(KafkaAccess(cluster[1]), NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    connected = KafkaPorts(KafkaAccess(cluster[1]), BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     connected.connect(WAIT_S_MAX)
     yield connected
     connected.close()
@@ -76,6 +87,40 @@ def test_clients_of_an_earlier_run_leave_the_register(cluster: tuple[Producer, s
     assert ports.withdraw_clients({"b1", "b2"}, WAIT_S_MAX) == 0
 
 
+def test_a_plan_that_may_still_be_committed_is_waited_for(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
+    """Answers of brokers that are no more may commit it; whoever decides it, the plans are then those of after."""
+    plans = topic_name(PLANS, NAMESPACE)
+    cluster[0].produce(plans, key="plan-1", value=encode(plan_of(1, PlanPhase.COMPLETED)))
+    cluster[0].produce(plans, key="plan-2", value=encode(plan_of(2, PlanPhase.PREPARING)))
+    assert cluster[0].flush(WAIT_S_MAX) == 0
+    phases = {plan.phase for plan in ports.read_plans(WAIT_S_MAX, 0.0 - WAIT_S_MAX)}
+    assert phases == {PlanPhase.COMPLETED, PlanPhase.PREPARING}  # Nobody has decided it in time.
+
+    def commit() -> None:
+        cluster[0].produce(plans, key="plan-2", value=encode(plan_of(2, PlanPhase.ACTIVATING)))
+        cluster[0].flush(WAIT_S_MAX)
+
+    threading.Timer(1.0, commit).start()
+    phases = {plan.phase for plan in ports.read_plans(WAIT_S_MAX, WAIT_S_MAX)}
+    assert phases == {PlanPhase.COMPLETED, PlanPhase.ACTIVATING}
+
+
+def test_plans_that_cannot_be_read_stop_the_start(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
+    """With the place of the record: brokers could else begin at an overlay that is no longer in force."""
+    cluster[0].produce(topic_name(PLANS, NAMESPACE), key="plan-1", value=b"no plan")
+    assert cluster[0].flush(WAIT_S_MAX) == 0
+    with pytest.raises(UnreadableRecordError, match=r"offset 0, key 'plan-1'"):
+        ports.read_plans(WAIT_S_MAX, WAIT_S_MAX)
+
+
+def test_plans_of_a_kafka_that_is_away_are_waited_for_within_bounds() -> None:
+    """The sentence names topic, address and time."""
+    ports = KafkaPorts(NOBODY, NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    with pytest.raises(KafkaUnreachableError, match=r"test\.plans at 127\.0\.0\.1:1 could not be read within 0\.5 s"):
+        ports.read_plans(0.5, 60.0)
+    ports.close()
+
+
 def test_more_earlier_clients_than_the_buffer_holds_all_leave(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
     """The buffer holds 1,000 records; nobody stays for lack of room."""
     count = 2_300
@@ -90,7 +135,7 @@ def test_more_earlier_clients_than_the_buffer_holds_all_leave(cluster: tuple[Pro
 
 def test_a_register_that_cannot_be_read_stops_the_start() -> None:
     """Clients that nobody has would else be counted and placed for ever."""
-    ports = KafkaPorts(NOBODY, NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    ports = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     with pytest.raises(KafkaUnreachableError, match="withdraw earlier clients"):
         ports.withdraw_clients({"b1"}, 0.5)
     ports.close()
@@ -125,7 +170,7 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
     topic = topic_name(COMMANDS, NAMESPACE)
     owner.produce(topic, value=encode(COMMAND), key=b"b1")
     owner.flush(WAIT_S_MAX)
-    ports = KafkaPorts(KafkaAccess(bootstrap), NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    ports = KafkaPorts(KafkaAccess(bootstrap), BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     ports.connect(WAIT_S_MAX)
     newer = Command("plan-2", CommandPhase.PREPARE, "b1", 1, 2)
     for value in (b"nonsense", encode(newer)):
@@ -145,7 +190,7 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
 def test_missing_kafka_is_one_clear_sentence() -> None:
     """Without Kafka the start ends in time and says what to do."""
     letters = RecordWriter(NOBODY, outage_s_max=10, buffer_records_max=10, linger_ms=0)
-    reader = CommandReader(NOBODY, NAMESPACE, letters)
+    reader = CommandReader(NOBODY, BrokerTopics(NAMESPACE), letters)
     with pytest.raises(KafkaUnreachableError, match=r"test\.commands at 127\.0\.0\.1:1 did not answer within 0\.1 s"):
         reader.connect(0.1)
     reader.close()

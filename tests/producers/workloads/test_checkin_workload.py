@@ -11,10 +11,12 @@ import simpy
 
 from producers.brokers.match_content import Content, Filter, matches
 from producers.emulator.emulate_overlay import OverlayListener
+from producers.emulator.starting_point import StartingPoint
 from producers.emulator.user_clients import topic_filter
 from producers.workloads.checkin_data import Checkins, cell_name, cell_numbers, checkins_of, load_checkins
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.checkin_workload import CheckinWorkload
+from tests.overlay.small_overlays import line_of
 
 START_MS = 1_000_000.0
 DAY_MINUTES = 1_440
@@ -39,6 +41,7 @@ class RecordingOverlay:
         self, broker_count: int = 8, answer_ms: float = 100.0, answer_rng: random.Random | None = None
     ) -> None:
         self.env = simpy.Environment(START_MS)
+        self.start = StartingPoint(line_of(broker_count))
         self.brokers = {f"b{number:02d}": number for number in range(broker_count)}
         self.listeners: list[OverlayListener] = []
         self.homes: dict[str, str] = {}

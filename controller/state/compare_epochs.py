@@ -1,0 +1,37 @@
+"""Which brokers are at another epoch than the one in force, by what they stamped in a window. Pure.
+
+In: a window, the epoch in force and when the last transition was over. Out: brokers with their epochs, and a sentence.
+What follows from it belongs to :mod:`controller.decide` and :mod:`controller.execute`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from controller.state.closed_window import ClosedWindow
+
+BROKERS_NAMED_MAX = 5
+
+
+def brokers_elsewhere(window: ClosedWindow, epoch: int, transition_ended_ms: int) -> dict[str, int]:
+    """Return the brokers that ended the window at another epoch than the one in force, with theirs.
+
+    A window that began less than its own length after a transition says nothing: brokers may have been on their way.
+    """
+    if window.start_ms - transition_ended_ms < window.end_ms - window.start_ms:
+        return {}
+    return {broker: newest for broker, newest in window.epochs.items() if newest != epoch}
+
+
+def elsewhere_text(elsewhere: Mapping[str, int]) -> str:
+    """Say which brokers are at which epoch."""
+    by_epoch: dict[int, list[str]] = defaultdict(list)
+    for broker, epoch in sorted(elsewhere.items()):
+        by_epoch[epoch].append(broker)
+    parts = []
+    for epoch, brokers in sorted(by_epoch.items()):
+        rest = len(brokers) - BROKERS_NAMED_MAX
+        named = ", ".join(brokers[:BROKERS_NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
+        parts.append(f"{named} at epoch {epoch}")
+    return "; ".join(parts)

@@ -1,0 +1,34 @@
+"""Read the newest record of each key from a compacted topic that nothing may be missing of.
+
+In: a topic. Out: its records, or nothing where its end is not reached in time; one that does not decode stops the
+reader. What they mean belongs to the readers.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from confluent_kafka import Message
+
+from infra.decode_strictly import decode_strictly
+from infra.kafka_access import KafkaAccess
+from infra.read_to_end import read_to_end
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+def read_newest(kafka: KafkaAccess, topic: str, record_type: type[Record]) -> list[Record] | None:
+    """Return the newest record of each key in the order they were stored; None when the end was not reached in time.
+
+    Raises KafkaException, and UnreadableRecordError for what is no such record.
+    """
+    messages = read_to_end(kafka, topic)
+    if messages is None:
+        return None
+    newest: dict[bytes | None, Message] = {}
+    for message in messages:
+        newest.pop(message.key(), None)  # The newest version moves to the end.
+        newest[message.key()] = message
+    found = [decode_strictly(message, record_type) for message in newest.values()]
+    return [record for record in found if record is not None]

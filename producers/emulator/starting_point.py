@@ -1,0 +1,66 @@
+"""Where brokers begin: at the overlay of the newest committed plan, with the clients where plans have put them. Pure.
+
+In: the stored plans. Out: a starting point. A committed plan can only be carried out: where all brokers start together,
+nothing is under way, so its overlay is the one to begin with whether or not the plan is over. Reading the plans belongs
+to :mod:`producers.emulator.kafka_ports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from overlay.inventory import Inventory
+from overlay.overlay_configuration import OverlayConfiguration
+from overlay.plan_digest import plan_digest
+from producers.brokers.broker_cores import core_of
+from producers.brokers.broker_protocol import BrokerProtocol
+from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE
+
+
+@dataclass(frozen=True)
+class StartingPoint:
+    """The overlay that brokers begin with; ``plan`` and its ``digest`` led there, empty at the bootstrap overlay.
+
+    ``term`` is the highest that the plans name: brokers obey no leader of before. ``homes`` are those that plans have
+    set, by client.
+    """
+
+    configuration: OverlayConfiguration
+    plan: str = ""
+    digest: str = ""
+    term: int = 0
+    homes: Mapping[str, str] = field(default_factory=dict)
+
+    def core_of(self, broker: str, boot_ms: int) -> BrokerProtocol:
+        """Return the core of a broker that begins here."""
+        core = core_of(broker, self.configuration, boot_ms)
+        if self.plan:
+            core.begin_at(self.plan, self.digest, self.term)
+        return core
+
+    def first_home(self, client: str, drawn: str) -> str:
+        """Return where a client comes first: to where plans have put it, else to the home that was drawn for it."""
+        return self.homes.get(client, drawn)
+
+
+def starting_point(inventory: Inventory, plans: Iterable[Plan]) -> StartingPoint:
+    """Return where the brokers of an inventory begin, by the newest version of each plan.
+
+    Raises NotATreeError, RingError or ValueError when the plans are about other brokers or another kind of overlay.
+    """
+    by_epoch = sorted(plans, key=lambda plan: plan.epoch_to)
+    committed = [plan for plan in by_epoch if LIFE[plan.phase].is_committed]
+    term = max((plan.term for plan in by_epoch), default=0)
+    if not committed:
+        return StartingPoint(inventory.bootstrap, term=term)
+    last = committed[-1]
+    target = inventory.bootstrap.target_of(last)
+    homes = {move.client: move.home_to for plan in committed for move in plan.moves}
+    return StartingPoint(target, last.plan, plan_digest(last, target), term, homes)
+
+
+def is_undecided(plan: Plan) -> bool:
+    """Tell whether answers of brokers that are no more may still commit the plan: who begins now would not know."""
+    return plan.phase is PlanPhase.PREPARING
