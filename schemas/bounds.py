@@ -41,6 +41,7 @@ Text = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 TimeMs = Annotated[int, Meta(ge=0, le=TIME_MS_MAX)]
 DifferenceMs = Annotated[int, Meta(ge=-TIME_MS_MAX, le=TIME_MS_MAX)]  # Of two clocks.
 Second = Annotated[int, Meta(ge=0, le=SECOND_MAX)]
+Offset = Annotated[int, Meta(ge=-1, le=SEQUENCE_MAX)]  # -1 of what stands in no topic.
 SequenceNumber = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
 Block = Annotated[int, Meta(ge=0, le=BLOCK_MAX)]
 Epoch = Annotated[int, Meta(ge=0, le=1 << 53)]  # Shown in a browser, whose numbers are doubles.

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from schemas.bounds import Length, Name, SequenceNumber, Text, TimeMs
+from schemas.bounds import Length, Name, Offset, Text, TimeMs
 
 
 class DeadLetter(Struct, frozen=True):
@@ -10,7 +10,7 @@ class DeadLetter(Struct, frozen=True):
 
     topic: Name
     partition: Length
-    offset: SequenceNumber
+    offset: Offset
     reason: Text
     value: bytes
     time_ms: TimeMs
