@@ -235,14 +235,14 @@ class CountRule(Rule):
     """Something that happens, so many times within a span.
 
     ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared after so long without it.
-
-    ``plan.aborted``, ``plan.taken_back`` (it undoes another), ``plan.limit`` (proposals refused because a plan may hold
-    no more), ``gain.missed``, ``planner.failed``, ``epoch.mismatch`` and ``order.forged`` (one that is not its giver's
-    own) are told by the controller; ``dead_letters`` counts records that could not be used, by topic.
+    ``plan.aborted``, ``plan.taken_back`` (it undoes another), ``plan.limit`` (proposals refused as a plan is full),
+    ``gain.missed``, ``planner.failed``, ``epoch.mismatch``, ``order.forged`` (not its giver's own) and
+    ``telemetry.lost`` (deleted unread) are told by stages; ``dead_letters`` counts records that could not be used, by
+    topic, but for those that a newer Regraft wrote: ``records.newer``.
     """
 
-    PLANS_TOLD = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed")
-    SOURCES = (*PLANS_TOLD, "planner.failed", "epoch.mismatch", "order.forged", "dead_letters")
+    SOURCES = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "planner.failed", "epoch.mismatch",
+               "order.forged", "telemetry.lost", "dead_letters", "records.newer")  # fmt: skip
 
     count: int = 1
     span_s: float = 600.0

@@ -19,6 +19,7 @@ from schemas.dead_letter import DeadLetter
 from schemas.event import FORGED, AdaptationEvent, EventKind
 from schemas.plan import Plan, Verdict
 from schemas.plan_life import LIFE, committed_ms
+from schemas.registry import NEWER
 from schemas.topics import ALERTS
 
 ALL_PLANS = "plans"  # The subject of alerts that concern plans as such.
@@ -148,7 +149,14 @@ def _limited(record: msgspec.Struct) -> Happening | None:
 
 def _buried(record: msgspec.Struct) -> Happening | None:
     """A dead letter; our own messages that could not be delivered do not count, or one would make the next."""
-    if not isinstance(record, DeadLetter) or record.topic.endswith(f".{ALERTS.suffix}"):
+    if not isinstance(record, DeadLetter) or record.topic.endswith(f".{ALERTS.suffix}") or NEWER in record.reason:
+        return None
+    return Happening(record.topic, record.time_ms, record.reason)
+
+
+def _newer(record: msgspec.Struct) -> Happening | None:
+    """A dead letter that is no garbage: what refused it is older than what wrote it."""
+    if not isinstance(record, DeadLetter) or NEWER not in record.reason:
         return None
     return Happening(record.topic, record.time_ms, record.reason)
 
@@ -161,5 +169,7 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "gain.missed": _told(EventKind.GAIN_MISSED),
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,
+    "telemetry.lost": _told(EventKind.TELEMETRY_LOST, by_subject=True),
     "dead_letters": _buried,
+    "records.newer": _newer,
 }

@@ -16,6 +16,7 @@ from infra.order_keys import OrderSettings
 from infra.redis_access import RedisAccess, RedisSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
+from schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
 from schemas.topics import DEFAULT_NAMESPACE
@@ -182,6 +183,11 @@ class ControllerSettings:
             found.append(
                 f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "
                 f"to {SESSION_MS_MAX}, for so long nobody leads"
+            )
+        if len(self.instance) > NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(self.instance):
+            found.append(
+                f"instance is {self.instance[:NAME_LENGTH_MAX]!r}: a name that people can read, of at most "
+                f"{NAME_LENGTH_MAX} characters"
             )
         if not 0 < self.assembly.completeness_share_min <= 1:
             found.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")

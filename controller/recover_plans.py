@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing
 import msgspec
 
 from controller.controller_settings import ControllerSettings
+from controller.execute.carry_out_plan import TERM_LEAP_MAX
 from controller.ports.kafka_links import LetterSender, TopicReader
 from controller.ports.leadership import HeldTerm, Leadership
 from controller.state.compare_epochs import BROKERS_NAMED_MAX
@@ -25,7 +26,7 @@ from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan import PhaseChange, Plan, PlanPhase
-from schemas.topics import RESULTS, topic_name
+from schemas.topics import RESULTS
 
 LEAD_S_MAX = 60.0
 ANSWER_S_MAX = 20.0
@@ -46,15 +47,16 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
     plan that cannot be read.
     """
     inventory = Inventory.load(settings.inventory_path)
+    agent_of, name = inventory.broker_topics(settings.namespace).agent_of, f"recover, {settings.instance_name}"
     with ExitStack() as held:
-        seat = Leadership(settings.kafka, settings.namespace, f"recover, {settings.instance_name}", settings.session_ms)
+        seat = Leadership(settings.kafka, settings.namespace, name, settings.session_ms, agent_of)
         held.callback(seat.close)
         for _ in range(TERMS_MAX):
             term = _take_term(seat, settings)
             held.callback(term.plans.close)
             stored = term.plans.load() or []
-            reports = _ask(term, inventory, settings)
-            heard = max((report.term for report in reports.values()), default=0)
+            reports, most = _ask(term, inventory, settings), term.term.term + TERM_LEAP_MAX
+            heard = max((report.term for report in reports.values() if report.term < most), default=0)
             if heard <= term.term.term:
                 break
             seat.note_term(heard)
@@ -159,9 +161,13 @@ def _ask(term: HeldTerm, inventory: Inventory, settings: ControllerSettings) -> 
     with ExitStack() as held:
         letters = held.enter_context(closing(LetterSender(settings.kafka, settings.namespace)))
         since_ms = time.time_ns() // 1_000_000 - int(1000 * LEAD_S_MAX)
-        topic = topic_name(RESULTS, settings.namespace)
+        topics = inventory.broker_topics(settings.namespace)
         answers: TopicReader[CommandResult] = TopicReader(
-            settings.kafka, {topic: CommandResult}, since_ms, letters.bury
+            settings.kafka,
+            dict.fromkeys(topics.names(RESULTS), CommandResult),
+            since_ms,
+            letters.bury,
+            lambda topic, result: topics.fault(topic, result.broker),
         )
         held.callback(answers.close)
         deadline_s, asked_s = time.monotonic() + ANSWER_S_MAX, 0.0

@@ -35,6 +35,7 @@ from controller.report.render_view import render_view
 from controller.state.plan_log import PlanLog
 from infra.serve_metrics import serve_metrics
 from overlay.inventory import Inventory
+from schemas.broker_topics import BrokerTopics
 from schemas.command import CommandResult
 from schemas.order_book import OrderBook
 from schemas.state import StateRow, WindowClosed
@@ -71,7 +72,8 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
-        seat = Leadership(settings.kafka, settings.namespace, settings.instance_name, settings.session_ms)
+        agent_of = inventory.broker_topics(settings.namespace).agent_of
+        seat = Leadership(settings.kafka, settings.namespace, settings.instance_name, settings.session_ms, agent_of)
         held.callback(seat.close)
         while (held_term := _stand_by(seat, settings, inventory, metrics, health, stop)) is not None:
             try:
@@ -127,7 +129,8 @@ def _lead(
     log.info("lead_taken", term=term.term, leader=term.leader)
     metrics.leads.set(1)
     metrics.term.set(term.term)
-    links = KafkaLinks(settings, settings.clock.now_ms(), held_term.plans)
+    topics = inventory.broker_topics(settings.namespace)
+    links = KafkaLinks(settings, settings.clock.now_ms(), held_term.plans, topics)
     try:
         links.show(metrics)
         ports = measured(links.ports(_views(settings, metrics)), metrics, health)
@@ -183,9 +186,9 @@ def _check(faults: list[str]) -> None:
 class KafkaLinks:
     """All Kafka ports of one leader, opened together and closed together; ``plans`` writes in its term."""
 
-    def __init__(self, settings: ControllerSettings, now_ms: int, plans: KafkaPlanStore) -> None:
+    def __init__(self, settings: ControllerSettings, now_ms: int, plans: KafkaPlanStore, topics: BrokerTopics) -> None:
         since_ms = settings.clock.wall_ms(now_ms - settings.lookback_ms)  # Kafka's timestamps are wall time.
-        kafka, self._namespace = settings.kafka, settings.namespace
+        kafka, self._topics = settings.kafka, topics
         self._plans = plans
         self._letters = LetterSender(kafka, settings.namespace)
         bury = self._letters.bury
@@ -195,7 +198,13 @@ class KafkaLinks:
             since_ms,
             bury,
         )
-        self._results = TopicReader(kafka, {topic_name(RESULTS, settings.namespace): CommandResult}, since_ms, bury)
+        self._results: TopicReader[CommandResult] = TopicReader(
+            kafka,
+            dict.fromkeys(topics.names(RESULTS), CommandResult),
+            since_ms,
+            bury,
+            lambda name, result: topics.fault(name, result.broker),
+        )
         self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
         self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, lambda: self._waiting_count() == 0)
         self._readers = (self._state, self._results, self._clients, self._orders)
@@ -218,15 +227,15 @@ class KafkaLinks:
             metrics.kafka_faults.labels(name).set_function(partial(getattr, reader, "fault_count"))
         for topic in (EVENTS, AUDIT, DEAD_LETTERS):
             metrics.records_lost.labels(topic.suffix).set_function(
-                partial(self._lost_count, topic_name(topic, self._namespace))
+                partial(self._lost_count, topic_name(topic, self._topics.namespace))
             )
         for topic in (STATE, WINDOWS, RESULTS, CLIENTS, ORDERS):
             metrics.dead_letters.labels(topic.suffix).set_function(
-                partial(self._undecodable_count, topic_name(topic, self._namespace))
+                partial(self._undecodable_count, self._topics.names(topic))
             )
 
-    def _undecodable_count(self, topic: str) -> int:
-        return sum(reader.undecodable[topic] for reader in self._readers)
+    def _undecodable_count(self, names: tuple[str, ...]) -> int:
+        return sum(reader.undecodable[name] for reader in self._readers for name in names)
 
     def _lost(self) -> Counter[str]:
         return self._letters.lost + self._plans.lost

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_admin
 from infra.stack_error import StackError
-from schemas.topics import NAMES_OF, TOPICS, Role, Topic, topic_name
+from schemas.topics import NAMES_OF, NO_AGENT, TOPICS, Role, Topic, topic_names
 
 TIMEOUT_S = 30.0
 SEEN_S_MAX = 30.0
@@ -61,16 +61,28 @@ def default_principals(namespace: str) -> dict[Role, tuple[str, ...]]:
     return {role: (f"User:{namespace}-{role}",) for role in Role}
 
 
+def agent_principals(namespace: str, agent: str) -> tuple[str, ...]:
+    """Return the principals that speak for an agent's brokers where nobody names others."""
+    return (f"User:{namespace}-{Role.BROKERS}-{agent}",)
+
+
 def access_rules(
-    principals: Mapping[Role, Collection[str]], namespace: str, topics: Sequence[Topic] = TOPICS
+    principals: Mapping[Role, Collection[str]],
+    namespace: str,
+    topics: Sequence[Topic] = TOPICS,
+    agents: Mapping[str, Collection[str]] | None = None,
 ) -> list[AccessRule]:
-    """Return all rules, sorted: what is in none of them nobody may, but the cluster's super users."""
-    found = (
-        AccessRule(principal, *right)
-        for role, names in principals.items()
-        for principal in names
-        for right in _rights(role, namespace, topics)
-    )
+    """Return all rules, sorted: what is in none of them nobody may, but the cluster's super users.
+
+    ``agents``: who speaks for the brokers of each agent, in its topics alone; without it those of the role do, for all.
+    """
+    speakers = {NO_AGENT: principals.get(Role.BROKERS, ())} if agents is None else agents
+    users: list[tuple[Role, str, Sequence[str]]] = [
+        (Role.BROKERS, name, (agent,)) for agent, names in speakers.items() for name in names
+    ]
+    for role in set(principals) - {Role.BROKERS}:
+        users += [(role, name, tuple(speakers)) for name in principals[role]]
+    found = (AccessRule(name, *right) for role, name, own in users for right in _rights(role, namespace, topics, own))
     return sorted(set(found))
 
 
@@ -104,8 +116,10 @@ def _wait_seen(admin: AdminClient, kafka: KafkaAccess, bindings: set[AclBinding]
         time.sleep(SEEN_POLL_S)
 
 
-def _rights(role: Role, namespace: str, topics: Sequence[Topic]) -> Iterator[tuple[str, str, str]]:
-    """Yield resource, name and operation of all that a role does."""
+def _rights(
+    role: Role, namespace: str, topics: Sequence[Topic], agents: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield resource, name and operation of all that a role does, in the topics of these agents."""
     for topic in topics:
         operations = ["WRITE"] if role in topic.writers else []
         if role in topic.readers:
@@ -113,7 +127,8 @@ def _rights(role: Role, namespace: str, topics: Sequence[Topic]) -> Iterator[tup
         if role is Role.OPERATOR:  # Who runs the stages compares the topics with the table at the start.
             operations += ["DESCRIBE", "DESCRIBE_CONFIGS"]
         for operation in operations:  # Writing and reading include describing.
-            yield "TOPIC", topic_name(topic, namespace), operation
+            for name in topic_names(topic, namespace, agents):
+                yield "TOPIC", name, operation
     for group in NAMES_OF[role].groups:
         yield "GROUP", group.format(namespace=namespace), "READ"
     for transaction in NAMES_OF[role].transactions:

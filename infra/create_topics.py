@@ -22,7 +22,7 @@ from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_admin
 from infra.kafka_server import is_kafka_ready
 from infra.stack_error import StackError
-from schemas.topics import DEFAULT_NAMESPACE, TOPICS, Topic, topic_name
+from schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, Topic, topic_names
 
 TIMEOUT_S = 30.0
 SEEN_WAIT_S_MAX = 10.0
@@ -35,15 +35,18 @@ class TopicMismatchError(StackError):
 
 
 def create_topics(
-    kafka: KafkaAccess, topics: Sequence[Topic] = TOPICS, namespace: str = DEFAULT_NAMESPACE
+    kafka: KafkaAccess,
+    topics: Sequence[Topic] = TOPICS,
+    namespace: str = DEFAULT_NAMESPACE,
+    agents: Sequence[str] = (NO_AGENT,),
 ) -> list[str]:
-    """Create the topics that are missing and return their names; check those that exist.
+    """Create the topics that are missing, those of each agent too, and return their names; check those that exist.
 
     They get as many replicas as the cluster's brokers allow, at most REPLICAS_WANTED. Raises TopicMismatchError, and
     StackError when Kafka is away.
     """
     admin = open_admin(kafka, TIMEOUT_S)
-    wanted = {topic_name(topic, namespace): topic for topic in topics}
+    wanted = _named(topics, namespace, agents)
     cluster = _cluster(admin, kafka.bootstrap)
     brokers = len(cluster.brokers)
     fresh = [
@@ -62,7 +65,7 @@ def create_topics(
     return created
 
 
-def check_topics(kafka: KafkaAccess, namespace: str) -> None:
+def check_topics(kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (NO_AGENT,)) -> None:
     """Check the topics that exist, if Kafka says how they are; those that do not are waited for by who reads them.
 
     Raises TopicMismatchError.
@@ -72,7 +75,7 @@ def check_topics(kafka: KafkaAccess, namespace: str) -> None:
     admin = open_admin(kafka, TIMEOUT_S)
     try:
         there = _cluster(admin, kafka.bootstrap).topics
-        names = {topic_name(topic, namespace): topic for topic in TOPICS}
+        names = _named(TOPICS, namespace, agents)
         _check(kafka, admin, {name: topic for name, topic in names.items() if name in there})
     except KafkaException as error:
         log.warning("topics_not_checked", reason=error.args[0].str())
@@ -102,6 +105,10 @@ def alter_hint(kafka: KafkaAccess, name: str, configuration: Mapping[str, str]) 
         f"kafka-configs.sh --bootstrap-server {kafka.bootstrap} --alter --entity-type topics --entity-name {name} "
         f"--add-config {changes}"
     )
+
+
+def _named(topics: Sequence[Topic], namespace: str, agents: Sequence[str]) -> dict[str, Topic]:
+    return {name: topic for topic in topics for name in topic_names(topic, namespace, agents)}
 
 
 def _cluster(admin: AdminClient, bootstrap: str) -> ClusterMetadata:

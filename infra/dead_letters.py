@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 from confluent_kafka import Message
 
+from schemas.bounds import TIME_MS_MAX
 from schemas.codec import UndecodableRecordError, decode
 from schemas.dead_letter import DeadLetter
 from schemas.topics import DEAD_LETTERS, topic_name
@@ -31,14 +32,14 @@ def dead_letter(
 ) -> DeadLetter:
     """Return the letter of a record that stood there; of a longer value the first VALUE_BYTES_MAX bytes are kept.
 
-    ``time_ms`` is when Kafka took the record (0 where it does not say), ``value_bytes`` how long its value was where it
-    was cut before.
+    ``time_ms`` is when Kafka took the record, or what its writer says of that (0 where nobody does), ``value_bytes``
+    how long its value was where it was cut before.
     """
     size = len(value) if value_bytes is None else value_bytes
     reason = reason[:REASON_LENGTH_MAX]
     if size > VALUE_BYTES_MAX:
         reason = f"{reason} (the first {VALUE_BYTES_MAX} of {size} bytes are kept)"
-    return DeadLetter(topic, partition, offset, reason, value[:VALUE_BYTES_MAX], max(time_ms, 0))
+    return DeadLetter(topic, partition, offset, reason, value[:VALUE_BYTES_MAX], min(max(time_ms, 0), TIME_MS_MAX))
 
 
 def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]:
@@ -47,10 +48,13 @@ def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]
 
 
 class RecordDecoder:
-    """Decodes messages; one that is no record is logged, counted in ``undecodable`` by topic, and a dead letter."""
+    """Decodes messages; one that is no record is logged, counted in ``undecodable`` by topic, and a dead letter.
 
-    def __init__(self, bury: Callable[[DeadLetter], None]) -> None:
-        self._bury = bury
+    So is a record of which ``fault`` (topic, record) says why it is not taken; empty takes it.
+    """
+
+    def __init__(self, bury: Callable[[DeadLetter], None], fault: Callable[[str, Any], str] | None = None) -> None:
+        self._bury, self._fault = bury, fault
         self.undecodable: Counter[str] = Counter()
 
     def decode(self, message: Message, record_type: type[Record]) -> Record | None:
@@ -59,10 +63,14 @@ class RecordDecoder:
         if value is None:
             return None
         try:
-            return decode(value, record_type)
+            record = decode(value, record_type)
         except UndecodableRecordError as error:
             self._refuse(message, value, str(error))
             return None
+        if self._fault is not None and (reason := self._fault(message.topic() or "", record)):
+            self._refuse(message, value, reason)
+            return None
+        return record
 
     def _refuse(self, message: Message, value: bytes, reason: str) -> None:
         topic, offset = message.topic() or "", message.offset() or 0
@@ -70,5 +78,5 @@ class RecordDecoder:
         count = self.undecodable[topic]
         letter = dead_letter(topic, message.partition() or 0, offset, reason, value, message.timestamp()[1])
         if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...: a topic full of them must not flood the log.
-            log.warning("record_not_decoded", topic=topic, offset=offset, reason=letter.reason, count=count)
+            log.warning("record_refused", topic=topic, offset=offset, reason=letter.reason, count=count)
         self._bury(letter)

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +28,7 @@ from infra.read_clocks import read_clock_offsets_ms
 from infra.redis_access import RedisAccess
 from infra.valkey_server import NoRedisError, find_valkey, is_redis_ready
 from schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, farthest_clocks
-from schemas.topics import DEFAULT_NAMESPACE, TOPICS, topic_name
+from schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_names
 
 PYTHON_MIN = (3, 11)
 MEMORY_MB_MIN = 3_000
@@ -63,11 +63,12 @@ def diagnose(
     free_mb_min: int = FREE_MB_MIN,
     kafka: KafkaAccess | None = None,
     namespace: str = DEFAULT_NAMESPACE,
+    agents: Sequence[str] = (NO_AGENT,),
     redis: RedisAccess | None = None,
 ) -> list[Finding]:
     """Look at everything the local stack needs; ``out_dir`` is ``out`` of the working directory unless named.
 
-    ``kafka``, with the topics of the ``namespace``, and ``redis`` are servers that the user brings.
+    ``kafka``, with the topics of the ``namespace`` and its ``agents``, and ``redis`` are servers that the user brings.
     """
     values = os.environ if environ is None else environ
     out = out_dir or Path("out")
@@ -85,7 +86,7 @@ def diagnose(
         lambda: _writable("output directory", out),
         lambda: _writable("cache directory", find_cache(values)),
     ]
-    return [check() for check in checks] + list(_servers(kafka, namespace, redis))
+    return [check() for check in checks] + list(_servers(kafka, namespace, agents, redis))
 
 
 def _python() -> Finding:
@@ -196,9 +197,13 @@ def _writable(name: str, directory: Path) -> Finding:
         return Finding(name, FindingStatus.MISSING, f"{existing} cannot be written ({error.strerror})", to_do)
 
 
-def _servers(kafka: KafkaAccess | None, namespace: str, redis: RedisAccess | None) -> Iterator[Finding]:
+def _servers(
+    kafka: KafkaAccess | None, namespace: str, agents: Sequence[str], redis: RedisAccess | None
+) -> Iterator[Finding]:
     if kafka is not None:
-        found = check_kafka(kafka, [topic_name(topic, namespace) for topic in TOPICS], SERVER_TIMEOUT_S)
+        found = check_kafka(
+            kafka, [name for topic in TOPICS for name in topic_names(topic, namespace, agents)], SERVER_TIMEOUT_S
+        )
         if isinstance(found, KafkaFault):
             yield Finding("kafka server", FindingStatus.MISSING, found.found, found.to_do)
         else:

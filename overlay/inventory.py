@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ from numpy.typing import NDArray
 from overlay.configuration import Configuration, NotATreeError
 from overlay.kinds import read_configuration
 from overlay.overlay_configuration import OverlayConfiguration
+from schemas.broker_topics import BrokerTopics
 from schemas.status_file import replace_file
+from schemas.topics import NO_AGENT
+
+AGENT_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")  # It is a part of names of topics; a dot would look like another.
 
 
 class InventoryError(ValueError):
@@ -32,6 +37,8 @@ class Inventory:
     epoch 0, of any kind. ``load_max_per_s`` (n,) is how
     many notifications a second may pass each broker, None for no cap. ``positions`` (n, 2) is where brokers are on a
     map, x to the right and y upwards, as longitude and latitude; None where nobody knows. Nothing is decided by it.
+    ``agent_of`` names by broker who speaks for it in Kafka, in topics of its own; a broker that is not in it has no
+    agent and shares the topics with all such.
     """
 
     brokers: tuple[str, ...]
@@ -41,6 +48,7 @@ class Inventory:
     bootstrap: OverlayConfiguration
     load_max_per_s: NDArray[np.float64] | None = None
     positions: NDArray[np.float64] | None = None
+    agent_of: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         count = len(self.brokers)
@@ -65,6 +73,22 @@ class Inventory:
             raise InventoryError(f"positions must be {count} pairs of finite numbers, got shape {places.shape}")
         if self.bootstrap.brokers != self.brokers:
             raise InventoryError("the bootstrap overlay is over other brokers than the inventory")
+        self._check_agents()
+
+    def _check_agents(self) -> None:
+        for broker, agent in self.agent_of.items():
+            if broker not in self.index:
+                raise InventoryError(f"agents names {broker!r}, which is no broker of it: correct or remove it")
+            if not isinstance(agent, str) or not AGENT_PATTERN.fullmatch(agent):
+                raise InventoryError(
+                    f"the agent of {broker} is {agent!r}: 1 to 64 letters, digits, _ or - are wanted, leave out a "
+                    "broker that has none"
+                )
+
+    def broker_topics(self, namespace: str) -> BrokerTopics:
+        """Return in which topics of a namespace each broker is spoken to and for."""
+        agent_of = {broker: self.agent_of.get(broker, NO_AGENT) for broker in self.brokers} if self.agent_of else {}
+        return BrokerTopics(namespace, agent_of)
 
     @property
     def bootstrap_tree(self) -> Configuration:
@@ -100,6 +124,8 @@ class Inventory:
             document["load_max_per_s"] = self.load_max_per_s.tolist()
         if self.positions is not None:
             document["positions"] = self.positions.tolist()
+        if self.agent_of:
+            document["agents"] = dict(self.agent_of)
         return json.dumps(document)
 
     @classmethod
@@ -126,6 +152,7 @@ class Inventory:
                 read_configuration(brokers, document),
                 None if loads is None else np.asarray(loads, dtype=np.float64),
                 None if places is None else np.asarray(places, dtype=np.float64),
+                dict(document.get("agents", {})),
             )
         except (KeyError, TypeError, ValueError, NotATreeError) as error:
             raise InventoryError(f"{source} is not an inventory: {error}") from error

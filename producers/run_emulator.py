@@ -68,7 +68,7 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
         ports = KafkaPorts(
             settings.kafka,
-            settings.namespace,
+            inventory.broker_topics(settings.namespace),
             outage_s_max=settings.kafka_outage_s_max,
             buffer_records_max=settings.kafka_buffer_records_max,
         )

@@ -1,9 +1,11 @@
 """AuditEntry: one order and what came of it, kept for long."""
 
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from schemas.bounds import SEQUENCE_MAX, TEXT_LENGTH_MAX, TIME_MS_MAX, Name, NameOrNone, Text, TimeMs
 from schemas.order import Order
 
 
@@ -20,25 +22,26 @@ class AuditEntry(Struct, frozen=True):
     """Who ordered what, when and from where, and what came of it.
 
     ``outcome`` and ``why`` are the controller's, who says so at ``time_ms``. ``ordered_ms`` is the time that the order
-    itself names, ``written_ms`` that of its record in Kafka, ``offset`` its place in the topic of orders. The others
-    are fields of the order; where its record was none, ``kind`` and ``by`` are empty and ``subject`` is its key.
+    itself names, ``written_ms`` that of its record in Kafka, ``offset`` its place in the topic of orders, -1 where it
+    has none. The others are fields of the order; where its record was none, ``kind`` and ``by`` are empty and
+    ``subject`` is its key.
     """
 
-    subject: str
-    kind: str
-    by: str
-    reason: str
+    subject: Name
+    kind: NameOrNone
+    by: Text
+    reason: Text
     outcome: AuditOutcome
-    why: str
-    time_ms: int
-    ordered_ms: int = 0
-    written_ms: int = 0
-    offset: int = -1
-    source: str = ""
-    key_name: str = ""
-    nonce: str = ""
-    plan_digest: str = ""
-    until_ms: int = 0
+    why: Text
+    time_ms: TimeMs
+    ordered_ms: TimeMs = 0
+    written_ms: TimeMs = 0
+    offset: Annotated[int, Meta(ge=-1, le=SEQUENCE_MAX)] = -1
+    source: Text = ""
+    key_name: NameOrNone = ""
+    nonce: NameOrNone = ""
+    plan_digest: NameOrNone = ""
+    until_ms: TimeMs = 0
     evacuate: bool = False
 
 
@@ -57,10 +60,13 @@ class GivenOrder(Struct, frozen=True):
     is_new: bool = True
 
     def entry(self, outcome: AuditOutcome, why: str, now_ms: int) -> AuditEntry:
-        """Return what is kept of it."""
-        order = self.order
+        """Return what is kept of it, within the bounds of what is read: ``why`` may quote the order, and a writer may
+        choose its record's time.
+        """
+        order, why = self.order, why[:TEXT_LENGTH_MAX]
+        written_ms = min(max(self.written_ms, 0), TIME_MS_MAX)
         if order is None:
-            return AuditEntry(self.key, "", "", "", outcome, why, now_ms, 0, self.written_ms, self.offset)
+            return AuditEntry(self.key, "", "", "", outcome, why, now_ms, 0, written_ms, self.offset)
         return AuditEntry(
             subject=order.subject,
             kind=order.kind,
@@ -70,7 +76,7 @@ class GivenOrder(Struct, frozen=True):
             why=why,
             time_ms=now_ms,
             ordered_ms=order.time_ms,
-            written_ms=self.written_ms,
+            written_ms=written_ms,
             offset=self.offset,
             source=order.source,
             key_name=order.key_name,

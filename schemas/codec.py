@@ -13,7 +13,7 @@ import msgspec
 from fastavro import schemaless_reader, schemaless_writer
 
 from schemas.bounds import RECORD_BYTES_MAX
-from schemas.registry import Schema, latest_schema, schema_by_fingerprint, schema_by_id
+from schemas.registry import SCHEMAS, Schema, latest_schema, newer_ids, schema_by_fingerprint, schema_by_id
 
 CONFLUENT_MAGIC = b"\x00"
 SINGLE_OBJECT_MAGIC = b"\xc3\x01"
@@ -62,6 +62,11 @@ def accepted_ids(schema_id: int) -> tuple[int, ...]:
     return (_wire_ids[schema_id],) if taken else (_wire_ids[schema_id], schema_id)
 
 
+def newer_wire_ids(record: str) -> range:
+    """Return the ids in the framing by which a newer version of a record is known; a registry's ids do not tell."""
+    return range(0) if _wire_ids else newer_ids(record)
+
+
 def decode(value: bytes | None, record_type: type[Record]) -> Record:
     """Return the record that the bytes hold, read as the newest version of its schema.
 
@@ -100,6 +105,8 @@ def _writer_schema(value: bytes) -> tuple[Schema, int]:
         if value[:1] == CONFLUENT_MAGIC and len(value) >= CONFLUENT_HEADER_BYTES:
             framed_id = struct.unpack(">I", value[1:5])[0]
             fixed_ids = {wire_id: schema_id for schema_id, wire_id in _wire_ids.items()}
+            if _wire_ids and framed_id not in {*fixed_ids, *SCHEMAS}:
+                raise KeyError(f"schema id {framed_id} is unknown, the registry gave it to none of our schemas")
             return schema_by_id(fixed_ids.get(framed_id, framed_id)), CONFLUENT_HEADER_BYTES
         if value[:2] == SINGLE_OBJECT_MAGIC and len(value) >= SINGLE_OBJECT_HEADER_BYTES:
             return schema_by_fingerprint(value[2:10]), SINGLE_OBJECT_HEADER_BYTES

@@ -34,6 +34,7 @@ class EventKind(StrEnum):
     EPOCH_MISMATCH = "epoch_mismatch"
     CONTROLLER_STARTED = "controller_started"
     PLANNER_FAILED = "planner_failed"
+    TELEMETRY_LOST = "telemetry_lost"
     ORDER_TAKEN = "order_taken"
     ORDER_REFUSED = "order_refused"
     ALERT_RAISED = "alert_raised"

@@ -2,10 +2,12 @@
 
 from msgspec import Struct
 
+from schemas.bounds import Epoch, Name, TimeMs
+
 
 class LeaderTerm(Struct, frozen=True):
     """Who leads from ``time_ms`` on, until the record with the next higher ``term``; ``leader`` is for people."""
 
-    term: int
-    leader: str
-    time_ms: int
+    term: Epoch
+    leader: Name
+    time_ms: TimeMs

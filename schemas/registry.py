@@ -13,6 +13,10 @@ from typing import Any
 from fastavro import parse_schema
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
+from schemas.topics import TOPICS
+
+VERSIONS_MAX = 100  # Ids of one record are so far apart from those of the next.
+NEWER = "was written by a newer Regraft"
 AVSC_DIRECTORY = Path(__file__).parent / "avsc"
 
 # id -> file stem. Append only: a record written years ago still names its id.
@@ -68,10 +72,13 @@ class Schema:
 
 @cache
 def schema_by_id(schema_id: int) -> Schema:
-    """Return the schema with this id; raise KeyError with the known ids when there is none."""
+    """Return the schema with this id; raise KeyError that says whether it is newer, or which ids are known."""
     if schema_id not in SCHEMAS:
+        for record in sorted({schema_by_id(known_id).record for known_id in SCHEMAS}):
+            if schema_id in newer_ids(record):
+                raise KeyError(f"{record} version {schema_id % VERSIONS_MAX} {newer_hint(record)}")
         known = ", ".join(str(known_id) for known_id in sorted(SCHEMAS))
-        raise KeyError(f"schema id {schema_id} is unknown, known are {known}: was it written by a newer Regraft?")
+        raise KeyError(f"schema id {schema_id} is unknown, known are {known}")
     stem = SCHEMAS[schema_id]
     text = (AVSC_DIRECTORY / f"{stem}.avsc").read_text(encoding="utf-8")
     document = json.loads(text)
@@ -92,6 +99,19 @@ def latest_schema(record: str) -> Schema:
 def schema_ids_of(record: str) -> tuple[int, ...]:
     """Return the ids of all versions of a record, oldest first."""
     return tuple(schema_id for schema_id in sorted(SCHEMAS) if schema_by_id(schema_id).record == record)
+
+
+def newer_ids(record: str) -> range:
+    """Return the ids that versions of a record will have that are not known here yet."""
+    newest = latest_schema(record).schema_id
+    return range(newest + 1, (newest // VERSIONS_MAX + 1) * VERSIONS_MAX)
+
+
+def newer_hint(record: str) -> str:
+    """Return what is said after "version N " of a version that is not known here yet."""
+    readers = sorted({role.value for topic in TOPICS if topic.record == record for role in topic.readers})
+    newest = latest_schema(record).version
+    return f"{NEWER}, this one reads up to version {newest}: upgrade {', '.join(readers)} first (docs/upgrades.md)"
 
 
 @cache

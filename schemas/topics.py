@@ -3,6 +3,7 @@
 Nothing here talks to Kafka; ``infra`` creates the topics from this table, and the rights of those who use them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,6 +36,7 @@ class Topic:
     is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
     ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too. ``is_one_log``: records of
     different keys have one order, or the topic is a lock, so it may not have more than its one partition.
+    ``is_by_agent``: each agent that speaks for brokers has a topic of its own, which no other one needs.
     """
 
     suffix: str
@@ -47,6 +49,7 @@ class Topic:
     timestamps: str = ""
     compaction_lag_ms: int = 0
     is_one_log: bool = False
+    is_by_agent: bool = False
 
     @property
     def compacted(self) -> bool:
@@ -62,8 +65,10 @@ STATE = Topic("state", "StateRow", "window, kind, entity", (STREAMING,), (CONTRO
 WINDOWS = Topic(
     "windows", "WindowClosed", "window", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS, is_one_log=True
 )
-COMMANDS = Topic("commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS, is_one_log=True)
-RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS)
+COMMANDS = Topic(
+    "commands", "Command", "broker", (CONTROLLER,), (BROKERS, RECORDER), 1, DAY_MS, is_one_log=True, is_by_agent=True
+)
+RESULTS = Topic("results", "CommandResult", "broker", (BROKERS,), (CONTROLLER, RECORDER), 1, DAY_MS, is_by_agent=True)
 PLANS = Topic(
     "plans",
     "Plan",
@@ -75,9 +80,15 @@ PLANS = Topic(
     is_one_log=True,
 )
 EVENTS = Topic(
-    "events", "AdaptationEvent", "subject", (CONTROLLER, Role.ALERTS), (Role.ALERTS, OPERATOR, RECORDER), 1, 7 * DAY_MS
+    "events",
+    "AdaptationEvent",
+    "subject",
+    (STREAMING, CONTROLLER, Role.ALERTS),
+    (Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    7 * DAY_MS,
 )
-LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER,), 1, None, is_one_log=True)
+LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER, RECORDER), 1, None, is_one_log=True)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(
     "orders",
@@ -91,7 +102,7 @@ ORDERS = Topic(
     compaction_lag_ms=7 * DAY_MS,
     is_one_log=True,
 )
-AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR,), 1, 400 * DAY_MS)
+AUDIT = Topic("audit", "AuditEntry", "subject", (CONTROLLER,), (OPERATOR, RECORDER), 1, 400 * DAY_MS)
 ALERTS = Topic("alerts", "Alert", "rule, subject", (Role.ALERTS,), (Role.ALERTS, OPERATOR, RECORDER), 1, None)
 DEAD_LETTERS = Topic(
     "dead-letters",
@@ -120,11 +131,18 @@ TOPICS: tuple[Topic, ...] = (
 )
 
 DEFAULT_NAMESPACE = "regraft"
+NO_AGENT = ""  # Who speaks for brokers where nobody is named.
 
 
-def topic_name(topic: Topic, namespace: str = DEFAULT_NAMESPACE) -> str:
-    """Return the name of a topic inside a namespace, for example ``regraft.telemetry``."""
-    return f"{namespace}.{topic.suffix}"
+def topic_name(topic: Topic, namespace: str = DEFAULT_NAMESPACE, agent: str = NO_AGENT) -> str:
+    """Return the name of a topic inside a namespace: ``regraft.plans``, of an agent ``regraft.commands.west``."""
+    name = f"{namespace}.{topic.suffix}"
+    return f"{name}.{agent}" if agent and topic.is_by_agent else name
+
+
+def topic_names(topic: Topic, namespace: str, agents: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that a topic has, one for each agent where it is split by agent."""
+    return tuple(dict.fromkeys(topic_name(topic, namespace, agent) for agent in agents))
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,13 @@ class JobMetrics:
     def _add_results(self) -> None:
         counter = self.stage.counter
         self.records = counter("records", "Records of telemetry read.")
+        self.records_lost = counter("records_lost", "Records of telemetry that Kafka deleted before they were read.")
         self.cells = counter("cells", "Delivery cells read.")
         self.late_rows = counter("late_rows", "Rows dropped because their window was closed.")
         self.dead_letters = counter("dead_letters", "Records that were refused and kept with the reason.")
+        self.records_newer = counter(
+            "records_newer", "Records among the refused ones that a newer Regraft wrote: upgrade the streaming job."
+        )
         self.clocks_off = counter(
             "clocks_off",
             "Batches among the refused ones whose time was too far from Kafka's: a broker's clock is wrong.",

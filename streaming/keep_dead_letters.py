@@ -10,7 +10,7 @@ beside the checkpoint, so that a crash between a batch and its letters loses non
 import json
 from collections.abc import Callable, Sequence
 from itertools import islice
-from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.sql import Row, SparkSession
 
@@ -18,12 +18,19 @@ from infra.dead_letters import dead_letter
 from schemas.dead_letter import DeadLetter
 from schemas.status_file import replace_file
 from streaming.read_telemetry import dead_letters
-from streaming.streaming_settings import QUERY_VERSION, StreamingSettings
+from streaming.streaming_settings import StreamingSettings
 
 EARLIEST = -2
 LETTERS_AT_ONCE_MAX = 100  # Each may have VALUE_BYTES_MAX bytes, and so many are in memory at once.
 
 Offsets = dict[str, int]  # partition -> next offset
+
+
+class Position(NamedTuple):
+    """Up to where letters are kept, None before the first micro-batch, and when the last one began."""
+
+    next_offsets: Offsets | None
+    read_ms: int
 
 
 class DeadLetterKeeper:
@@ -34,26 +41,33 @@ class DeadLetterKeeper:
     ) -> None:
         self._spark, self._settings, self._write = spark, settings, write
         self._topic = settings.source_topic
-        self._file = settings.checkpoint_directory / f"dead_letters.v{QUERY_VERSION}.json"
-        self._position: Offsets | None = _read_position(self._file)
+        self._file = settings.position_file
+        self._position, self._read_ms = read_position(settings)
 
     @property
     def next_offsets(self) -> Offsets:
         """Where the records begin that no finished micro-batch covered; empty before the first."""
         return dict(self._position or {})
 
-    def keep(self, start: Offsets | None, end: Offsets, refused: int) -> int:
+    @property
+    def read_ms(self) -> int:
+        """When the last finished micro-batch began, which had read all up to ``next_offsets``; 0 before the first."""
+        return self._read_ms
+
+    def keep(self, start: Offsets | None, end: Offsets, refused: int, read_ms: int) -> int:
         """Keep the letters up to ``end``; return how many. ``start`` is None for the first batch of a checkpoint.
 
-        ``refused`` is what the query counted between start and end; with 0 nothing is read.
+        ``refused`` is what the query counted between start and end; with 0 nothing is read. ``read_ms`` is when the
+        micro-batch began.
         """
         begin = self._position or {}
         known = begin == (start or {})
         if end == begin:
+            self._read_ms = read_ms
             return 0
         kept = self._keep_range(begin, end) if refused or not known else 0
-        self._position = dict(end)
-        replace_file(self._file, json.dumps({"next_offsets": self._position}) + "\n")
+        self._position, self._read_ms = dict(end), read_ms
+        replace_file(self._file, json.dumps({"next_offsets": self._position, "read_ms": read_ms}) + "\n")
         return kept
 
     def _keep_range(self, begin: Offsets, end: Offsets) -> int:
@@ -64,6 +78,7 @@ class DeadLetterKeeper:
             .option("subscribe", self._topic)
             .option("startingOffsets", json.dumps({self._topic: starting}))
             .option("endingOffsets", json.dumps({self._topic: end}))
+            .option("failOnDataLoss", "false")
             .option("maxRecordsPerPartition", LETTERS_AT_ONCE_MAX)
             .load()
         )
@@ -99,8 +114,11 @@ def letter_of(row: Row) -> DeadLetter:
     )
 
 
-def _read_position(file: Path) -> Offsets | None:
+def read_position(settings: StreamingSettings) -> Position:
+    """Return how far the letters of this checkpoint are kept."""
+    file = settings.position_file
     if not file.exists():
-        return None
-    found = json.loads(file.read_text(encoding="utf-8"))["next_offsets"]
-    return {str(partition): int(offset) for partition, offset in found.items()}
+        return Position(None, 0)
+    found = json.loads(file.read_text(encoding="utf-8"))
+    offsets = {str(partition): int(offset) for partition, offset in found["next_offsets"].items()}
+    return Position(offsets, int(found.get("read_ms", 0)))

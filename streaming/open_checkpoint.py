@@ -5,12 +5,15 @@ the checkpoint names the query version and the settings that the state depends o
 """
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 from schemas.status_file import replace_file
 from streaming.streaming_settings import QUERY_VERSION, StreamingSettings
 
 MARKER = "query.json"
+ASIDE = "before"
 
 
 class CheckpointMismatchError(RuntimeError):
@@ -49,3 +52,13 @@ def open_checkpoint(settings: StreamingSettings) -> None:
 
 def _identity(settings: StreamingSettings) -> dict[str, Any]:
     return {"query_version": QUERY_VERSION, "window_ms": settings.window_ms, "topic": settings.source_topic}
+
+
+def set_aside(settings: StreamingSettings) -> Path:
+    """Let the next query begin anew, keep the old checkpoint in place of an earlier one, and return where it is."""
+    aside = settings.query_directory.with_name(f"{settings.query_directory.name}.{ASIDE}")
+    shutil.rmtree(aside, ignore_errors=True)
+    if settings.query_directory.exists():
+        settings.query_directory.rename(aside)
+    settings.position_file.unlink(missing_ok=True)
+    return aside

@@ -22,8 +22,10 @@ from schemas.codec import (
     SINGLE_OBJECT_HEADER_BYTES,
     SINGLE_OBJECT_MAGIC,
     accepted_ids,
+    newer_wire_ids,
 )
-from schemas.registry import latest_schema, schema_by_id, schema_ids_of
+from schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
+from streaming.measure_backlog import batch_records_max
 from streaming.refuse_batches import implausible, strangers
 from streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
@@ -34,16 +36,16 @@ LEAD_MS = 86_400_000  # Pulses stand so far ahead that no row of a window is ahe
 def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
     """Return the telemetry topic as a stream of Kafka records, from its beginning for a new checkpoint.
 
-    ``records_per_trigger_max`` is shared out in proportion to each partition's backlog, so all of them are read
-    through at about the same pace. ``failOnDataLoss`` stays on: a deleted topic ends the query with a clear error.
+    ``batch_records_max`` is shared out in proportion to each partition's backlog, so all of them are read
+    through at about the same pace. What Kafka has deleted meanwhile is passed over: ``find_losses`` says what it was.
     """
     options: dict[str, str | int] = {
         **settings.kafka.spark_options(),
         "subscribe": settings.source_topic,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": settings.records_per_trigger_max,
+        "maxOffsetsPerTrigger": batch_records_max(settings),
         "minPartitions": settings.read_partitions_min,
-        "failOnDataLoss": "true",
+        "failOnDataLoss": "false",
         "groupIdPrefix": f"{settings.namespace}-streaming",
         "kafka.max.partition.fetch.bytes": 8 << 20,
         "kafka.fetch.max.bytes": 64 << 20,
@@ -68,6 +70,7 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
             F.count(F.lit(1)).alias("records"),
             F.count("reason").alias("dead"),
             F.count(F.when(F.col("is_off"), 1)).alias("clocks_off"),
+            F.count(F.when(F.contains("reason", F.lit(NEWER)), 1)).alias("newer"),
             F.coalesce(F.sum(F.size("batch.deliveries")), F.lit(0)).alias("cells"),
             F.coalesce(F.sum(F.size("batch.deliveries") - F.size("deliveries")), F.lit(0)).alias("cells_off"),
         )
@@ -120,15 +123,16 @@ def part_of(window_ms: int) -> Column:
 def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
     """Return the refused records: topic, partition, offset, reason, value, its bytes and time_ms (Kafka's timestamp).
 
-    Of a value longer than a letter holds there is only the beginning.
+    Of a value longer than a letter holds there is only the beginning. A filter would be pushed down to the source and
+    bring the decoder along, again for each of the many places that look into the batch: hence explode.
     """
     judged = _judge(records, settings)
     value = F.coalesce("value", F.lit(b""))
-    return judged.where(F.col("reason").isNotNull()).select(
+    return judged.select(
         "topic",
         "partition",
         "offset",
-        "reason",
+        F.explode(F.array_compact(F.array("reason"))).alias("reason"),
         F.substring(value, 1, VALUE_BYTES_MAX).alias("value"),
         F.length(value).alias("value_bytes"),
         "time_ms",
@@ -237,6 +241,8 @@ def _undecodable_reason() -> Column:
     value = F.col("value")
     known = [accepted for schema_id in schema_ids_of(RECORD) for accepted in accepted_ids(schema_id)]
     schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10)
+    newer = newer_wire_ids(RECORD)
+    version = F.pmod(schema_id.cast("bigint"), F.lit(VERSIONS_MAX))
     known_text = ", ".join(str(known_id) for known_id in known)
     fits = F.lit(f"the body is not a {RECORD}")
     is_confluent = (F.substring(value, 1, 1) == F.lit(CONFLUENT_MAGIC)) & (F.length(value) >= CONFLUENT_HEADER_BYTES)
@@ -248,6 +254,10 @@ def _undecodable_reason() -> Column:
     return (
         F.when(value.isNull() | (F.length(value) == 0), F.lit(f"the record is empty, a {RECORD} was expected"))
         .when(is_confluent & schema_id.isin([str(known_id) for known_id in known]), fits)
+        .when(
+            is_confluent & schema_id.isin([str(newer_id) for newer_id in newer]),
+            F.concat(F.lit(f"{RECORD} version "), version, F.lit(f" {newer_hint(RECORD)}")),
+        )
         .when(
             is_confluent,
             F.concat(F.lit("schema id "), schema_id, F.lit(f" is unknown here, known for {RECORD} are {known_text}")),

@@ -34,10 +34,11 @@ from infra.serve_metrics import serve_metrics
 from schemas.status_file import StatusFile
 from schemas.topics import LOG_APPEND_TIME
 from streaming.close_windows import WindowRows
+from streaming.find_losses import TopicAnewError, check_same_topic, find_losses, loss_event
 from streaming.job_metrics import JobHealth, JobMetrics
-from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of
-from streaming.measure_backlog import records_behind
-from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint
+from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of, read_position
+from streaming.measure_backlog import batch_records_max, is_topic_anew, records_behind
+from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
 from streaming.streaming_settings import StreamingSettings
 from streaming.window_job import OBSERVATION, start_query
 from streaming.write_state import StateWriteError, StateWriter
@@ -69,8 +70,9 @@ class JobStatus:
 
     ``grace_ms``: of the query that runs; written also when another has begun, so what is sent from then on is for it.
     ``clocks_off``: batches, among the dead letters, ``cells_off``: deliveries that were too far from Kafka's time.
-    ``records_behind``: what was not read after the last micro-batch. ``windows_rewritten``: how many of ``windows``
-    were written again because their micro-batch ran again.
+    ``records_newer``: those among the dead letters that a newer Regraft wrote. ``records_lost``: what Kafka deleted
+    before it was read. ``records_behind``: what was not read after the last
+    micro-batch. ``windows_rewritten``: how many of ``windows`` were written again because their micro-batch ran again.
     """
 
     batch_id: int = -1
@@ -93,6 +95,8 @@ class JobStatus:
     windows_rewritten: int = 0
     clocks_off: int = 0
     cells_off: int = 0
+    records_lost: int = 0
+    records_newer: int = 0
 
 
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
@@ -110,6 +114,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     except OSError as error:
         raise _unwritable(error, settings) from error
     _check_timestamps(settings)
+    _check_topic(settings)
     metrics, health = JobMetrics(), JobHealth()
     with ExitStack() as held:
         if settings.metrics_port is not None:
@@ -118,8 +123,12 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         job = _Job(spark, settings, writer, metrics, health)
         spark.streams.addListener(job.reports)
         held.callback(spark.streams.removeListener, job.reports)
-        while not stop.is_set():
-            job.run_query(stop)
+        try:
+            while not stop.is_set():
+                job.run_query(stop)
+        except TopicAnewError as error:
+            set_aside(settings)
+            raise StreamingJobError(str(error), EXIT_TOPIC_LOST) from error
         return job.status
 
 
@@ -172,7 +181,8 @@ class _Job:
         self.reports = _Reports(health)
         behind = records_behind(settings.kafka, self._topic, self._letters.next_offsets)
         # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
-        self.status = JobStatus(catching_up=behind is None or behind > settings.records_per_trigger_max)
+        self._batch_records_max = batch_records_max(settings)
+        self.status = JobStatus(catching_up=behind is None or behind > self._batch_records_max)
 
     def run_query(self, stop: threading.Event) -> None:
         """Run the query until told to stop or until the other grace is due."""
@@ -263,6 +273,7 @@ class _Job:
         status.cells += observed.get("cells", 0)
         status.clocks_off += observed.get("clocks_off", 0)
         status.cells_off += observed.get("cells_off", 0)
+        status.records_newer += observed.get("newer", 0)
         status.state_rows = sum(operator.numRowsTotal for operator in operators)
         status.batch_ms = progress.durationMs.get("triggerExecution", 0)
         status.records_per_s = progress.processedRowsPerSecond
@@ -271,7 +282,8 @@ class _Job:
         if end is not None:
             start = offsets_of(str(source.startOffset), self._topic)
             try:
-                kept = self._letters.keep(start, end, observed.get("dead", 0))
+                self._tell_losses(start or {}, end, observed.get("records", 0))
+                kept = self._letters.keep(start, end, observed.get("dead", 0), status.batch_time_ms)
                 status.dead_letters += kept
                 self._metrics.dead_letters.inc(kept)
             except (PySparkException, Py4JError, StateWriteError, OSError) as error:
@@ -282,6 +294,22 @@ class _Job:
         if self._status_file is not None:
             self._status_file.write(asdict(status))
 
+    def _tell_losses(self, start: Offsets, end: Offsets, records: int) -> None:
+        """Say what the micro-batch covered and did not find; transactions of senders leave such holes, too."""
+        check_same_topic(self._topic, start, end)
+        missing = sum(end.get(partition, offset) - offset for partition, offset in start.items()) - records
+        if missing <= 0:
+            return
+        losses = find_losses(self._settings.kafka, self._topic, start, end)
+        if losses == []:
+            return
+        count = missing if losses is None else min(missing, sum(loss.end - loss.first for loss in losses))
+        event = loss_event(self._topic, count, losses or [], self._letters.read_ms)
+        log.error("telemetry_lost", **event.details)
+        self.status.records_lost += count
+        self._metrics.records_lost.inc(count)
+        self._writer.write_event(event)
+
     def _show(self, progress: StreamingQueryProgress, late: int, observed: dict[str, int]) -> None:
         """Tell Prometheus what a report says; it knows only of this process, the status of the whole job."""
         metrics, self._health.has_batch = self._metrics, True
@@ -291,6 +319,7 @@ class _Job:
         metrics.cells.inc(observed.get("cells", 0))
         metrics.clocks_off.inc(observed.get("clocks_off", 0))
         metrics.cells_off.inc(observed.get("cells_off", 0))
+        metrics.records_newer.inc(observed.get("newer", 0))
         metrics.backlog_records.set(self.status.records_behind)
         metrics.catching_up.set(self.status.catching_up)
         if self._settings.metrics_port is not None and time.monotonic() - self._heap_at_s > HEAP_PAUSE_S:
@@ -302,7 +331,7 @@ class _Job:
         self.status.records_behind = behind
         if behind == 0:
             self.status.catching_up = False
-        elif behind > self._settings.records_per_trigger_max:
+        elif behind > self._batch_records_max:
             self.status.catching_up = True
 
 
@@ -331,6 +360,14 @@ def _check_timestamps(settings: StreamingSettings) -> None:
         )
 
 
+def _check_topic(settings: StreamingSettings) -> None:
+    """Begin anew where the topic ends before what was read of it: it is another one under the same name."""
+    next_offsets = read_position(settings).next_offsets or {}
+    if is_topic_anew(settings.kafka, settings.source_topic, next_offsets):
+        aside = set_aside(settings)
+        log.error("telemetry_topic_made_anew", topic=settings.source_topic, read_until=next_offsets, checkpoint=aside)
+
+
 def _unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError:
     """Return one clear sentence for a checkpoint directory that the job itself cannot write."""
     if any(sign in str(error) for sign in DISK_FULL):
@@ -346,8 +383,7 @@ def _explained(text: str, topic: str, settings: StreamingSettings) -> StreamingJ
     """Return one clear sentence for what ended the query."""
     if any(sign in text for sign in DATA_LOST):
         return StreamingJobError(
-            f"topic {topic} was deleted, or lost records that the checkpoint in {settings.checkpoint_directory} still "
-            "needs: create the topic again and start with an empty checkpoint directory",
+            f"topic {topic} was deleted: create it again (`regraft topics --create`), and the job begins anew with it",
             EXIT_TOPIC_LOST,
         )
     if any(sign in text for sign in DISK_FULL):

@@ -78,7 +78,11 @@ class StreamingSettings:
     ``catch_up_grace_ms``: how long it waits while a backlog is read; there the partitions are read unevenly, and event
     time passes quickly anyway.
     ``trigger_ms``: time from the start of one micro-batch to that of the next; 0 starts it when the last one ends.
-    ``records_per_trigger_max``: records in one micro-batch over all partitions.
+    ``records_per_trigger_max``: records in one micro-batch over all partitions, in a small overlay.
+    ``records_per_broker_max``: the same for each broker of the inventory, where that is more. A job further behind than
+    one micro-batch catches up with the longer grace, and every state is stale meanwhile; so the bound must hold what
+    comes while a query starts, up to 30 s on a busy machine: 4 records a second and broker, for 30 s. That is 4,800 for
+    40 brokers, where 20,000 are 125 s, and 120,000 for 1,000, where 20,000 would be 5 s. 0 leaves it at the former.
     ``read_partitions_min``: Spark tasks that read telemetry at once; more than Kafka's partitions splits these up.
     ``future_ms_max``, ``past_ms_max``: how far event times may lie after and before the time at which Kafka took the
     record; of the first no more than half the grace counts. None takes any time, as runs at another clock need; without
@@ -102,6 +106,7 @@ class StreamingSettings:
     catch_up_grace_ms: int = CATCH_UP_GRACE_MS
     trigger_ms: int = 200
     records_per_trigger_max: int = 20_000
+    records_per_broker_max: int = 120
     read_partitions_min: int = 2
     future_ms_max: int | None = 1_000
     past_ms_max: int | None = 3_600_000
@@ -135,6 +140,11 @@ class StreamingSettings:
         """Where Spark keeps the checkpoint of this version of the query."""
         return self.checkpoint_directory / f"v{QUERY_VERSION}"
 
+    @property
+    def position_file(self) -> Path:
+        """Where the job keeps, beside the checkpoint, how far it has told of what it read."""
+        return self.checkpoint_directory / f"dead_letters.v{QUERY_VERSION}.json"
+
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
         found: list[str] = []
@@ -151,6 +161,7 @@ class StreamingSettings:
                 ("catch_up_grace_ms", self.catch_up_grace_ms, self.grace_ms, "a backlog is read less evenly"),
                 ("trigger_ms", self.trigger_ms, 0, "0 starts each micro-batch when the last one ends"),
                 ("records_per_trigger_max", self.records_per_trigger_max, 100, "each micro-batch has a fixed cost"),
+                ("records_per_broker_max", self.records_per_broker_max, 0, "0 leaves the bound at that of a trigger"),
                 ("read_partitions_min", self.read_partitions_min, 1, "it is a number of Spark tasks"),
                 ("write_timeout_ms", self.write_timeout_ms, 1_000, "Kafka needs time to acknowledge"),
             )

@@ -15,7 +15,8 @@ from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import close_producer, open_producer
 from schemas.codec import encode
 from schemas.dead_letter import DeadLetter
-from schemas.topics import DEAD_LETTERS, STATE, WINDOWS, Topic, topic_name
+from schemas.event import AdaptationEvent
+from schemas.topics import DEAD_LETTERS, EVENTS, STATE, WINDOWS, Topic, topic_name
 from streaming.close_windows import WindowRows
 from streaming.encode_rows import Message, encode_marker, encode_window
 
@@ -70,6 +71,11 @@ class StateWriter:
         keyed = [addressed(letter, self._namespace)[1:] for letter in letters]
         self._send(DEAD_LETTERS, [{"key": key.encode(), "value": encode(letter)} for key, letter in keyed])
         self._acknowledge(DEAD_LETTERS)
+
+    def write_event(self, event: AdaptationEvent) -> None:
+        """Write an event and wait for its acknowledgement; raise StateWriteError like ``write_windows``."""
+        self._send(EVENTS, [{"key": event.subject.encode(), "value": encode(event)}])
+        self._acknowledge(EVENTS)
 
     def close(self) -> None:
         """Give up what is not acknowledged and close the connections."""

@@ -19,6 +19,9 @@ from controller.state.plan_log import PlanLog
 from schemas.command import Command, CommandResult
 from schemas.plan import Plan
 
+# No site had so many leaders. The next term is above any that is believed, so one answer must not use the numbers up.
+TERM_LEAP_MAX = 1_000_000
+
 
 class PlanRunner:
     """Runs one plan at a time; ``on_command`` is told each command that was sent, and when.
@@ -26,6 +29,7 @@ class PlanRunner:
     ``term`` is that of this leader and stands in every command and every stored plan; ``instance`` names this
     controller in the plans that it begins. ``on_foreign`` is told what was foreign about each answer that was left out.
     Whoever hears of a higher term is deposed: ``deposed_by_term`` is that term, and nothing is stored or sent any more.
+    A term further ahead than TERM_LEAP_MAX is no leader's: an answer that names it is foreign.
 
     When a plan cannot be stored nothing further happens: the effects behind it and the answers read so far wait, and
     the next :meth:`advance` tries to store it again. So both queues here are bounded by one step.
@@ -106,7 +110,11 @@ class PlanRunner:
     def _is_deposed(self) -> bool:
         """Take in what brokers answer, and tell whether one of them has heard of a higher term."""
         if not self._results and not self.deposed_by_term:
-            self._results.extend(self._ports.results.poll())
+            for result in self._ports.results.poll():
+                if result.term <= self._term + TERM_LEAP_MAX:
+                    self._results.append(result)
+                else:
+                    self._on_foreign("term")
         term = max((result.term for result in self._results), default=0)
         if term > self._term:
             self.deposed_by_term = term

@@ -66,17 +66,18 @@ class TopicReader(Generic[Record]):
 
     ``record_types`` is by topic name; ``since_ms`` is wall-clock time; ``assigned_count`` counts how often it
     has begun. A record that does not decode becomes a dead letter, is counted in ``undecodable`` by topic and is
-    skipped.
+    skipped, and so does one of which ``fault`` (topic, record) says why it is not taken.
     """
 
     kafka: KafkaAccess
     record_types: Mapping[str, type[Record]]
     since_ms: int
     bury: Callable[[DeadLetter], None]
+    fault: Callable[[str, Record], str] | None = None
 
     def __post_init__(self) -> None:
         self._consumer = _consumer(self.kafka)
-        self._decoder = RecordDecoder(self.bury)
+        self._decoder = RecordDecoder(self.bury, self.fault)
         self._assigned = False
         self._unread: set[tuple[str, int]] = set()
         self._retry_at_s = 0.0

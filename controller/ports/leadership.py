@@ -7,6 +7,7 @@ miss what the earlier one stored last. What a leader does belongs to the control
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -46,11 +47,19 @@ class HeldTerm:
 class Leadership:
     """One candidate. ``session_ms``: after so long without a word from a leader, dead or away, another may take over.
 
-    ``name`` tells people which process it is.
+    ``name`` tells people which process it is, ``agent_of`` the agent of each broker, for the store.
     """
 
-    def __init__(self, kafka: KafkaAccess, namespace: str, name: str, session_ms: int) -> None:
+    def __init__(
+        self,
+        kafka: KafkaAccess,
+        namespace: str,
+        name: str,
+        session_ms: int,
+        agent_of: Mapping[str, str] | None = None,
+    ) -> None:
         self._kafka, self._namespace, self._name, self._session_ms = kafka, namespace, name, session_ms
+        self._agent_of = agent_of
         self._topic = topic_name(LEADER, namespace)
         self._is_chosen = False
         self._store: KafkaPlanStore | None = None
@@ -106,7 +115,7 @@ class Leadership:
         if not self._is_chosen or not self._is_member():
             return None
         if self._store is None:
-            self._store = KafkaPlanStore(self._kafka, self._namespace)
+            self._store = KafkaPlanStore(self._kafka, self._namespace, self._agent_of)
         store = self._store
         try:
             if not store.begin():

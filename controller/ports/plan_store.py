@@ -8,7 +8,7 @@ decided by :mod:`controller.ports.leadership`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from infra.kafka_access import KafkaAccess
 from infra.read_newest import read_newest
 from infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
 from schemas.audit import AuditEntry
+from schemas.broker_topics import BrokerTopics
 from schemas.codec import encode
 from schemas.command import Command
 from schemas.event import AdaptationEvent
@@ -38,11 +39,15 @@ NOTHING: Batch = (None, ())
 
 
 class KafkaPlanStore:
-    """One writer of plans, commands and events; ``lost`` counts by topic what found no room while Kafka was away."""
+    """One writer of plans, commands and events; ``lost`` counts by topic what found no room while Kafka was away.
 
-    def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
+    ``agent_of`` names the agent of each broker, in whose topic its commands go.
+    """
+
+    def __init__(self, kafka: KafkaAccess, namespace: str, agent_of: Mapping[str, str] | None = None) -> None:
         self._kafka = kafka
-        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, COMMANDS, EVENTS, AUDIT, LEADER)}
+        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, EVENTS, AUDIT, LEADER)}
+        self._topics = BrokerTopics(namespace, agent_of or {})
         self._writer = TransactionWriter(kafka, writer_id(namespace))
         self._under_way: Batch | None = None
         self._told: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
@@ -149,7 +154,7 @@ class KafkaPlanStore:
             self.lost[name] += 1
 
     def _write(self, batch: Batch) -> bool:
-        self._under_way = batch
+        self._under_way, self._read_ahead = batch, None
         try:
             is_written = self._writer.commit(partial(self._fill, batch))
         except WriterLostError as error:
@@ -170,7 +175,7 @@ class KafkaPlanStore:
         if plan is not None:
             produce(self._names[PLANS], plan.plan, plan)
         for command in commands:
-            produce(self._names[COMMANDS], command.broker, command)
+            produce(self._topics.name(COMMANDS, command.broker), command.broker, command)
         for name, key, record in self._told:
             produce(name, key, record)
         self._filled = (len(self._told), len(self._forgotten))

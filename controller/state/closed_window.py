@@ -17,13 +17,14 @@ class ClosedWindow:
     ``fault`` is empty when the window is complete, else it says what is missing; ``short_brokers`` names the brokers of
     which too few batches came. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1
     when no broker was heard. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at
-    which each publisher published last in the window; ``local_deliveries`` counts the hand-overs to local subscribers
-    by (publisher, broker). Where the kind of overlay needs the register, there is more: ``interests`` are what
-    users wanted where, not at the window's end but when it was put together, some seconds later; None where that is not
-    known. ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are
-    the users that were not where plans had last put them: they have gone there by themselves. ``clock_offsets_ms`` is
-    how far each broker's clock is ahead of Kafka's, below 0 how far behind. ``epochs`` is the newest epoch that each
-    broker heard in the window stamped in its newest life.
+    which each publisher published last in the window, ``untold`` are the publishers of which that is not known, as it
+    sends telemetry of version 1 or what it sent is lost. ``local_deliveries`` counts the hand-overs to local
+    subscribers by (publisher, broker). Where the kind of overlay needs the register, there is more: ``interests`` are
+    what users wanted where, not at the window's end but when it was put together, some seconds later; None where that
+    is not known. ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are the users
+    that were not where plans had last put them: they have gone there by themselves. ``clock_offsets_ms`` is how far
+    each broker's clock is ahead of Kafka's, below 0 how far behind. ``epochs`` is the newest epoch that each broker
+    heard in the window stamped in its newest life.
     """
 
     start_ms: int
@@ -38,6 +39,7 @@ class ClosedWindow:
     fault: str = ""
     late_rows: int = 0
     homes: Mapping[str, str] = field(default_factory=dict)
+    untold: frozenset[str] = frozenset()
     local_deliveries: Mapping[tuple[str, str], int] = field(default_factory=dict)
     interests: UserInterests | None = None
     topic_rates_per_s: Mapping[str, float] = field(default_factory=dict)

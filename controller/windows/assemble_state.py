@@ -144,6 +144,7 @@ class WindowAssembler:
             fault="; ".join(faults),
             late_rows=marker.late_rows,
             homes=deliveries.homes,
+            untold=deliveries.untold,
             local_deliveries=deliveries.local_deliveries,
             clock_offsets_ms=offsets_ms,
             epochs={entry.broker: entry.epoch_max for entry in sorted(known, key=lambda entry: entry.boot)},

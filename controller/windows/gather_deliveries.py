@@ -18,10 +18,15 @@ from schemas.telemetry import BLOCK_SIZE
 
 @dataclass(frozen=True, eq=False)
 class WindowDeliveries:
-    """What the delivery rows of a window say; ``local_deliveries`` leaves out the pairs without a hand-over."""
+    """What the delivery rows of a window say; ``local_deliveries`` leaves out the pairs without a hand-over.
+
+    ``untold`` are the publishers of which no broker says that it published their newest notification: their home's
+    telemetry is of version 1, which does not tell what was published from what was delivered, or is lost.
+    """
 
     sets: DeliverySets
     homes: Mapping[str, str]
+    untold: frozenset[str]
     local_deliveries: Mapping[tuple[str, str], int]
 
 
@@ -35,7 +40,6 @@ class _Cells:
     published: list[int] = field(default_factory=list)
     columns: dict[tuple[str, int], int] = field(default_factory=dict)
     columns_of: dict[tuple[str, tuple[int, ...]], list[int]] = field(default_factory=dict)
-    is_published_known: bool = True
 
     def add(self, row: int, delivery: PublisherDelivery) -> None:
         """Take all blocks of one row. Most rows of a publisher have the same blocks, which are looked up once."""
@@ -48,15 +52,13 @@ class _Cells:
         self.column += columns
         self.masks += delivery.masks
         self.published += delivery.published or (0,) * len(columns)
-        if columns and not delivery.published:
-            self.is_published_known = False
 
 
 def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: float) -> WindowDeliveries:
     """Return what the rows say of ``brokers``, which are sorted; ``span_s`` is the window's length in seconds.
 
-    Rows are of these brokers only. One row of version 1, which does not tell what was published from what was
-    delivered, leaves ``delivered`` of the sets unknown and names no home. Cost O(rows + blocks) in Python.
+    Rows are of these brokers only. A row of version 1 counts as if all in it had been delivered; whose home it is
+    cannot be said. Cost O(rows + blocks) in Python.
     """
     index = {broker: position for position, broker in enumerate(brokers)}
     cells = _Cells()
@@ -68,29 +70,40 @@ def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: 
         cells.add(index[delivery.broker], delivery)
         if delivery.local_deliveries:
             local_deliveries[delivery.publisher, delivery.broker] = delivery.local_deliveries
-    homes = _homes(cells, brokers) if cells.is_published_known else {}
-    return WindowDeliveries(_sets(cells, brokers, span_s), homes, local_deliveries)
+    sets = _sets(cells, brokers, span_s)
+    newest = _newest(sets)
+    homes = _homes(cells, brokers)
+    untold = frozenset(name for name, sequence in newest.items() if homes.get(name, (-1, ""))[0] < sequence)
+    known = {name: home for name, (_, home) in homes.items() if name not in untold}
+    return WindowDeliveries(sets, known, untold, local_deliveries)
 
 
 def _sets(cells: _Cells, brokers: Sequence[str], span_s: float) -> DeliverySets:
     row, column = np.array(cells.row, dtype=np.int64), np.array(cells.column, dtype=np.int64)
     masks, published = (np.array(values, dtype=np.int64).view(np.uint64) for values in (cells.masks, cells.published))
-    known = (
-        MaskCells(row, column, masks, published)
-        if cells.is_published_known
-        else MaskCells(row, column, masks | published)
-    )
-    return DeliverySets.of_cells(tuple(brokers), tuple(cells.columns), known, span_s)
+    return DeliverySets.of_cells(tuple(brokers), tuple(cells.columns), MaskCells(row, column, masks, published), span_s)
 
 
-def _homes(cells: _Cells, brokers: Sequence[str]) -> dict[str, str]:
-    """Return for each publisher the broker with the highest sequence that it published."""
+def _newest(sets: DeliverySets) -> dict[str, int]:
+    """Return the highest sequence of each publisher that was published or delivered anywhere."""
+    newest: dict[str, int] = {}
+    for (publisher, block), mask in zip(sets.columns, sets.published.tolist(), strict=True):
+        if mask:
+            newest[publisher] = max(_highest(block, mask), newest.get(publisher, -1))
+    return newest
+
+
+def _highest(block: int, mask: int) -> int:
+    return block * BLOCK_SIZE + (mask % (1 << BLOCK_SIZE)).bit_length() - 1
+
+
+def _homes(cells: _Cells, brokers: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Return for each publisher the highest sequence that a broker says it published, and that broker."""
     columns = tuple(cells.columns)
     newest: dict[str, tuple[int, str]] = {}
     for place, mask in enumerate(cells.published):
         if mask:
             publisher, block = columns[cells.column[place]]
-            sequence = block * BLOCK_SIZE + (mask % (1 << BLOCK_SIZE)).bit_length() - 1
-            seen = (sequence, brokers[cells.row[place]])
+            seen = (_highest(block, mask), brokers[cells.row[place]])
             newest[publisher] = max(seen, newest.get(publisher, seen))
-    return {publisher: home for publisher, (_, home) in sorted(newest.items())}
+    return dict(sorted(newest.items()))

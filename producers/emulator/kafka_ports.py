@@ -20,6 +20,7 @@ from infra.read_newest import read_newest
 from infra.record_writer import RecordWriter
 from infra.stack_error import StackError
 from producers.emulator.starting_point import is_undecided
+from schemas.broker_topics import BrokerTopics
 from schemas.client import Client
 from schemas.codec import UndecodableRecordError, decode
 from schemas.command import Command, CommandResult
@@ -42,15 +43,21 @@ class KafkaUnreachableError(RuntimeError):
 
 
 class KafkaPorts:
-    """All ports of one emulator. Telemetry has a producer of its own, so that its buffer never keeps results out."""
+    """All ports of one emulator, or of an agent: who speaks for the brokers of ``topics``.
 
-    def __init__(self, kafka: KafkaAccess, namespace: str, *, outage_s_max: float, buffer_records_max: int) -> None:
+    Telemetry has a producer of its own, so that its buffer never keeps results out.
+    """
+
+    def __init__(
+        self, kafka: KafkaAccess, topics: BrokerTopics, *, outage_s_max: float, buffer_records_max: int
+    ) -> None:
         limits = {"outage_s_max": outage_s_max, "buffer_records_max": buffer_records_max}
         self.telemetry = RecordWriter(kafka, linger_ms=20, **limits)  # type: ignore[arg-type]
         self.answers = RecordWriter(kafka, linger_ms=2, **limits)  # type: ignore[arg-type]
         self._kafka = kafka
-        self._commands = CommandReader(kafka, namespace, self.answers)
-        self._topics = {topic.suffix: topic_name(topic, namespace) for topic in TOPICS_USED}
+        self._commands = CommandReader(kafka, topics, self.answers)
+        self._topics = topics
+        self._register = topic_name(CLIENTS, topics.namespace)
 
     def connect(self, wait_s_max: float) -> None:
         """Find the end of the commands topic, from where commands are obeyed.
@@ -66,7 +73,7 @@ class KafkaPorts:
         Raises KafkaUnreachableError when register or tombstones take longer than ``wait_s_max``.
         """
         deadline_s = time.monotonic() + wait_s_max
-        register = self._topics[CLIENTS.suffix]
+        register = self._register
         try:
             homes = _homes(read_messages(self._kafka, [register], wait_s_max))
         except (StackError, KafkaException) as error:
@@ -91,7 +98,7 @@ class KafkaPorts:
         command falls between. Raises KafkaUnreachableError when the plans cannot be read in ``wait_s_max``, and
         UnreadableRecordError when one does not decode.
         """
-        topic, reason = self._topics[PLANS.suffix], "its end was not reached"
+        topic, reason = topic_name(PLANS, self._topics.namespace), "its end was not reached"
         deadline_s = time.monotonic() + wait_s_max
         undecided_until_s = deadline_s + undecided_s_max
         while True:
@@ -114,19 +121,19 @@ class KafkaPorts:
 
     def send_batch(self, batch: TelemetryBatch) -> None:
         """Send a batch, keyed by its broker."""
-        self.telemetry.write(self._topics[TELEMETRY.suffix], batch.broker, batch)
+        self.telemetry.write(self._topics.name(TELEMETRY, batch.broker), batch.broker, batch)
 
     def send_result(self, result: CommandResult) -> None:
         """Send a result, keyed by its broker."""
-        self.answers.write(self._topics[RESULTS.suffix], result.broker, result)
+        self.answers.write(self._topics.name(RESULTS, result.broker), result.broker, result)
 
     def put_client(self, client: Client) -> None:
         """Write the client into the compacted register."""
-        self.answers.write(self._topics[CLIENTS.suffix], client.client, client)
+        self.answers.write(self._register, client.client, client)
 
     def remove_client(self, client: str) -> None:
         """Write a tombstone into the compacted register."""
-        self.answers.write(self._topics[CLIENTS.suffix], client, None)
+        self.answers.write(self._register, client, None)
 
     def poll(self) -> list[Command]:
         """Return the commands that have come, and take in acknowledgements."""
@@ -163,12 +170,12 @@ def _homes(messages: Iterable[Message]) -> dict[str, str]:
 
 
 class CommandReader:
-    """Reads commands from where the topic ended when it connected; buries what does not decode."""
+    """Reads commands from where their topics ended when it connected; buries what does not decode or is not ours."""
 
-    def __init__(self, kafka: KafkaAccess, namespace: str, letters: RecordWriter) -> None:
-        self._kafka, self._namespace, self._letters = kafka, namespace, letters
-        self._topic = topic_name(COMMANDS, namespace)
-        self._decoder = RecordDecoder(self._bury)
+    def __init__(self, kafka: KafkaAccess, topics: BrokerTopics, letters: RecordWriter) -> None:
+        self._kafka, self._namespace, self._letters = kafka, topics.namespace, letters
+        self._names = topics.names(COMMANDS)
+        self._decoder = RecordDecoder(self._bury, lambda name, command: topics.fault(name, command.broker))
         self._consumer = open_consumer(kafka, {"fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 100})
 
     def connect(self, wait_s_max: float) -> None:
@@ -176,12 +183,12 @@ class CommandReader:
         deadline_s = time.monotonic() + wait_s_max
         while True:
             try:
-                ends = [self._end_of(partition) for partition in range(COMMANDS.partitions)]
+                ends = [self._end_of(name, number) for name in self._names for number in range(COMMANDS.partitions)]
                 break
             except KafkaException as error:
                 if time.monotonic() > deadline_s:
                     raise KafkaUnreachableError(
-                        f"{self._topic} at {self._kafka.bootstrap} did not answer within {wait_s_max:g} s "
+                        f"{', '.join(self._names)} at {self._kafka.bootstrap} did not answer within {wait_s_max:g} s "
                         f"({error.args[0].str()}): check that Kafka runs and that its topics have been created"
                     ) from error
                 time.sleep(RETRY_S)
@@ -204,9 +211,9 @@ class CommandReader:
         """Stop reading."""
         self._consumer.close()
 
-    def _end_of(self, partition: int) -> TopicPartition:
-        _, end = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=CALL_S)
-        return TopicPartition(self._topic, partition, end)
+    def _end_of(self, name: str, partition: int) -> TopicPartition:
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=CALL_S)
+        return TopicPartition(name, partition, end)
 
     def _bury(self, letter: DeadLetter) -> None:
         self._letters.write(*addressed(letter, self._namespace))

@@ -21,18 +21,23 @@ from infra.kafka_clients import open_consumer, report_error
 from infra.stack_error import StackError
 from producers.recordings.write_recording import RecordingWriter
 from schemas.alert import Alert
+from schemas.audit import AuditEntry
 from schemas.client import Client
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
+from schemas.leader import LeaderTerm
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import (
     ALERTS,
+    AUDIT,
     CLIENTS,
     COMMANDS,
     EVENTS,
+    LEADER,
+    NO_AGENT,
     ORDERS,
     PLANS,
     RESULTS,
@@ -40,7 +45,7 @@ from schemas.topics import (
     TELEMETRY,
     WINDOWS,
     Topic,
-    topic_name,
+    topic_names,
 )
 
 RECORD_TYPES: dict[Topic, type[msgspec.Struct]] = {
@@ -52,7 +57,9 @@ RECORD_TYPES: dict[Topic, type[msgspec.Struct]] = {
     RESULTS: CommandResult,
     PLANS: Plan,
     EVENTS: AdaptationEvent,
+    LEADER: LeaderTerm,
     ORDERS: Order,
+    AUDIT: AuditEntry,
     ALERTS: Alert,
 }
 INPUT_TOPICS = (TELEMETRY, CLIENTS)  # What replay and backtest cannot do without.
@@ -87,15 +94,28 @@ class TopicRecorder:
     """Records topics of one namespace.
 
     A compacted topic is read from its beginning, another from its present end or, ``from_start``, its beginning too.
-    ``missed`` counts by topic the messages that Kafka deleted before they were read.
+    ``missed`` counts by topic the messages that Kafka deleted before they were read. The topics of all ``agents`` are
+    recorded as one, with partitions that are told apart.
     """
 
     def __init__(
-        self, kafka: KafkaAccess, namespace: str, topics: Sequence[Topic], writer: RecordingWriter, *, from_start: bool
+        self,
+        kafka: KafkaAccess,
+        namespace: str,
+        topics: Sequence[Topic],
+        writer: RecordingWriter,
+        *,
+        from_start: bool,
+        agents: Sequence[str] = (NO_AGENT,),
     ) -> None:
         self._kafka = kafka
         self._writer = writer
-        self._wanted = {topic_name(topic, namespace): topic for topic in topics}
+        self._wanted: dict[str, Topic] = {}
+        self._places: dict[str, tuple[int, int]] = {}  # Which name of how many of its topic.
+        for topic in topics:
+            names = topic_names(topic, namespace, agents)
+            self._wanted |= dict.fromkeys(names, topic)
+            self._places |= {name: (number, len(names)) for number, name in enumerate(names)}
         self._from_start = from_start
         self._is_away = False
         self._next: dict[tuple[str, int], int] = {}
@@ -175,10 +195,21 @@ class TopicRecorder:
                 self._count_missed(topic, TopicPartition(name, partition), following[place])
             following[place] = offset + 1
             writer.write(
-                topic.suffix, message.timestamp()[1], partition, offset, message.key() or b"", message.value(), now_s
+                topic.suffix,
+                message.timestamp()[1],
+                self._recorded_partition(name, partition),
+                offset,
+                message.key() or b"",
+                message.value(),
+                now_s,
             )
         if messages:
             self._is_away = False
+
+    def _recorded_partition(self, name: str, partition: int) -> int:
+        """Return a number that no other agent's partition of the topic has: offsets go up in each."""
+        number, count = self._places[name]
+        return partition * count + number
 
     def _count_missed(self, topic: Topic, place: TopicPartition, wanted: int) -> None:
         """Count what Kafka deleted before it was read; other holes in its numbers are marks of transactions."""

@@ -32,12 +32,14 @@ def doctor(
     from infra.doctor import FindingStatus, diagnose
     from infra.redis_access import RedisAccess
     from infra.valkey_server import external_redis_url
+    from regraft.settings.place_demo import agents_of
 
     settings = settings_of(assignments, settings_file, bootstrap)
     kafka, external = settings.kafka, external_redis_url()
     findings = diagnose(
         kafka=kafka.access if "kafka.bootstrap" in settings.chosen else None,
         namespace=kafka.namespace,
+        agents=agents_of(settings),
         redis=settings.redis.access or (RedisAccess(external) if external else None),
     )
     if as_json:

@@ -16,10 +16,11 @@ from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 from regraft.settings.server_settings import KafkaSettings
-from schemas.topics import TOPICS, Role, topic_name
+from schemas.topics import NO_AGENT, TOPICS, Role, topic_names
 
 if TYPE_CHECKING:
     from infra.access_rules import AccessRule
+    from regraft.settings.run_settings import Settings
     from regraft.settings.server_settings import KafkaSettings
 
 WIDE_TABLE_WIDTH = 120
@@ -38,6 +39,14 @@ def topics(
             "--principal", metavar="ROLE=NAME", help="Who has a role; repeat for more. Default: User:NAMESPACE-ROLE."
         ),
     ] = None,
+    agent_principals: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--agent-principal",
+            metavar="AGENT=NAME",
+            help="Who speaks for the brokers of an agent of the inventory. Default: User:NAMESPACE-brokers-AGENT.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
@@ -48,9 +57,11 @@ def topics(
     Examples: `regraft topics`; `regraft topics --create --bootstrap kafka:9092 --set kafka.namespace=lab`;
     `regraft topics --acls`; `regraft topics --create --acls --principal operator=User:ana --principal brokers=User:b1`.
     """
-    kafka = settings_of(assignments, settings_file, bootstrap).kafka
-    rows, rules = _rows(kafka.namespace), _rules(kafka.namespace, principals or []) if acls else []
-    created = _create(kafka, rules) if create else []
+    settings = settings_of(assignments, settings_file, bootstrap)
+    kafka, agents = settings.kafka, _agents(settings)
+    rows = _rows(kafka.namespace, agents)
+    rules = _rules(kafka.namespace, agents, principals or [], agent_principals or []) if acls else []
+    created = _create(kafka, agents, rules) if create else []
     if as_json:
         told = {"acls": [asdict(rule) for rule in rules]} if acls else {}
         typer.echo(json.dumps({"topics": rows, "created": created if create else None, **told}, indent=2))
@@ -58,13 +69,20 @@ def topics(
     _show_topics(rows, Console())
     _show_rules(rules, Console())
     if create:
-        there = len(rows) - len(created)
-        typer.echo(f"{len(created)} topics created at {kafka.bootstrap}, {there} were there and are as they should be.")
-        if rules:
-            typer.echo(f"{len(rules)} rights given to {len({rule.principal for rule in rules})} principals.")
+        _tell_created(kafka, len(created), len(rows), rules)
 
 
-def _create(kafka: KafkaSettings, rules: list[AccessRule]) -> list[str]:
+def _agents(settings: Settings) -> tuple[str, ...]:
+    from overlay.inventory import InventoryError
+    from regraft.settings.place_demo import agents_of
+
+    try:
+        return agents_of(settings)
+    except InventoryError as error:
+        raise typer.BadParameter(f"{error}: it says whose topics there are, correct it") from error
+
+
+def _create(kafka: KafkaSettings, agents: tuple[str, ...], rules: list[AccessRule]) -> list[str]:
     """Create what is missing, and give the rights; return the names of the topics that were made."""
     from infra.access_rules import create_access_rules
     from infra.compare_topics import durability_note
@@ -72,17 +90,24 @@ def _create(kafka: KafkaSettings, rules: list[AccessRule]) -> list[str]:
     from regraft.stages.run_loop import require_kafka
 
     require_kafka(kafka.access)
-    created = create_topics(kafka.access, namespace=kafka.namespace)
+    created = create_topics(kafka.access, namespace=kafka.namespace, agents=agents)
     create_access_rules(kafka.access, rules)
     if note := durability_note(count_brokers(kafka.access)):
         typer.echo(note, err=True)
     return created
 
 
-def _rows(namespace: str) -> list[dict[str, Any]]:
+def _tell_created(kafka: KafkaSettings, created: int, count: int, rules: list[AccessRule]) -> None:
+    there = count - created
+    typer.echo(f"{created} topics created at {kafka.bootstrap}, {there} were there and are as they should be.")
+    if rules:
+        typer.echo(f"{len(rules)} rights given to {len({rule.principal for rule in rules})} principals.")
+
+
+def _rows(namespace: str, agents: tuple[str, ...]) -> list[dict[str, Any]]:
     return [
         {
-            "topic": topic_name(topic, namespace),
+            "topic": name,
             "record": topic.record,
             "key": topic.key,
             "partitions": topic.partitions,
@@ -91,19 +116,35 @@ def _rows(namespace: str) -> list[dict[str, Any]]:
             "readers": ", ".join(topic.readers),
         }
         for topic in TOPICS
+        for name in topic_names(topic, namespace, agents)
     ]
 
 
-def _rules(namespace: str, named: list[str]) -> list[AccessRule]:
-    from infra.access_rules import access_rules, default_principals
+def _rules(namespace: str, agents: tuple[str, ...], named: list[str], named_agents: list[str]) -> list[AccessRule]:
+    from infra.access_rules import access_rules, agent_principals, default_principals
 
-    given: dict[Role, list[str]] = {}
+    given = _by_owner("--principal", "ROLE", named, tuple(Role))
+    if Role.BROKERS in given and NO_AGENT not in agents:
+        raise typer.BadParameter("--principal names brokers, and each broker has an agent: name --agent-principal")
+    principals = default_principals(namespace) | {Role(role): names for role, names in given.items()}
+    known = tuple(agent for agent in agents if agent != NO_AGENT)
+    speakers = {agent: agent_principals(namespace, agent) for agent in known}
+    speakers |= _by_owner("--agent-principal", "AGENT", named_agents, known)
+    if NO_AGENT in agents:
+        speakers[NO_AGENT] = principals[Role.BROKERS]
+    return access_rules(principals, namespace, agents=speakers)
+
+
+def _by_owner(option: str, what: str, named: list[str], known: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the principals that the option names, by role or agent."""
+    given: dict[str, tuple[str, ...]] = {}
     for text in named:
-        role, _, name = text.partition("=")
-        if role not in set(Role) or not name:
-            raise typer.BadParameter(f"--principal is {text!r}: ROLE=NAME, with one of {', '.join(Role)}")
-        given.setdefault(Role(role), []).append(name)
-    return access_rules({**default_principals(namespace), **given}, namespace)
+        owner, _, name = text.partition("=")
+        if owner not in known or not name:
+            told = f"with one of {', '.join(known)}" if known else "and the inventory names none"
+            raise typer.BadParameter(f"{option} is {text!r}: {what}=NAME, {told}")
+        given[owner] = (*given.get(owner, ()), name)
+    return given
 
 
 def _show_topics(rows: list[dict[str, Any]], console: Console) -> None:

@@ -44,7 +44,7 @@ from regraft.run_records.collect_run import (
 from regraft.run_records.describe_run import describe_run
 from regraft.run_records.run_record import RunRecord, ServiceUse
 from regraft.run_records.summary import summarise
-from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings
 from regraft.settings.scenarios import scenario_of
 from regraft.settings.settings_example import servers_text
@@ -126,7 +126,7 @@ def _run(
                 write_private(stack.run_dir / "security" / CLIENT_FILE, servers_text(settings).encode())
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
-            create_topics(settings.kafka.access, namespace=settings.kafka.namespace)
+            create_topics(settings.kafka.access, namespace=settings.kafka.namespace, agents=agents_of(settings))
             for position, name in enumerate((CONTROLLER, STREAMING, ALERTS, DASHBOARD, EMULATOR), start=2):
                 if name == DASHBOARD and not options.dashboard:
                     continue

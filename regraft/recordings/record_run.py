@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from overlay.inventory import Inventory, InventoryError
 from producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
 from producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
 from regraft.run_records.describe_run import find_commit
+from regraft.settings.place_demo import agents_of
 from regraft.settings.run_settings import Settings
 from regraft.stages.run_stage import SETTINGS_FILE
 from regraft.stages.stop_on_signals import stop_on_signals
@@ -60,7 +61,10 @@ def record_run(settings: Settings, options: RecordOptions, console: Console) -> 
     kafka = settings.kafka
     began_s = time.monotonic()
     full = ""
-    recorder = TopicRecorder(kafka.access, kafka.namespace, topics, writer, from_start=options.from_start)
+    agents = agents_of(settings)
+    recorder = TopicRecorder(
+        kafka.access, kafka.namespace, topics, writer, from_start=options.from_start, agents=agents
+    )
     with closing(recorder), stop_on_signals() as stop:
         recorder.connect()
         try:
@@ -86,7 +90,7 @@ def recorded_run(settings: Settings, topics: tuple[Topic, ...]) -> RecordedRun:
         namespace=settings.kafka.namespace,
         topics=tuple(topic.suffix for topic in topics),
         settings=_told_settings(settings),
-        inventory=inventory.to_json(),
+        inventory=replace(inventory, agent_of={}).to_json(),  # Its topics hold what all agents said.
         version=regraft.__version__,
         commit=find_commit(Path(__file__).parent) or "unknown",
     )

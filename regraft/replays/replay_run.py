@@ -205,6 +205,7 @@ class _ReplayRun:
         merged["streaming"] = {
             **merged.get("streaming", {}),
             "records_per_trigger_max": max(least, min(given.streaming.records_per_trigger_max, half)),
+            "records_per_broker_max": 0,
             "create_time": True,
         }
         return recorded_settings(self._recording, merged, settings_file)[0]

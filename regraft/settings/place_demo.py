@@ -13,6 +13,7 @@ import structlog
 from overlay.inventory import Inventory
 from regraft.settings.run_settings import Settings
 from regraft.settings.scenarios import scenario_of
+from schemas.topics import NO_AGENT
 
 log = structlog.get_logger(__name__)
 
@@ -32,3 +33,12 @@ def ensure_inventory(settings: Settings) -> Inventory:
     inventory.save(file)
     log.info("brokers_placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
     return Inventory.load(file)
+
+
+def agents_of(settings: Settings) -> tuple[str, ...]:
+    """Return who speaks for brokers, as the run directory's inventory says, where there is one: see BrokerTopics.
+
+    Raises InventoryError when there is a file that is no inventory.
+    """
+    file = settings.controller.inventory_path
+    return Inventory.load(file).broker_topics(settings.kafka.namespace).agents if file.exists() else (NO_AGENT,)

@@ -24,7 +24,7 @@ from infra.service import ServiceEvent, ServiceEventKind
 from infra.stack_error import StackError
 from infra.supervise import Supervisor
 from regraft.run_records.run_record import ServiceUse
-from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver, read_status
@@ -65,7 +65,7 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
         with hold_lock(settings.run.directory / "run.lock"):
             require_kafka(settings.kafka.access)
             ensure_inventory(settings)
-            create_topics(settings.kafka.access, namespace=settings.kafka.namespace)
+            create_topics(settings.kafka.access, namespace=settings.kafka.namespace, agents=agents_of(settings))
             if note := durability_note(count_brokers(settings.kafka.access)):
                 console.print(note, markup=False, highlight=False, soft_wrap=True)
             console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)

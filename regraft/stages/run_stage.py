@@ -19,7 +19,7 @@ from infra.create_topics import check_topics
 from infra.stack_error import StackError
 from overlay.configuration import NotATreeError
 from overlay.inventory import InventoryError
-from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings
 from schemas.remote_registry import RegistryError, use_registry
 from schemas.status_file import replace_file
@@ -124,7 +124,7 @@ def run_stage(name: str, settings: Settings) -> int:
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
         use_registry(namespace=settings.kafka.namespace)
-        check_topics(settings.kafka.access, settings.kafka.namespace)
+        check_topics(settings.kafka.access, settings.kafka.namespace, agents_of(settings))
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError) as error:
         log.error("stage_cannot_run", stage=name, reason=str(error))

@@ -5,10 +5,11 @@ import pytest
 
 from alerts.gather_windows import ROWS_WAIT_MS
 from alerts.read_rules import load_rules
+from schemas.codec import UndecodableRecordError, decode
 from schemas.dead_letter import DeadLetter
 from schemas.event import EventKind, Severity
 from schemas.order import Order, OrderKind
-from schemas.plan import ClientMove, PlanPhase, Proposal, Verdict
+from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
 from schemas.state import BrokerClock
 from tests.alerts.scripted_alerts import BEGIN_MS, BROKERS, Scene, Told, at, book, event, plan, queue_of, window, words
 
@@ -303,6 +304,17 @@ def test_a_blast_radius_that_calms_down_is_counted_on_after_a_restart() -> None:
     assert (scene.engine.calm_windows, scene.engine.is_blast) == (1, True)
     fresh = Scene(rules, scene.engine.book.alerts.values(), scene.engine.calm_windows)
     assert words(fresh.tell(*window(3))) == ["4 blast overlay cleared"]
+
+
+def test_records_of_a_newer_regraft_are_told_apart_from_garbage() -> None:
+    """What a reader is too old for is an alert of its own, says what to upgrade, and is no dead letter of the other."""
+    rules = '[[rule]]\nname = "letters"\non = "dead_letters"\n[[rule]]\nname = "newer"\non = "records.newer"\n'
+    scene = Scene(book(rules + 'text = "{detail}"\n'))
+    with pytest.raises(UndecodableRecordError) as refused:
+        decode(b"\x00" + (699).to_bytes(4, "big"), Plan)
+    scene.tell(Told(DeadLetter("regraft.plans", 0, 7, str(refused.value), b"", BEGIN_MS), BEGIN_MS))
+    assert [(alert.rule, alert.subject) for alert in scene.said] == [("newer", "regraft.plans")]
+    assert scene.said[0].text.endswith("upgrade alerts, controller, operator, recorder first (docs/upgrades.md)")
 
 
 def test_dead_letters_are_told_by_topic_but_not_our_own() -> None:

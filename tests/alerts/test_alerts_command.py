@@ -129,7 +129,7 @@ def test_rules_are_printed_as_a_file_and_as_json(tmp_path: Path) -> None:
     answer = RUNNER.invoke(app, ["alerts", "rules", "--json", "--set", f"alerts.rules_file={own}"])
     (rule,) = json.loads(answer.stdout)
     assert (rule["name"], rule["for_s"], rule["severity"]) == ("x", 5.0, "warning")
-    assert len(load_rules().rules) == 20
+    assert len(load_rules().rules) == printed.count("[[rule]]") > 1
 
 
 def test_kafka_that_is_away_is_told_in_a_sentence() -> None:

@@ -28,6 +28,7 @@ from producers.emulator.ledger import LedgerSnapshot
 from producers.emulator_settings import EmulatorSettings
 from producers.run_emulator import WallClockEmulator
 from producers.workloads.stock_settings import WorkloadSettings
+from schemas.broker_topics import BrokerTopics
 from schemas.codec import decode, encode
 from schemas.command import Command, CommandResult, Outcome
 from schemas.leader import LeaderTerm
@@ -143,7 +144,7 @@ class FailoverSite:
         self._begin_brokers(folder)
 
     def _begin_brokers(self, folder: Path) -> None:
-        self.ports = GatedPorts(self.kafka, NAMESPACE, outage_s_max=60, buffer_records_max=100_000)
+        self.ports = GatedPorts(self.kafka, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=100_000)
         self.ports.connect(PATIENCE_S)
         workload = WorkloadSettings(publisher_count=10, interested_broker_count=3, lifetime_s_mean=5.0)
         inventory_path = folder / "inventory.json"
@@ -184,13 +185,16 @@ class FailoverSite:
 
     def bring_to(self, phase: PlanPhase) -> int:
         """Wait until the newest plan is in the phase, keep it there, and return its epoch."""
-        self.ports.held = frozenset(HELD[phase])
+        order = list(HELD)
 
         def is_there() -> bool:
             plans = self.plans
-            is_open = bool(plans) and plans[-1].phase is not PlanPhase.COMPLETED
-            self.are_windows_held = phase is PlanPhase.VERIFYING and is_open
-            return bool(plans) and plans[-1].phase is phase
+            newest = plans[-1].phase if plans else PlanPhase.COMPLETED
+            # One that is further already is let go, and the next one is kept.
+            is_past = newest in order and order.index(newest) > order.index(phase)
+            self.ports.held = frozenset() if is_past else frozenset(HELD[phase])
+            self.are_windows_held = phase is PlanPhase.VERIFYING and newest is not PlanPhase.COMPLETED
+            return newest is phase
 
         wait_until(is_there)
         self.are_windows_held = True

@@ -33,6 +33,7 @@ class ScriptedOverlay:
     now_ms: int = 0
     silent_brokers: set[str] = field(default_factory=set)
     lost_batches: dict[str, int] = field(default_factory=dict)
+    term: int = 1
     restarted_brokers: set[str] = field(default_factory=set)  # They are at epoch 0, whatever is in force.
 
     def __post_init__(self) -> None:
@@ -40,7 +41,7 @@ class ScriptedOverlay:
 
     def new_loop(self) -> ControlLoop:
         """Start the controller, for the first time or again."""
-        self.loop = compose_loop(self.settings, self.inventory, self.ports.ports, self.planner)
+        self.loop = compose_loop(self.settings, self.inventory, self.ports.ports, self.planner, term=self.term)
         return self.loop
 
     def run_windows(self, count: int) -> None:

@@ -41,6 +41,7 @@ def test_all_faults_are_told_at_once() -> None:
         degree_max=1,
         proposals_max=0,
         tick_ms=0,
+        instance="c\n1",
         decision=DecisionSettings(changes_per_plan_max=0, pay_back_s=0.0, gain_share_min=1.0),
         assembly=AssemblyLimits(completeness_share_min=1.5),
         transition=TransitionLimits(prepare_ms=1000, resend_ms=1000),
@@ -59,6 +60,7 @@ def test_all_faults_are_told_at_once() -> None:
         "degree_max is 1",
         "proposals_max is 0",
         "tick_ms is 0: at least 1",
+        "instance is 'c\\n1': a name that people can read",
         "changes_per_plan_max is 0: at least 1",
         "pay_back_s is 0.0",
         "gain_share_min is 1.0",
@@ -66,7 +68,7 @@ def test_all_faults_are_told_at_once() -> None:
         "resend_ms is 1000, prepare_ms 1000",
     ):
         assert named in faults
-    assert len(bad.faults() + planner_faults(bad) + own_faults(bad)) == 17
+    assert len(bad.faults() + planner_faults(bad) + own_faults(bad)) == 18
 
 
 def test_tick_must_be_shorter_than_the_repetition() -> None:

@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from infra.find_port import LOOPBACK, choose_ports
 from infra.kafka_access import KafkaAccess
 from infra.run_clock import RunClock
 from infra.serve_metrics import MetricsPortError
+from schemas.broker_topics import BrokerTopics
 from schemas.command import CommandPhase, CommandResult, Outcome
 from schemas.leader import LeaderTerm
 from schemas.live_view import LiveView, LiveViewError, decode_view
@@ -45,7 +47,7 @@ class MemoryLinks:
 
     results = MemoryResults()
 
-    def __init__(self, settings: ControllerSettings, now_ms: int, plans: object) -> None:
+    def __init__(self, settings: ControllerSettings, now_ms: int, plans: object, topics: BrokerTopics) -> None:
         self._ports = MemoryPorts(plans=HangingPlans(), results=self.results).ports
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
@@ -67,7 +69,9 @@ class OnlyCandidate:
     is_chosen = True
     newest = LeaderTerm(6, "another", 0)
 
-    def __init__(self, kafka: KafkaAccess, namespace: str, name: str, session_ms: int) -> None:
+    def __init__(
+        self, kafka: KafkaAccess, namespace: str, name: str, session_ms: int, agent_of: Mapping[str, str]
+    ) -> None:
         self._name = name
 
     def poll(self) -> None:

@@ -30,11 +30,12 @@ from schemas.audit import AuditEntry, GivenOrder
 from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
 from schemas.command import CommandResult
 from schemas.dead_letter import DeadLetter
+from schemas.leader import LeaderTerm
 from schemas.order import Order
 from schemas.registry import latest_schema
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
-from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, ORDERS, RESULTS, STATE, TELEMETRY, Topic
+from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, LEADER, ORDERS, RESULTS, STATE, TELEMETRY, Topic
 from streaming.close_windows import close_windows
 from streaming.decode_columns import decode_columns
 from streaming.encode_rows import encode_marker, encode_window
@@ -46,7 +47,12 @@ from tests.fuzz.valid_records import valid_records
 from tests.producers.recorded_messages import START_MS, recorded_run
 from tests.streaming.random_telemetry import WINDOW_MS, random_telemetry
 
-TYPES: dict[Topic, type[msgspec.Struct]] = {**RECORD_TYPES, DEAD_LETTERS: DeadLetter, AUDIT: AuditEntry}
+TYPES: dict[Topic, type[msgspec.Struct]] = {
+    **RECORD_TYPES,
+    DEAD_LETTERS: DeadLetter,
+    AUDIT: AuditEntry,
+    LEADER: LeaderTerm,
+}
 RECORDS_PER_TICK = 25
 LETTER_BYTES_MAX = 1_000_000
 END_MS = 1 << 50
@@ -103,7 +109,7 @@ class Border:
 def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
     """Feed windows, results, orders and clients while an overlay runs; afterwards it must run as ever."""
     overlay, border = ScriptedOverlay(INVENTORY, far_ends, settings_of()), Border()
-    ports = overlay.ports
+    ports, deposed = overlay.ports, 0
     for start in range(0, len(values), RECORDS_PER_TICK):
         for topic, value in values[start : start + RECORDS_PER_TICK]:
             record = border.read(topic, value)
@@ -116,6 +122,10 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
             elif topic == CLIENTS and record is not None:
                 ports.clients.put(record)
         overlay.tick()
+        if overlay.loop.deposed_by_term:  # Somebody answered so; the next leader has a higher number.
+            deposed += 1
+            overlay.term = overlay.loop.deposed_by_term + 1
+            overlay.new_loop()
         ports.clients.interests(INVENTORY.brokers)
     border.check(len(values))
     incomplete = ports.view.shown.windows_incomplete
@@ -129,7 +139,7 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
     assert shown.windows_closed >= before + 15
     assert {broker.broker for broker in shown.network.brokers} == set(INVENTORY.brokers)  # type: ignore[union-attr]
     json.loads(ports.view.text, parse_constant=_no_json)
-    return Counter(used=border.used, refused=len(border.letters), incomplete=incomplete)
+    return Counter(used=border.used, refused=len(border.letters), incomplete=incomplete, deposed=deposed)
 
 
 def feed_alerts(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:

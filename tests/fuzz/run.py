@@ -1,7 +1,7 @@
 """Feed spoiled records of every topic to every part: ``python -m tests.fuzz.run --records 100000 --seed 1``.
 
 Ends with an assertion at the first fact that does not hold; what is fed follows from the seed alone. Out: counts by
-topic and by part.
+topic and by part, also of a run that ends early, and on the way the counts of all topics together.
 """
 
 from __future__ import annotations
@@ -40,15 +40,14 @@ GOOD_SHARE = 0.1
 Report = dict[str, Counter[str]]
 
 
-def run_fuzz(records: int, seed: int, advance: Callable[[str, int], None] = lambda *_: None) -> Report:
-    """Feed so many spoiled records, and a tenth as many good ones; return counts by topic and part."""
-    report: Report = {}
+def run_fuzz(records: int, seed: int, report: Report, advance: Callable[[str, int], None] = lambda *_: None) -> None:
+    """Feed so many spoiled records, and a tenth as many good ones; add counts by topic and part to the report."""
     with tempfile.TemporaryDirectory() as folder:
         for place, start in enumerate(range(0, records, ROUND)):
             rng = random.Random(f"{seed}/{place}")
             _feed_round(rng, min(ROUND, records - start), Path(folder), report)
-            advance("spoiled records", min(start + ROUND, records))
-    return report
+            counts = (count for name, count in report.items() if name.startswith("topic "))
+            advance(_told(sum(counts, Counter())), min(start + ROUND, records))
 
 
 def _feed_round(rng: random.Random, count: int, folder: Path, report: Report) -> None:
@@ -104,6 +103,10 @@ def _note(report: Report, name: str, outcome: str) -> None:
     report.setdefault(name, Counter())[outcome] += 1
 
 
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{outcome} {count}" for outcome, count in sorted(counts.items()))
+
+
 def main() -> int:
     """Run and print the counts."""
     parser = argparse.ArgumentParser(description="Feed spoiled records to every part.")
@@ -111,11 +114,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    with show_progress("Fuzz", given.records) as advance:
-        report = run_fuzz(given.records, given.seed, advance)
-    for name in sorted(report):
-        counts = ", ".join(f"{outcome} {count}" for outcome, count in sorted(report[name].items()))
-        sys.stdout.write(f"{name}: {counts}\n")
+    report: Report = {}
+    try:
+        with show_progress("Fuzz", given.records) as advance:
+            run_fuzz(given.records, given.seed, report, advance)
+    finally:
+        for name in sorted(report):
+            sys.stdout.write(f"{name}: {_told(report[name])}\n")
     return 0
 
 

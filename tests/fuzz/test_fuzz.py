@@ -9,7 +9,7 @@ from schemas.codec import decode, encode
 from schemas.topics import TOPICS, Topic
 from tests.fuzz.mutate_values import MUTATIONS, spoiled
 from tests.fuzz.parts_under_fuzz import TYPES
-from tests.fuzz.run import run_fuzz
+from tests.fuzz.run import Report, run_fuzz
 from tests.schemas.plausible_records import records_of
 
 RECORDS = 2_000
@@ -18,7 +18,8 @@ SEED = 1
 
 def test_spoiled_records_end_nothing_and_cost_nothing_good() -> None:
     """Of so many spoiled records over all topics, among good ones, each is used or refused by every part."""
-    report = run_fuzz(RECORDS, SEED)
+    report: Report = {}
+    run_fuzz(RECORDS, SEED, report)
     assert sum(count.total() for name, count in report.items() if name.startswith("topic ")) == RECORDS
     for name in ("job", "controller", "alerts", "recorder", "dashboard"):
         assert report[f"part {name}"]["refused"] > 0, name

@@ -15,6 +15,7 @@ from schemas.codec import SINGLE_OBJECT_MAGIC, encode
 from schemas.command import Command, CommandPhase
 from schemas.dead_letter import DeadLetter
 from schemas.event import Severity
+from schemas.leader import LeaderTerm
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from schemas.registry import latest_schema, schema_ids_of
 from schemas.topics import (
@@ -24,6 +25,7 @@ from schemas.topics import (
     COMMANDS,
     DEAD_LETTERS,
     EVENTS,
+    LEADER,
     ORDERS,
     PLANS,
     RESULTS,
@@ -70,6 +72,7 @@ def valid_records() -> dict[Topic, tuple[msgspec.Struct, ...]]:
         COMMANDS: tuple(_commands(overlay)),
         RESULTS: tuple(results),
         PLANS: tuple(overlay.ports.plans.versions),
+        LEADER: (LeaderTerm(7, "b00.example:4711", 5), LeaderTerm(8, "b01.example:12", 6)),
         EVENTS: tuple(overlay.ports.events.emitted),
         CLIENTS: _clients(),
         ORDERS: tuple(

@@ -1,7 +1,9 @@
 """Who may do what in Kafka: the rules, and that a Kafka with an authorizer keeps to them."""
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -19,6 +21,7 @@ from infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
 from regraft.cli import app
 from schemas.command import CommandPhase, CommandResult, Outcome
 from schemas.topics import AUDIT, COMMANDS, EVENTS, ORDERS, PLANS, RESULTS, TOPICS, Role, Topic, topic_name
+from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until
 
 PATIENCE_S = 30.0
@@ -74,6 +77,26 @@ def test_the_rules_are_shown_before_they_are_made() -> None:
     wrong = CliRunner().invoke(app, ["topics", "--acls", "--principal", "cook=User:x"])
     assert wrong.exit_code == 2
     assert "brokers" in wrong.output
+
+
+def test_each_agent_has_rights_to_its_own_topics_alone(tmp_path: Path) -> None:
+    """The inventory of the run directory says which agents there are; who has a name stands in for the role."""
+    replace(inventory_of(line_of(2), {}), agent_of={"b00": "west", "b01": "east"}).save(tmp_path / "inventory.json")
+    asked = ["topics", "--acls", "--json", "--set", f"run.directory={tmp_path}"]
+    shown = json.loads(CliRunner().invoke(app, [*asked, "--agent-principal", "west=User:w"]).stdout)
+    assert {"regraft.results.east", "regraft.results.west"} < {row["topic"] for row in shown["topics"]}
+    assert "regraft.results" not in {row["topic"] for row in shown["topics"]}
+    may = {(rule["principal"], rule["name"], rule["operation"]) for rule in shown["acls"]}
+    by_agent = {right for right in may if "commands." in right[1] or "results." in right[1]}
+    assert {right for right in by_agent if right[0] in ("User:w", "User:regraft-brokers-west")} == {
+        ("User:w", "regraft.commands.west", "READ"),
+        ("User:w", "regraft.results.west", "WRITE"),
+    }
+    assert ("User:regraft-controller", "regraft.commands.east", "WRITE") in may
+    assert ("User:regraft-brokers-east", "regraft.commands.east", "READ") in may
+    assert "User:regraft-brokers" not in {principal for principal, _, _ in may}
+    for wrong in (["--agent-principal", "north=User:n"], ["--principal", "brokers=User:b"]):
+        assert CliRunner().invoke(app, [*asked, *wrong]).exit_code == 2
 
 
 @dataclass(frozen=True)

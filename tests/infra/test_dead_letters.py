@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from infra.dead_letters import VALUE_BYTES_MAX, RecordDecoder, addressed, dead_letter
-from schemas.codec import encode
+from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 
@@ -49,7 +49,7 @@ def test_what_does_not_decode_is_kept_with_its_place_and_the_reason() -> None:
     assert "expected 00" in letter.reason
     assert decoder.undecodable == {"regraft.orders": 1}
     assert [(entry["event"], entry["offset"], entry["reason"]) for entry in logged] == [
-        ("record_not_decoded", 5, letter.reason)
+        ("record_refused", 5, letter.reason)
     ]
 
 
@@ -78,6 +78,13 @@ def test_a_long_value_is_cut_so_that_the_letter_fits_a_record() -> None:
     letter = dead_letter("t", 0, 1, "no record", b"x" * (VALUE_BYTES_MAX + 7), 0)
     assert len(letter.value) == VALUE_BYTES_MAX
     assert letter.reason == f"no record (the first {VALUE_BYTES_MAX} of {VALUE_BYTES_MAX + 7} bytes are kept)"
+
+
+@pytest.mark.parametrize("time_ms", [-1, 2**63 - 1])
+def test_a_letter_can_be_read_whatever_time_a_writer_gave(time_ms: int) -> None:
+    """Where Kafka keeps the times of writers they may say anything."""
+    letter = dead_letter("regraft.orders", 0, 1, "so", b"x", time_ms)
+    assert decode(encode(letter), DeadLetter) == letter
 
 
 def test_letters_are_keyed_by_where_the_record_came_from() -> None:

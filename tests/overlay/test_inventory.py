@@ -90,3 +90,31 @@ def test_positions_are_kept_where_they_are_known(tmp_path: Path) -> None:
     for wrong in ([[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0], [5.0, float("nan")]], [1.0, 2.0, 3.0]):
         with pytest.raises(InventoryError, match="positions must be 3 pairs"):
             replace(inventory, positions=np.array(wrong))
+
+
+def test_agents_are_kept_and_give_topics(tmp_path: Path) -> None:
+    """A broker that is not named has no agent; an inventory without agents says nothing of them."""
+    plain = inventory_of(line_of(3), {})
+    assert "agents" not in json.loads(plain.to_json())
+    assert plain.broker_topics("live").agents == ("",)
+    replace(plain, agent_of={"b00": "west"}).save(tmp_path / "inventory.json")
+    loaded = Inventory.load(tmp_path / "inventory.json")
+    assert loaded.broker_topics("live").agent_of == {"b00": "west", "b01": "", "b02": ""}
+
+
+@pytest.mark.parametrize(
+    ("agents", "why"),
+    [
+        ({"b09": "west"}, "'b09', which is no broker"),
+        ({"b00": ""}, "the agent of b00 is ''"),
+        ({"b00": "west.1"}, r"the agent of b00 is 'west\.1'"),
+        ({"b00": 7}, "the agent of b00 is 7"),
+        ({"b00": "a" * 65}, "1 to 64 letters"),
+        (["west"], "is not an inventory"),
+    ],
+)
+def test_agents_that_name_no_topic_are_refused(agents: object, why: str) -> None:
+    """The error names the broker and what is wrong."""
+    document = json.loads(inventory_of(line_of(3), {}).to_json()) | {"agents": agents}
+    with pytest.raises(InventoryError, match=why):
+        Inventory.from_json(json.dumps(document), "test")

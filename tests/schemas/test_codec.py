@@ -103,6 +103,11 @@ def test_state_of_version_1_is_read_without_what_was_published() -> None:
         (None, "empty"),
         (b"", "empty"),
         (b"\x00\x00\x00\x0f\xff" + encode(BATCH)[5:], "schema id 4095 is unknown"),
+        (
+            b"\x00\x00\x00\x00\x67" + encode(BATCH)[5:],
+            r"TelemetryBatch version 3 was written by a newer Regraft, this one reads up to version 2: "
+            r"upgrade recorder, streaming first \(docs/upgrades.md\)",
+        ),
         (SINGLE_OBJECT_MAGIC + bytes(8) + encode(BATCH)[5:], "fingerprint 0000000000000000 is unknown"),
         (b"{}", "starts with 7b7d"),
         (b"\x00\x00", "starts with 0000"),

@@ -10,11 +10,13 @@ from confluent_kafka import Producer
 from infra.kafka_access import KafkaAccess
 from streaming import run_job
 from streaming.job_metrics import JobHealth, JobMetrics
-from streaming.measure_backlog import records_behind
+from streaming.measure_backlog import batch_records_max, records_behind
 from streaming.streaming_settings import StreamingSettings
+from tests.overlay.small_overlays import inventory_of, line_of
 
 TOPIC = "telemetry"
 RECORDS = 30
+FLUSHES_PER_S = 4  # Of each broker, one each 250 ms.
 
 
 @pytest.fixture
@@ -50,6 +52,30 @@ class NoWriter:
 
     def write_dead_letters(self, _letters: object) -> None:
         pytest.fail("nothing is read yet")
+
+
+def brokers_in(directory: Path, count: int) -> Path:
+    """The inventory of a line of so many brokers."""
+    tree = line_of(count)
+    file = directory / "inventory.json"
+    inventory_of(tree, {}).save(file)
+    return file
+
+
+@pytest.mark.parametrize(("count", "records"), [(40, 20_000), (1_000, 120_000)])
+def test_half_a_minute_of_any_fleet_is_no_backlog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, records: int
+) -> None:
+    """What comes while a query starts is one micro-batch, of 40 brokers and of 1,000; minutes of it are caught up."""
+    settings = StreamingSettings("none:1", tmp_path, inventory_path=brokers_in(tmp_path, count))
+    assert batch_records_max(settings) == records
+    assert records >= 30 * count * FLUSHES_PER_S
+    nothing: Any = None
+    writer: Any = NoWriter()
+    for behind_s, catching_up in ((5, False), (30, False), (200, True)):
+        monkeypatch.setattr(run_job, "records_behind", answer(behind_s * count * FLUSHES_PER_S))
+        job = run_job._Job(nothing, settings, writer, JobMetrics(), JobHealth())
+        assert job.status.catching_up is catching_up
 
 
 def answer(behind: int | None) -> Callable[..., int | None]:

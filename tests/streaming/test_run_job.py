@@ -30,14 +30,16 @@ from infra.kafka_server import RunningKafka
 from infra.read_clocks import read_clock_offsets_ms
 from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
+from schemas.event import AdaptationEvent, EventKind
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import Delivery, TelemetryBatch
-from schemas.topics import CREATE_TIME, DEAD_LETTERS, STATE, TELEMETRY, TOPICS, WINDOWS, Topic, topic_name
+from schemas.topics import CREATE_TIME, DEAD_LETTERS, EVENTS, STATE, TELEMETRY, TOPICS, WINDOWS, Topic, topic_name
 from streaming.run_job import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, JobStatus, StreamingJobError, run_job
 from streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 from streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
 from tests.scrape_stage import scraped
+from tests.wait_until import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
@@ -252,6 +254,69 @@ def test_telemetry_with_the_senders_own_times_is_refused(spark: SparkSession, jo
     run_job(spark, dataclasses.replace(old, create_time=True), stopped)
 
 
+def places_of(job: StreamingSettings) -> list[TopicPartition]:
+    """Where each partition of telemetry ends."""
+    consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": "test"})
+    topic = topic_name(TELEMETRY, job.namespace)
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, at), timeout=10)[1] for at in range(4)]
+    consumer.close()
+    return [TopicPartition(topic, at, end) for at, end in enumerate(ends)]
+
+
+def test_what_was_deleted_unread_is_told_and_the_job_goes_on(spark: SparkSession, job: StreamingSettings) -> None:
+    """After an outage beyond retention windows come from what is there, and an event says what is missing."""
+    job, begin_ms = dataclasses.replace(job, catch_up_grace_ms=500), (int(time.time()) - 100) * 1_000
+    send(job, beats(range(20), begin_ms))
+    first = Running(spark, job)
+    first.wait(lambda status: status["windows"] == 19)
+    assert first.end().records_lost == 0
+    before = places_of(job)
+    send(job, [("x", b"garbage"), *beats(range(20, 40), begin_ms)])
+    admin, ends = AdminClient({"bootstrap.servers": job.bootstrap}), places_of(job)
+    for deleted in admin.delete_records(ends).values():
+        deleted.result(20)
+    send(job, [("y", b"junk"), *beats(range(40, 60), begin_ms)])
+    again = Running(spark, job)
+    again.wait(lambda status: status["window_end_ms_last"] == begin_ms + 59_000)
+    status = again.end()
+    assert (status.records_lost, status.dead_letters, status.late_rows) == (20 * BROKERS + 1, 1, 0)
+    seconds = {(marker.window_start_ms - begin_ms) // 1_000 for _, marker, _ in read(job, WINDOWS, WindowClosed)}
+    assert seconds == {*range(20), *range(40, 59)}
+    [(_, event, _)] = read(job, EVENTS, AdaptationEvent)
+    assert event.kind is EventKind.TELEMETRY_LOST
+    assert event.subject == topic_name(TELEMETRY, job.namespace)
+    told = {
+        f"partition {old.partition}": f"offsets {old.offset} to {end.offset - 1} ({end.offset - old.offset} records)"
+        for old, end in zip(before, ends, strict=True)
+        if end.offset > old.offset
+    }
+    assert {name: text for name, text in event.details.items() if name.startswith("partition")} == told
+    assert all(f"{name} {text}" in event.text for name, text in told.items())
+    assert begin_ms < int(event.details["since_ms"]) <= int(event.details["until_ms"]) <= event.time_ms
+    third = Running(spark, job)  # What was told is not told again.
+    third.wait(lambda status: not status["catching_up"])
+    assert third.end().records_lost == 0
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning(spark: SparkSession, job: StreamingSettings) -> None:
+    """With the checkpoint of the topic that was there before, nothing of the new one is passed over."""
+    job, begin_ms = dataclasses.replace(job, catch_up_grace_ms=500), (int(time.time()) - 100) * 1_000
+    send(job, beats(range(20), begin_ms))
+    first = Running(spark, job)
+    first.wait(lambda status: status["windows"] == 19)
+    first.end()
+    topic, admin = topic_name(TELEMETRY, job.namespace), AdminClient({"bootstrap.servers": job.bootstrap})
+    admin.delete_topics([topic])[topic].result(20)
+    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics)
+    create_topics(KafkaAccess(job.bootstrap), TOPICS, job.namespace)
+    send(job, beats(range(40, 50), begin_ms))
+    again = Running(spark, job)
+    again.wait(lambda status: status["windows"] == 9)
+    again.end()
+    assert (job.query_directory.parent / f"{job.query_directory.name}.before" / "offsets").is_dir()
+    check_windows(job, 19 + 9)
+
+
 def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job: StreamingSettings) -> None:
     """The job says that its topic is gone and what to do, and does not go on as if nothing had been lost."""
     begin_ms = (int(time.time()) - 20) * 1_000
@@ -264,7 +329,7 @@ def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job
     # Spark asks which partitions there are, then how far they go; of a topic that goes in between it asks for 60 s.
     running.thread.join(60 + WAIT_S)
     assert running.error is not None
-    assert str(running.error).startswith(f"topic {topic} was deleted, or lost records that the checkpoint in ")
+    assert str(running.error).startswith(f"topic {topic} was deleted: create it again")
     assert running.error.exit_code == EXIT_TOPIC_LOST
 
 

@@ -246,6 +246,11 @@ BAD: list[tuple[bytes | None, str]] = [
     (b"hello", "the record starts with 6865, expected 00 (Confluent) or c301 (Avro)"),
     (b"\x00\x00\x00\x0f\xff" + BODY, "schema id 4095 is unknown here, known for TelemetryBatch are 101, 102"),
     (b"\x00\x00\x00\x03\x85" + BODY, "schema id 901 is unknown here"),
+    (
+        b"\x00\x00\x00\x00\x67" + BODY,
+        "TelemetryBatch version 3 was written by a newer Regraft, this one reads up to version 2: upgrade recorder, "
+        "streaming first",
+    ),
     (SINGLE_OBJECT_MAGIC + bytes(8) + BODY, "schema fingerprint 0000000000000000 is unknown here"),
     (encode(GOOD)[:-4], "the body is not a TelemetryBatch"),
     (BOMB, "the body is not a TelemetryBatch"),
@@ -265,6 +270,15 @@ def test_what_does_not_decode_becomes_a_dead_letter(spark: SparkSession, tmp_pat
         assert letter.time_ms == KAFKA_MS
     [window] = in_spark(spark, kafka_frame(spark, [*values, encode(GOOD)]), job)
     assert window.marker.brokers[0].received == 1
+
+
+def test_each_record_is_decoded_once(spark: SparkSession, tmp_path: Path) -> None:
+    """However much is asked of a batch: Spark's optimizer copies what a filter or a column rests on."""
+    job, versions, framings = settings_of(tmp_path), 2, 2
+    records = kafka_frame(spark, [encode(GOOD)])
+    for frame in (dead_letters(records, job), telemetry_rows(records, job)):
+        plan = frame._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.count("from_avro(") == versions * framings
 
 
 def test_spark_refuses_what_the_codec_refuses(spark: SparkSession, tmp_path: Path) -> None:

@@ -38,14 +38,17 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         """Return the tree with the homes of all publishers of the windows.
 
         What a window of the present epoch saw is newest; then what the plans set (``present.homes``), for a publisher
-        that has been silent since it was moved; then what was seen before the last transition.
+        that has been silent since it was moved; then what was seen before the last transition. A publisher that any of
+        the windows does not tell has none and so stays: of the others everything is known all the same.
         """
+        untold = frozenset[str]().union(*(window.untold for window in windows))
         earlier: dict[str, str] = {}
         since: dict[str, str] = {}
         for window in windows:
             (since if window.epoch == present.epoch else earlier).update(window.homes)
         placed = {name: home for name, home in present.homes if name in earlier or name in since}
-        return present.with_homes(earlier | placed | since)
+        known = earlier | placed | since
+        return present.with_homes({name: home for name, home in known.items() if name not in untold})
 
     def state_of(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> TreeState:
         """Return what planners of a tree look at."""

@@ -73,7 +73,8 @@ class TreeState(OverlayState):
     def can_move_publishers(self) -> bool:
         """Tell whether homes are known, and in every window what was delivered apart from what was published.
 
-        Windows from telemetry of version 1 do not tell; until they have left the horizon, publishers stay.
+        Publishers at brokers whose telemetry is of version 1 have no home here and stay, until windows with such
+        telemetry have left the horizon; others may move.
         """
         return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controller.controller_settings import TransitionLimits
-from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.carry_out_plan import TERM_LEAP_MAX, PlanRunner
 from controller.execute.transition import PersistPlan
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.plan_log import PlanLog
@@ -145,6 +145,21 @@ def test_whoever_hears_of_a_higher_term_stores_and_sends_nothing_more(phase: Pla
     assert controller.runner.deposed_by_term == 3
     assert controller.take_commands() == []
     assert len(controller.ports.plans.versions) == versions
+
+
+def test_a_term_that_no_leader_can_have_deposes_nobody() -> None:
+    """A broken or lying broker ends no lead for good: the next term has to be above any that is believed."""
+    controller = Controller(2)
+    controller.run_to(PlanPhase.PREPARING)
+    commands = controller.take_commands()
+    (told,) = answers(commands[0], term=2 + TERM_LEAP_MAX + 1)
+    controller.ports.results.records.append(told)
+    for command in commands:
+        controller.ports.results.records.extend(answers(command))
+    controller.runner.advance(1)
+    assert controller.runner.deposed_by_term == 0
+    assert controller.foreign == {"term": 1}
+    assert controller.stored.phase is not PlanPhase.PREPARING
 
 
 def test_what_waits_to_be_stored_is_not_stored_by_a_deposed_controller() -> None:

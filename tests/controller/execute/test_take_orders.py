@@ -4,7 +4,9 @@ import pytest
 from msgspec import structs
 
 from controller.execute.take_orders import CLOCKS_APART_MS_MAX, TOLD_MAX, outcome_of
-from schemas.audit import AuditOutcome, GivenOrder
+from schemas.audit import AuditEntry, AuditOutcome, GivenOrder
+from schemas.bounds import TEXT_LENGTH_MAX
+from schemas.codec import decode, encode
 from schemas.event import FORGED, EventKind
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from schemas.plan import PlanPhase
@@ -90,6 +92,17 @@ def test_a_flood_of_forged_orders_is_kept_whole_but_told_in_short() -> None:
     assert len(overlay.ports.audit.entries) == 5 * TOLD_MAX
     assert len(told) == TOLD_MAX + 1
     assert told[-1].startswith(f"{4 * TOLD_MAX} more orders were refused")
+
+
+@pytest.mark.parametrize("written_ms", [-1, 2**63 - 1])
+def test_what_is_kept_of_a_refused_order_can_be_read_again(written_ms: int) -> None:
+    """Whatever time a writer gave its record, and however much of the order the refusal quotes."""
+    boundless = "b" * TEXT_LENGTH_MAX
+    forged = Order(WHOLE_OVERLAY, OrderKind.PAUSE, boundless, boundless, 0)
+    for order in (forged, None):
+        given = GivenOrder(order, written_ms, 3, "adaptation/overlay", f"the key ada speaks not for {boundless}")
+        entry = given.entry(AuditOutcome.REFUSED, given.refusal, 9)
+        assert decode(encode(entry), AuditEntry) == entry
 
 
 def test_the_audit_says_what_came_of_a_word_about_a_plan_in_the_end() -> None:

@@ -1,4 +1,4 @@
-"""Delivery rows become sets, homes and hand-overs; rows that do not tell published from delivered leave it unknown."""
+"""Delivery rows become sets, homes and hand-overs; what does not tell published from delivered names no home."""
 
 import random
 
@@ -98,17 +98,32 @@ def test_a_publisher_that_published_nothing_has_no_home() -> None:
     assert found.local_deliveries == {("p", "b01"): 2}
 
 
-def test_one_row_of_version_1_leaves_unknown_what_was_delivered() -> None:
-    """The sets are whole all the same, hand-overs are counted, and no publisher has a home."""
-    rows = [row_of("p", "b00", {0: (0b001, 0b110)}, 1), row_of("p", "b01", {0: (0b011, 0)}, 2)]
+def test_a_row_of_version_1_leaves_only_its_own_publishers_untold() -> None:
+    """Where what is delivered and published is one mask, the publisher has no known home; all else is as it was."""
+    others = [row_of("q", "b01", {0: (0, 0b11)}), row_of("q", "b00", {0: (0b10, 0)}, 1)]
+    rows = [row_of("p", "b00", {0: (0b001, 0b110)}, 1), row_of("p", "b01", {0: (0b011, 0)}, 2), *others]
     known = gathered(*rows)
+    assert known.homes == {"p": "b00", "q": "b01"}
+    assert known.untold == frozenset()
+    old = [row_of("p", "b00", {0: (0b111, 0)}, 1, is_old=True), row_of("q", "b00", {0: (0b10, 0)}, 1, is_old=True)]
+    mixed = gathered(old[0], rows[1], others[0], old[1])
+    assert mixed.homes == {"q": "b01"}
+    assert mixed.untold == {"p"}
+    assert mixed.sets.words.tolist() == known.sets.words.tolist()
+    assert mixed.local_deliveries == known.local_deliveries
+    assert mixed.sets.delivered is not None
     assert known.sets.delivered is not None
-    assert known.homes == {"p": "b00"}
-    mixed = gathered(rows[0], row_of("p", "b01", {0: (0b011, 0)}, 2, is_old=True))
-    assert mixed.sets.delivered is None
-    assert mixed.homes == {}
-    assert mixed.sets.words.tolist() == known.sets.words.tolist() == [[0b111], [0b011], [0], [0]]
-    assert mixed.local_deliveries == known.local_deliveries == {("p", "b00"): 1, ("p", "b01"): 2}
+    [p, q] = (mixed.sets.columns.index((name, 0)) for name in "pq")
+    assert mixed.sets.delivered[:, q].tolist() == known.sets.delivered[:, q].tolist()
+    assert mixed.sets.delivered[:, p].tolist() == mixed.sets.words[:, p].tolist()
+
+
+def test_where_a_publisher_was_before_it_went_to_an_old_broker_is_not_its_home() -> None:
+    """The newest notification decides: a home that is no longer true is worse than none."""
+    went = [row_of("p", "b00", {0: (0, 0b0011)}), row_of("p", "b01", {0: (0b1100, 0)}, is_old=True)]
+    assert (gathered(*went).homes, gathered(*went).untold) == ({}, {"p"})
+    came = [row_of("p", "b00", {0: (0, 0b1100)}), row_of("p", "b01", {0: (0b0011, 0)}, is_old=True)]
+    assert (gathered(*came).homes, gathered(*came).untold) == ({"p": "b00"}, frozenset())
 
 
 def test_no_rows_are_an_empty_window() -> None:

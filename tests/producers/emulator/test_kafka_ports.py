@@ -11,6 +11,7 @@ from infra.decode_strictly import UnreadableRecordError
 from infra.kafka_access import KafkaAccess
 from infra.record_writer import RecordWriter
 from producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
+from schemas.broker_topics import BrokerTopics
 from schemas.client import Client, Role
 from schemas.codec import decode, encode
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
@@ -47,7 +48,7 @@ def cluster() -> Iterator[tuple[Producer, str]]:
 @pytest.fixture
 def ports(cluster: tuple[Producer, str]) -> Iterator[KafkaPorts]:
     """Connected ports."""
-    connected = KafkaPorts(KafkaAccess(cluster[1]), NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    connected = KafkaPorts(KafkaAccess(cluster[1]), BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     connected.connect(WAIT_S_MAX)
     yield connected
     connected.close()
@@ -114,7 +115,7 @@ def test_plans_that_cannot_be_read_stop_the_start(cluster: tuple[Producer, str],
 
 def test_plans_of_a_kafka_that_is_away_are_waited_for_within_bounds() -> None:
     """The sentence names topic, address and time."""
-    ports = KafkaPorts(NOBODY, NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    ports = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     with pytest.raises(KafkaUnreachableError, match=r"test\.plans at 127\.0\.0\.1:1 could not be read within 0\.5 s"):
         ports.read_plans(0.5, 60.0)
     ports.close()
@@ -134,7 +135,7 @@ def test_more_earlier_clients_than_the_buffer_holds_all_leave(cluster: tuple[Pro
 
 def test_a_register_that_cannot_be_read_stops_the_start() -> None:
     """Clients that nobody has would else be counted and placed for ever."""
-    ports = KafkaPorts(NOBODY, NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    ports = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     with pytest.raises(KafkaUnreachableError, match="withdraw earlier clients"):
         ports.withdraw_clients({"b1"}, 0.5)
     ports.close()
@@ -169,7 +170,7 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
     topic = topic_name(COMMANDS, NAMESPACE)
     owner.produce(topic, value=encode(COMMAND), key=b"b1")
     owner.flush(WAIT_S_MAX)
-    ports = KafkaPorts(KafkaAccess(bootstrap), NAMESPACE, outage_s_max=60, buffer_records_max=1_000)
+    ports = KafkaPorts(KafkaAccess(bootstrap), BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     ports.connect(WAIT_S_MAX)
     newer = Command("plan-2", CommandPhase.PREPARE, "b1", 1, 2)
     for value in (b"nonsense", encode(newer)):
@@ -189,7 +190,7 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
 def test_missing_kafka_is_one_clear_sentence() -> None:
     """Without Kafka the start ends in time and says what to do."""
     letters = RecordWriter(NOBODY, outage_s_max=10, buffer_records_max=10, linger_ms=0)
-    reader = CommandReader(NOBODY, NAMESPACE, letters)
+    reader = CommandReader(NOBODY, BrokerTopics(NAMESPACE), letters)
     with pytest.raises(KafkaUnreachableError, match=r"test\.commands at 127\.0\.0\.1:1 did not answer within 0\.1 s"):
         reader.connect(0.1)
     reader.close()

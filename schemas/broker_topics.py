@@ -1,0 +1,45 @@
+"""Who speaks for which broker, and in which topics: no agent needs those of another one.
+
+In: the agent of each broker, from the inventory. Out: names of topics, and what is wrong with a record in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_names
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTopics:
+    """The topics of a namespace by broker.
+
+    ``agent_of`` names the agent of each broker, NO_AGENT where it has none; empty where there are no agents at all.
+    """
+
+    namespace: str
+    agent_of: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Who speaks for these brokers, sorted; NO_AGENT among them where a broker has none."""
+        return tuple(sorted(set(self.agent_of.values()))) or (NO_AGENT,)
+
+    def name(self, topic: Topic, broker: str) -> str:
+        """Return the name of the topic with what is of or for this broker."""
+        return topic_name(topic, self.namespace, self.agent_of.get(broker, NO_AGENT))
+
+    def names(self, topic: Topic) -> tuple[str, ...]:
+        """Return the names of the topic, one for each agent where it is split by agent."""
+        return topic_names(topic, self.namespace, self.agents)
+
+    def fault(self, name: str, broker: str) -> str:
+        """Return why a record of this broker may not stand in the topic of this name, empty when it may."""
+        if not self.agent_of or name in {self.name(topic, broker) for topic in TOPICS if topic.is_by_agent}:
+            return ""
+        agent = self.agent_of.get(broker, NO_AGENT)
+        return (
+            f"it speaks for a broker of another agent: {broker} is spoken for by {agent or 'no agent'}, not in {name}; "
+            "stop who writes there in its name, or correct the agents in the inventory"
+        )

@@ -1,0 +1,104 @@
+"""Telemetry that Kafka deleted before the job read it: which offsets of which partitions, from when to when.
+
+In: what a micro-batch covered, and how many records it found there. Out: an event for people. Spark reads on at what is
+there (``failOnDataLoss`` is off) and only logs that something is missing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import leave_to_caller, open_consumer
+from schemas.event import AdaptationEvent, EventKind, Severity
+from streaming.keep_dead_letters import Offsets
+
+ASK_TIMEOUT_S = 10.0
+PARTITIONS_TOLD_MAX = 20
+
+log = structlog.get_logger(__name__)
+
+
+class TopicAnewError(RuntimeError):
+    """The topic was deleted and made again while it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The records of one partition that are gone: those from offset ``first`` to before ``end``.
+
+    ``until_ms`` is when Kafka took the first record that is still there, None where there is none.
+    """
+
+    partition: str
+    first: int
+    end: int
+    until_ms: int | None
+
+    @property
+    def text(self) -> str:
+        """The offsets and their number, for people."""
+        return f"offsets {self.first} to {self.end - 1} ({self.end - self.first} records)"
+
+
+def check_same_topic(topic: str, start: Offsets, end: Offsets) -> None:
+    """Raise TopicAnewError when a micro-batch ends before where it starts: what is there now is another topic."""
+    if any(end.get(partition, offset) < offset for partition, offset in start.items()):
+        raise TopicAnewError(f"topic {topic} was made anew: the next start reads it from its beginning")
+
+
+def find_losses(kafka: KafkaAccess, topic: str, start: Offsets, end: Offsets) -> list[Loss] | None:
+    """Return what is gone of the offsets from ``start`` to ``end``, None when Kafka does not say.
+
+    Takes at most 20 s for each partition.
+    """
+    consumer = open_consumer(kafka, on_error=leave_to_caller)
+    try:
+        found = []
+        for partition, first in sorted(start.items(), key=lambda entry: int(entry[0])):
+            place = TopicPartition(topic, int(partition))
+            low, high = consumer.get_watermark_offsets(place, timeout=ASK_TIMEOUT_S)
+            if low > first:
+                until_ms = _time_ms(consumer, topic, int(partition), low) if low < high else None
+                found.append(Loss(partition, first, min(low, end.get(partition, low)), until_ms))
+        return found
+    except KafkaException as error:
+        log.warning("losses_unknown", topic=topic, reason=error.args[0].str())
+        return None
+    finally:
+        consumer.close()
+
+
+def loss_event(topic: str, count: int, losses: Sequence[Loss], since_ms: int) -> AdaptationEvent:
+    """Return the event that tells of ``count`` lost records, the last before which was read at ``since_ms``."""
+    until_ms = max((loss.until_ms for loss in losses if loss.until_ms is not None), default=None)
+    span = f"{_clock(since_ms)} to {_clock(until_ms)}"
+    told = {f"partition {loss.partition}": loss.text for loss in losses[:PARTITIONS_TOLD_MAX]}
+    where = "; ".join(f"{name} {offsets}" for name, offsets in told.items())
+    more = len(losses) - len(told)
+    where += f"; and {more} partitions more" if more > 0 else ""
+    text = (
+        f"{count} records of {topic}, from {span}, were deleted before they were read: {where or 'which is not known'}."
+        " Was the streaming job away for longer than the topic's retention?"
+    )
+    details = {"records": str(count), "since_ms": str(since_ms), "until_ms": str(until_ms or ""), **told}
+    now_ms = time.time_ns() // 1_000_000
+    return AdaptationEvent(topic, EventKind.TELEMETRY_LOST, Severity.CRITICAL, now_ms, text, details=details)
+
+
+def _time_ms(consumer: Consumer, topic: str, partition: int, offset: int) -> int | None:
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    messages = consumer.consume(1, timeout=ASK_TIMEOUT_S)
+    return messages[0].timestamp()[1] if messages and messages[0].error() is None else None
+
+
+def _clock(time_ms: int | None) -> str:
+    if not time_ms:
+        return "a time not known"
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")

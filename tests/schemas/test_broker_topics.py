@@ -1,0 +1,50 @@
+"""Which topics an agent has, and what may stand in them."""
+
+import pytest
+
+from schemas.broker_topics import BrokerTopics
+from schemas.topics import COMMANDS, PLANS, RESULTS
+
+ALL_NAMED = BrokerTopics("live", {"b1": "west", "b2": "east", "b3": "west"})
+SOME_NAMED = BrokerTopics("live", {"b1": "west", "b2": ""})
+
+
+def test_without_agents_topics_are_as_ever() -> None:
+    """And whoever writes there may speak for each broker, known or not."""
+    plain = BrokerTopics("live")
+    assert plain.names(RESULTS) == ("live.results",)
+    assert plain.name(COMMANDS, "b1") == "live.commands"
+    assert plain.fault("live.results", "anybody") == ""
+
+
+def test_each_agent_has_topics_of_its_own() -> None:
+    """Of those that are between it and the stages; plans have one topic."""
+    assert ALL_NAMED.names(RESULTS) == ("live.results.east", "live.results.west")
+    assert (ALL_NAMED.name(COMMANDS, "b2"), ALL_NAMED.name(COMMANDS, "b3")) == (
+        "live.commands.east",
+        "live.commands.west",
+    )
+    assert ALL_NAMED.names(PLANS) == ("live.plans",)
+    assert SOME_NAMED.names(RESULTS) == ("live.results", "live.results.west")
+
+
+@pytest.mark.parametrize(
+    ("topics", "name", "broker", "is_taken"),
+    [
+        (ALL_NAMED, "live.results.west", "b1", True),
+        (ALL_NAMED, "live.results.west", "b3", True),
+        (ALL_NAMED, "live.results.west", "b2", False),
+        (ALL_NAMED, "live.results.west", "b9", False),
+        (ALL_NAMED, "live.commands.east", "b1", False),
+        (SOME_NAMED, "live.results", "b2", True),
+        (SOME_NAMED, "live.results", "b1", False),
+        (SOME_NAMED, "live.results.west", "b2", False),
+    ],
+)
+def test_nobody_speaks_for_a_broker_of_another_agent(
+    topics: BrokerTopics, name: str, broker: str, is_taken: bool
+) -> None:
+    """The reason names the broker."""
+    fault = topics.fault(name, broker)
+    assert (not fault) == is_taken
+    assert is_taken or (broker in fault and "a broker of another agent" in fault)
