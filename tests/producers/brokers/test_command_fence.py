@@ -19,7 +19,7 @@ from tests.scenarios.model.frozen_states import frozen
 
 TREE = Configuration.of(0, ("a", "b"), [("a", "b")])
 RING = ChordConfiguration.of(0, 4, {"a": 1, "b": 9})
-PREPARE, ACTIVATE, RETIRE, ABORT, _ = CommandPhase
+PREPARE, ACTIVATE, RETIRE, ABORT, REPORT = CommandPhase
 OF_PLANS = (PREPARE, ACTIVATE, RETIRE, ABORT)
 TERM = 3
 WAYS: dict[str, tuple[CommandPhase, ...]] = {
@@ -185,3 +185,18 @@ def test_a_plan_of_a_later_epoch_is_refused_while_one_is_under_way(overlay: Over
     assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.PLAN)
     (answer,) = broker.obey(broker.command(PREPARE, 3, 2))
     assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.EPOCH)
+
+
+@BOTH
+def test_a_report_says_what_is_held_whatever_led_there(overlay: OverlayConfiguration) -> None:
+    """Before any plan and after one: the epoch, its plan and digest, the phase; the term is heard like any other."""
+    broker = FencedBroker(overlay)
+    (answer,) = broker.obey(broker.command(REPORT, 0))
+    assert (answer.outcome, answer.epoch_to, answer.reason) == (Outcome.REPORTED, 0, "steady")
+    assert bool(answer.links_held) is isinstance(overlay, Configuration)
+    assert bool(answer.ring_held) is isinstance(overlay, ChordConfiguration)
+    broker.go((PREPARE, ACTIVATE, RETIRE), 1)
+    (answer,) = broker.obey(broker.command(REPORT, 0, term=TERM + 1))
+    told = broker.command(PREPARE, 1)
+    assert (answer.epoch_to, answer.plan_held, answer.digest) == (1, told.plan, told.digest)
+    assert answer.term == broker.core.fence.term == TERM + 1
