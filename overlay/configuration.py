@@ -25,7 +25,7 @@ class DegreeError(ValueError):
 def link(broker: str, peer: str) -> Link:
     """Return the undirected link between two brokers in its one canonical order."""
     if broker == peer:
-        raise ValueError(f"a link joins two brokers, got {broker!r} twice")
+        raise NotATreeError(f"a link joins two brokers, got {broker!r} twice")
     return (broker, peer) if broker < peer else (peer, broker)
 
 

@@ -6,6 +6,8 @@ gives the rows of the Spark job. Which records there are and what becomes of the
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -43,6 +45,13 @@ def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> ND
             sane &= ~_beyond(batches, bound)
     time_ms = _longs(batches, "time_ms")
     return np.asarray(sane & _is_near(time_ms, kafka_ms, bounds))
+
+
+def is_of(batches: pa.StructArray, brokers: Collection[str]) -> NDArray[np.bool_]:
+    """Tell which batches are of one of the brokers. The Spark job reads neighbours, too, and judges them likewise."""
+    encoded = batches.field("broker").dictionary_encode()
+    known = np.array([name in brokers for name in encoded.dictionary.to_pylist()], dtype=np.bool_)
+    return np.asarray(known[encoded.indices.to_numpy(zero_copy_only=False)])
 
 
 def _beyond(batches: pa.StructArray, bound: FieldBound) -> NDArray[np.bool_]:

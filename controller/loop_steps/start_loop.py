@@ -13,7 +13,10 @@ from controller.decide.find_planners import planners_of
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.kinds.overlay_kind import AnyKind
 from controller.loop_state import LoopState
+from infra.stack_error import StackError
 from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.plan import Plan
+from schemas.plan_life import LIFE
 
 log = structlog.get_logger(__name__)
 
@@ -28,12 +31,13 @@ class StartLoop:
         self._events = events
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Start unless that has been done. Raises as :meth:`PlanLog.record` does."""
+        """Start unless that has been done. Raises StackError, and as :meth:`PlanLog.record` does."""
         plans = None if state.has_plans else self._plans.load()
         if plans is None:
             return
         plan_log = state.plan_log
         for plan in plans:
+            _check_history(plan)
             plan_log.record(plan)
         for plan in plan_log.plans:
             if plan.history:  # The first command follows the first storing within milliseconds.
@@ -47,3 +51,15 @@ class StartLoop:
         text = f"controller started: epoch {plan_log.present.epoch}, {len(plan_log.plans)} plans so far{moving}"
         log.info("controller_started", epoch=plan_log.present.epoch, plans=len(plan_log.plans), moving=moving)
         self._events.emit(AdaptationEvent("controller", EventKind.CONTROLLER_STARTED, Severity.INFO, now_ms, text))
+
+
+def _check_history(plan: Plan) -> None:
+    """Raise StackError where nobody can carry a plan on, as its history does not lead to its phase."""
+    last = plan.history[-1].phase if plan.history else None
+    if LIFE[plan.phase].is_moving and last is not plan.phase:
+        told = "is empty" if last is None else f"ends with {last}"
+        raise StackError(
+            f"The stored plan {plan.plan} is {plan.phase}, but its history {told}: it cannot be carried on. "
+            "Make sure at the brokers which overlay is in force, and write a record without value under its key, "
+            "which takes it out."
+        )

@@ -31,7 +31,6 @@ from schemas.topics import CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_n
 
 COMMANDS_PER_POLL_MAX = 500
 TOMBSTONES_AT_ONCE_MAX = 500  # Below any buffer that may be set: none of them is dropped for lack of room.
-TOPICS_USED = (TELEMETRY, RESULTS, CLIENTS, COMMANDS, PLANS)
 CALL_S = 2.0  # Longest wait for one answer of Kafka while starting.
 RETRY_S = 0.2
 

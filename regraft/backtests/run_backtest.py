@@ -314,6 +314,7 @@ def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated
         )
     if aggregated.refused:
         found.append(
-            f"{aggregated.refused} records of telemetry were not used: they did not decode, or their clock is off."
+            f"{aggregated.refused} records of telemetry were not used: they did not decode, their clock is off, or "
+            "their broker is not in the inventory."
         )
     return found

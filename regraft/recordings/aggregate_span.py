@@ -32,7 +32,7 @@ from streaming.close_windows import WindowRows, close_windows
 from streaming.decode_columns import decode_columns
 from streaming.merge_parts import Longs, merge_parts
 from streaming.streaming_settings import EventBounds
-from streaming.tabulate_batches import FIELDS, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
+from streaming.tabulate_batches import FIELDS, is_of, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
 
 READ_BYTES_MIN = 8 << 20  # Of blocks that are read together.
 WANTED = frozenset({*FIELDS, "clients"})
@@ -125,6 +125,7 @@ class _Telemetry:
     def __init__(self, task: SpanTask) -> None:
         self._task = task
         self._bounds = EventBounds(task.future_ms_max, task.past_ms_max)
+        self._brokers = opened_recording(task.recording).info.inventory.brokers
         self._schema = json.loads(latest_schema(TELEMETRY.record).text)
         self.tables: list[pa.Table] = []
         self.records = self.refused = 0
@@ -134,7 +135,7 @@ class _Telemetry:
         """Take bodies of the newest schema: where they stand, how large they are, and Kafka's time of each."""
         found = decode_columns(raw, starts, starts + sizes, self._schema, WANTED)
         kafka_ms = kafka_ms[found.places]
-        sane = is_sane(found.rows, kafka_ms, self._bounds)
+        sane = is_sane(found.rows, kafka_ms, self._bounds) & is_of(found.rows, self._brokers)
         rows = found.rows if sane.all() else found.rows.filter(pa.array(sane))
         kafka_ms = kafka_ms[sane]
         rows = with_near_deliveries(rows, kafka_ms, self._bounds)

@@ -17,6 +17,7 @@ import structlog
 from infra.check_disk import is_disk_full, tell_disk_full
 from infra.create_topics import check_topics
 from infra.stack_error import StackError
+from overlay.chord_ring import RingError
 from overlay.configuration import NotATreeError
 from overlay.inventory import InventoryError
 from regraft.settings.place_demo import agents_of, ensure_inventory
@@ -126,7 +127,7 @@ def run_stage(name: str, settings: Settings) -> int:
         use_registry(namespace=settings.kafka.namespace)
         check_topics(settings.kafka.access, settings.kafka.namespace, agents_of(settings))
         code = STAGES[name](settings, stop)
-    except (StackError, RegistryError, InventoryError, NotATreeError) as error:
+    except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:
         log.error("stage_cannot_run", stage=name, reason=str(error))
         return EXIT_FAILED
     except OSError as error:

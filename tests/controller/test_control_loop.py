@@ -12,6 +12,8 @@ from controller.compose_loop import compose_loop
 from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.report.loop_metrics import LoopMetrics
+from infra.stack_error import StackError
+from overlay.configuration import NotATreeError
 from overlay.cost import overlay_cost
 from overlay.tree_costs import LinkSwap
 from schemas.command import CommandPhase, CommandResult, Outcome
@@ -469,3 +471,28 @@ def test_refusals_are_told_when_they_change() -> None:
     told = overlay.events_of(EventKind.PROPOSAL_REFUSED)
     assert [Verdict.GAIN_WITHIN_NOISE in told[0], Verdict.GAIN_BELOW_PRICE in told[1], len(told)] == [True, True, 2]
     assert overlay.ports.view.shown.refusals[Verdict.GAIN_BELOW_PRICE] >= 11
+
+
+def test_a_plan_whose_history_does_not_lead_to_its_phase_stops_the_start() -> None:
+    """Nobody could carry it on, and passed over its epoch would be used again."""
+    overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
+    overlay.run_windows(6)
+    (plan, *_) = overlay.plans
+    stored = overlay.ports.plans.stored
+    for history, told in (((), "its history is empty"), (plan.history[:1], "its history ends with preparing")):
+        stored[plan.plan] = msgspec.structs.replace(plan, phase=PlanPhase.RETIRING, history=history)
+        overlay.new_loop()
+        with pytest.raises(StackError, match=f"{plan.plan} is retiring, but {told}: it cannot be carried on"):
+            overlay.tick()
+
+
+def test_a_stored_plan_that_leads_to_no_tree_stops_the_start() -> None:
+    """Neither does one with a link from a broker to itself: the stage ends with that sentence."""
+    overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
+    overlay.run_windows(6)
+    (plan, *_) = overlay.plans
+    for links, told in (((("b00", "b00"),), "a link joins two brokers"), ((), "tree")):
+        overlay.ports.plans.stored[plan.plan] = msgspec.structs.replace(plan, links_target=links)
+        overlay.new_loop()
+        with pytest.raises(NotATreeError, match=told):
+            overlay.tick()

@@ -22,20 +22,23 @@ from alerts.alert_engine import AlertEngine
 from alerts.read_rules import load_rules
 from dashboard.read_view import ViewReader
 from infra.dead_letters import RecordDecoder
+from infra.decode_strictly import UnreadableRecordError, decode_strictly
+from infra.stack_error import StackError
+from overlay.configuration import NotATreeError
 from producers.recordings.read_recording import open_recording
 from producers.recordings.record_topics import RECORD_TYPES
 from producers.recordings.recording_parts import RecordingError
 from producers.recordings.write_recording import RecordingLimits, RecordingWriter
-from schemas.audit import AuditEntry, GivenOrder
+from schemas.audit import GivenOrder
 from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
 from schemas.command import CommandResult
 from schemas.dead_letter import DeadLetter
-from schemas.leader import LeaderTerm
 from schemas.order import Order
+from schemas.plan import Plan
 from schemas.registry import latest_schema
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
-from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, LEADER, ORDERS, RESULTS, STATE, TELEMETRY, Topic
+from schemas.topics import CLIENTS, DEAD_LETTERS, LEADER, ORDERS, PLANS, RESULTS, STATE, TELEMETRY, Topic
 from streaming.close_windows import close_windows
 from streaming.decode_columns import decode_columns
 from streaming.encode_rows import encode_marker, encode_window
@@ -47,12 +50,7 @@ from tests.fuzz.valid_records import valid_records
 from tests.producers.recorded_messages import START_MS, recorded_run
 from tests.streaming.random_telemetry import WINDOW_MS, random_telemetry
 
-TYPES: dict[Topic, type[msgspec.Struct]] = {
-    **RECORD_TYPES,
-    DEAD_LETTERS: DeadLetter,
-    AUDIT: AuditEntry,
-    LEADER: LeaderTerm,
-}
+TYPES: dict[Topic, type[msgspec.Struct]] = {**RECORD_TYPES, DEAD_LETTERS: DeadLetter}
 RECORDS_PER_TICK = 25
 LETTER_BYTES_MAX = 1_000_000
 END_MS = 1 << 50
@@ -71,6 +69,9 @@ class FakeMessage:
 
     def value(self) -> bytes:
         return self.content
+
+    def key(self) -> bytes:
+        return b"k"
 
     def partition(self) -> int:
         return 0
@@ -140,6 +141,32 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
     assert {broker.broker for broker in shown.network.brokers} == set(INVENTORY.brokers)  # type: ignore[union-attr]
     json.loads(ports.view.text, parse_constant=_no_json)
     return Counter(used=border.used, refused=len(border.letters), incomplete=incomplete, deposed=deposed)
+
+
+def feed_start(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
+    """Let what must not be passed over stand when a controller starts: it runs, or says what it cannot start with."""
+    found: Counter[str] = Counter()
+    for topic, value in values:
+        try:
+            record = decode_strictly(cast(Message, FakeMessage(topic.suffix, value)), TYPES[topic])
+        except UnreadableRecordError as error:
+            found["refused"] += _names_place(error, topic)
+            continue
+        if isinstance(record, Plan):
+            overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
+            overlay.ports.plans.stored[record.plan] = record
+            try:
+                overlay.run_windows(1)
+            except (StackError, NotATreeError):  # Each ends the stage with its sentence.
+                found["unfit"] += 1
+                continue
+        found["used"] += 1
+    return found
+
+
+def _names_place(error: UnreadableRecordError, topic: Topic) -> bool:
+    assert f"(topic {topic.suffix}, partition 0, offset 7, key 'k': " in str(error)
+    return True
 
 
 def feed_alerts(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
@@ -271,4 +298,5 @@ def _no_json(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
+START_READS = (PLANS, ORDERS, LEADER)
 CONTROLLER_READS = (STATE, RESULTS, ORDERS, CLIENTS)

@@ -26,12 +26,14 @@ from tests.dashboard.view_documents import written_document
 from tests.fuzz.mutate_values import spoiled
 from tests.fuzz.parts_under_fuzz import (
     CONTROLLER_READS,
+    START_READS,
     TYPES,
     feed_alerts,
     feed_controller,
     feed_dashboard,
     feed_job,
     feed_recorder,
+    feed_start,
     good_values,
 )
 
@@ -67,6 +69,7 @@ def _feed_round(rng: random.Random, count: int, folder: Path, report: Report) ->
     parts = {
         "job": lambda: feed_job([value for _, value in of((TELEMETRY,))]),
         "controller": lambda: feed_controller(of(CONTROLLER_READS)),
+        "start": lambda: feed_start(of(START_READS)),
         "alerts": lambda: feed_alerts(of(INPUTS)),
         "recorder": lambda: feed_recorder(of(set(RECORD_TYPES)), folder / "fuzz.avro", rng),
         "dashboard": lambda: feed_dashboard(_spoiled_views(rng, count // len(TOPICS))),

@@ -1,7 +1,7 @@
 """What people have ordered: the newest word about each subject stands, until it ends by itself."""
 
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from schemas.order_book import OrderBook, StandingOrder, order_text
+from schemas.order_book import BROKER_ORDERS_KEPT_MAX, OrderBook, StandingOrder, order_text
 
 
 def order(kind: OrderKind, subject: str = WHOLE_OVERLAY, until_ms: int = 0, *, evacuate: bool = False) -> Order:
@@ -45,3 +45,14 @@ def test_what_stands_is_shown_with_who_and_why() -> None:
     assert shown.paused == StandingOrder(by="ada", reason="because", since_ms=1_000, until_ms=0)
     assert [(one.broker, one.evacuate) for one in shown.maintenance] == [("b1", True)]
     assert order_text(order(OrderKind.PAUSE)) == "pause adaptation, by ada: because"
+
+
+def test_of_orders_about_invented_brokers_the_oldest_are_forgotten() -> None:
+    """Names cost nobody anything; an order given again counts as new."""
+    book = OrderBook(order(OrderKind.MAINTAIN, f"b{number}") for number in range(BROKER_ORDERS_KEPT_MAX))
+    book.take(order(OrderKind.MAINTAIN, "b0"))
+    book.take(order(OrderKind.MAINTAIN, "one more"))
+    kept = book.maintained(2_000)
+    assert len(kept) == BROKER_ORDERS_KEPT_MAX
+    assert {"b0", "one more"} <= set(kept)
+    assert "b1" not in kept

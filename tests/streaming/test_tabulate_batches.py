@@ -18,7 +18,7 @@ from streaming.decode_columns import decode_columns
 from streaming.merge_parts import merge_parts
 from streaming.reference_aggregator import ReferenceAggregator
 from streaming.streaming_settings import EventBounds
-from streaming.tabulate_batches import is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
+from streaming.tabulate_batches import is_of, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry, taken_times_ms
 
 FAR_MS = 1 << 50
@@ -108,3 +108,10 @@ def test_how_far_kafka_is_behind_is_measured() -> None:
     batches = [TelemetryBatch("b1", 1, 0, BEGIN_MS, 0, (cell,)), TelemetryBatch("b1", 1, 1, BEGIN_MS + 500, 0)]
     assert kafka_lag_ms(columns_of(batches), np.array([BEGIN_MS, BEGIN_MS])) == (7_000, 500)
     assert kafka_lag_ms(columns_of([]), np.zeros(0, dtype=np.int64)) == (0, 0)
+
+
+def test_batches_of_invented_brokers_are_told_from_those_of_the_inventory() -> None:
+    """A name that is not in the inventory is nobody's; no batch at all is none of them."""
+    batches = [TelemetryBatch(broker, 1, 0, BEGIN_MS, 1) for broker in ("b1", "invented", "b2", "b1")]
+    assert is_of(columns_of(batches), ("b1", "b2", "b3")).tolist() == [True, False, True, True]
+    assert is_of(columns_of([]), ("b1",)).tolist() == []

@@ -1,6 +1,7 @@
 """Who leads, on a real broker: one at a time, the next one when it leaves or is silent, never two that write."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.stack
 SESSION_MS = 3_000
+Seats = Callable[..., Leadership]
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,21 @@ def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
     name = request.node.name.replace("_", "-")[:40]
     create_topics(kafka.access, namespace=name)
     return name
+
+
+@pytest.fixture
+def seats() -> Iterator[Seats]:
+    """Make candidates, and close them whatever becomes of the test: one left to the garbage waits for its Kafka."""
+    made: list[Leadership] = []
+
+    def make(access: KafkaAccess, namespace: str, name: str, session_ms: int = SESSION_MS) -> Leadership:
+        made.append(Leadership(access, namespace, name, session_ms))
+        return made[-1]
+
+    yield make
+    for seat in made:
+        with suppress(RuntimeError):  # Closed already.
+            seat.close()
 
 
 def led(seat: Leadership, *others: Leadership) -> HeldTerm:
@@ -47,12 +64,12 @@ def led(seat: Leadership, *others: Leadership) -> HeldTerm:
     return found[0]
 
 
-def test_one_leads_until_it_leaves(kafka: RunningKafka, namespace: str) -> None:
+def test_one_leads_until_it_leaves(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
     """Who comes later does not take the lead, learns who has it, and follows at once, with the next term."""
-    first = Leadership(kafka.access, namespace, "first", SESSION_MS)
+    first = seats(kafka.access, namespace, "first")
     term = led(first)
     assert (term.term.term, term.term.leader) == (1, "first")
-    second = Leadership(kafka.access, namespace, "second", SESSION_MS)
+    second = seats(kafka.access, namespace, "second")
     for _ in range(100):
         second.poll()
         first.check()
@@ -70,13 +87,15 @@ def test_one_leads_until_it_leaves(kafka: RunningKafka, namespace: str) -> None:
     second.close()
 
 
-def test_a_silent_leader_is_replaced_and_can_write_nothing_more(kafka: RunningKafka, namespace: str) -> None:
+def test_a_silent_leader_is_replaced_and_can_write_nothing_more(
+    kafka: RunningKafka, namespace: str, seats: Seats
+) -> None:
     """Its session runs out; what it still believes changes nothing, and it learns that it stands by."""
-    first = Leadership(kafka.access, namespace, "first", SESSION_MS)
+    first = seats(kafka.access, namespace, "first")
     term = led(first)
     first._consumer.unsubscribe()  # As after a suspension: the group has lost it, the rest believes to lead.
     first._is_chosen = True
-    second = Leadership(kafka.access, namespace, "second", SESSION_MS)
+    second = seats(kafka.access, namespace, "second")
     following = led(second)
     assert following.term.term == 2
     assert first.take_over(0) is None  # Not a member, so it does not even shut the other one out.
@@ -88,9 +107,9 @@ def test_a_silent_leader_is_replaced_and_can_write_nothing_more(kafka: RunningKa
         one.close()
 
 
-def test_terms_go_on_above_those_of_plans(kafka: RunningKafka, namespace: str) -> None:
+def test_terms_go_on_above_those_of_plans(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
     """Also where the topic of terms has begun anew: brokers obey no lower one."""
-    first = Leadership(kafka.access, namespace, "first", SESSION_MS)
+    first = seats(kafka.access, namespace, "first")
     term = led(first)
     assert term.plans.commit(msgspec.structs.replace(plan_at(1, PlanPhase.COMPLETED), term=41), [])
     first._is_chosen = True
@@ -98,17 +117,17 @@ def test_terms_go_on_above_those_of_plans(kafka: RunningKafka, namespace: str) -
     first.close()
 
 
-def test_a_session_that_kafka_does_not_grant_stops_the_start(kafka: RunningKafka, namespace: str) -> None:
+def test_a_session_that_kafka_does_not_grant_stops_the_start(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
     """With the setting and its limits."""
-    seat = Leadership(kafka.access, namespace, "first", 500)
+    seat = seats(kafka.access, namespace, "first", 500)
     with pytest.raises(SessionRefusedError, match=r"session of 500 ms: set controller\.session_ms"):
         wait_until(lambda: seat.poll() is not None)
     seat.close()
 
 
-def test_without_kafka_nobody_leads() -> None:
+def test_without_kafka_nobody_leads(seats: Seats) -> None:
     """And nothing ends."""
-    seat = Leadership(KafkaAccess("127.0.0.1:1"), "nowhere", "first", SESSION_MS)
+    seat = seats(KafkaAccess("127.0.0.1:1"), "nowhere", "first")
     seat.poll()
     assert not seat.is_chosen
     assert seat.take_over(0) is None

@@ -187,6 +187,30 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
     ports.close()
 
 
+def test_an_agent_obeys_for_its_own_brokers_alone(cluster: tuple[Producer, str]) -> None:
+    """It answers in its own topic, and a command for another agent's broker there is buried."""
+    owner, bootstrap = cluster
+    ours = BrokerTopics(NAMESPACE, {"b1": "west"})
+    for topic in (COMMANDS, RESULTS):
+        owner.list_topics(ours.name(topic, "b1"), timeout=10)
+    ports = KafkaPorts(KafkaAccess(bootstrap), ours, outage_s_max=60, buffer_records_max=1_000)
+    ports.connect(WAIT_S_MAX)
+    for broker in ("b2", "b1"):
+        command = msgspec.structs.replace(COMMAND, broker=broker)
+        owner.produce(ours.name(COMMANDS, "b1"), encode(command), broker.encode(), 0)
+    owner.flush(WAIT_S_MAX)
+    got: list[Command] = []
+    wait_until(lambda: got.extend(ports.poll()) or bool(got))  # type: ignore[func-returns-value]
+    assert got == [COMMAND]
+    result = CommandResult("plan-1", CommandPhase.ACTIVATE, "b1", 1, Outcome.ACTIVATED, "", 3, 0)
+    ports.send_result(result)
+    assert ports.flush(WAIT_S_MAX) == 0
+    assert read_all(bootstrap, f"{NAMESPACE}.results.west", 1) == [("b1", encode(result))]
+    [(_, letter)] = read_all(bootstrap, topic_name(DEAD_LETTERS, NAMESPACE), 1)
+    assert "a broker of another agent: b2" in decode(letter, DeadLetter).reason
+    ports.close()
+
+
 def test_missing_kafka_is_one_clear_sentence() -> None:
     """Without Kafka the start ends in time and says what to do."""
     letters = RecordWriter(NOBODY, outage_s_max=10, buffer_records_max=10, linger_ms=0)

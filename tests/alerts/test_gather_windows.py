@@ -1,0 +1,40 @@
+"""What the alert stage keeps of windows and brokers that somebody invents."""
+
+import pytest
+
+from alerts import gather_windows, watch_windows
+from alerts.gather_windows import ROWS_WAIT_MS, WindowGatherer
+from alerts.rule_kinds import SilentRule
+from alerts.watch_windows import SilentWatcher
+from schemas.state import StateRow, WindowClosed
+from tests.alerts.scripted_alerts import queue_of, window
+
+
+class NothingRaised:
+    """No alert stands."""
+
+    def subjects(self, rule: str) -> frozenset[str]:
+        return frozenset()
+
+    def changed_ms(self, rule: str, subject: str) -> int:
+        return 0
+
+
+def test_of_endless_invented_queues_and_brokers_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows beyond the bound of a window are counted, and no more brokers than that are watched for silence."""
+    monkeypatch.setattr(gather_windows, "ROWS_PER_WINDOW_MAX", 3)
+    monkeypatch.setattr(watch_windows, "BROKERS_MAX", 3)
+    gatherer = WindowGatherer()
+    names = [f"b{number}" for number in range(5)]
+    for told in window(0, [queue_of(name) for name in names], names):
+        if isinstance(told.record, StateRow):
+            gatherer.take_row(told.record)
+        elif isinstance(told.record, WindowClosed):
+            gatherer.take_marker(told.record, 0, 0, is_known=False)
+    [seen] = gatherer.windows(2 * ROWS_WAIT_MS)
+    assert len(seen.queues) == 3
+    assert seen.rows_missing == 2
+    assert gatherer.dropped == {"too many queues in a window": 2}
+    watcher = SilentWatcher(SilentRule(name="silent", on="broker.silent", for_windows=2))
+    watcher.watch(seen, NothingRaised())
+    assert watcher.known == {"b0", "b1", "b2"}

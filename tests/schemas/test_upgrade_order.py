@@ -1,0 +1,42 @@
+"""The order of upgrades that operators are told is the one that the table of topics asks for."""
+
+import re
+from pathlib import Path
+
+from schemas.topics import DEAD_LETTERS, TOPICS, Role
+
+TEXT = (Path(__file__).parents[2] / "docs" / "upgrades.md").read_text(encoding="utf-8")
+PART = TEXT.split("## The order\n")[1].split("\n## ")[0]
+STEPS = [re.findall(r"`([a-z]+)`", line) for line in re.findall(r"^\d\. (.*)$", PART, re.MULTILINE)]
+STEP_OF = {role: step for step, roles in enumerate(STEPS) for role in roles}
+
+
+def older_readers() -> set[tuple[str, str]]:
+    """Topic and reader of all that the document says may be older than who writes."""
+    found = set()
+    for topics, reader in re.findall(r"^- (.*?) to `([a-z]+)`:", PART, re.MULTILINE):
+        found |= {(topic, reader) for topic in re.split(r", | and ", topics)}
+    return found
+
+
+def test_everyone_has_one_step() -> None:
+    """Every role of the table of topics is upgraded once."""
+    assert sorted(role for step in STEPS for role in step) == sorted(role.value for role in Role)
+
+
+def test_readers_come_before_writers_but_for_those_that_are_named() -> None:
+    """Nobody is to read what a later version writes, but for the pairs of which the document says what happens."""
+    late = {
+        (topic.suffix, reader.value)
+        for topic in TOPICS
+        for reader in topic.readers
+        for writer in topic.writers
+        if STEP_OF[reader.value] > STEP_OF[writer.value]
+    }
+    assert late == older_readers()
+
+
+def test_dead_letters_are_read_by_who_is_upgraded_first() -> None:
+    """Whoever is to tell of the wrong order must read the letters of all."""
+    assert Role.ALERTS in DEAD_LETTERS.readers
+    assert STEP_OF[Role.ALERTS.value] == 0
