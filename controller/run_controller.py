@@ -20,6 +20,7 @@ from controller.control_loop import ControlLoop
 from controller.control_ports import ControlPorts, DeposedError, ViewSink
 from controller.controller_settings import ControllerSettings
 from controller.decide.find_planners import kind_faults, own_faults, planner_faults
+from controller.execute.check_plan_log import check_plan_log
 from controller.loop_state import LoopState
 from controller.ports.client_register import KafkaClientRegister
 from controller.ports.kafka_links import LetterSender, TopicReader
@@ -60,6 +61,7 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
 
     Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read,
     MetricsPortError when the metrics port is in use, UnreadableRecordError when a plan or an order cannot be read,
+    PlanLogBehindError when plans have been lost,
     SessionRefusedError when Kafka does not grant the session, and NotATreeError, RingError or ValueError when the
     stored plans belong to another inventory. Kafka or Valkey being away raises nothing.
     """
@@ -160,6 +162,7 @@ def _turn(
         if loop.deposed_by_term:
             seat.note_term(loop.deposed_by_term)
             raise DeposedError(f"brokers obey a controller of term {loop.deposed_by_term}")
+        check_plan_log(loop.state, now_ms(), settings.decision.window_age_ms_max)
         metrics.step_ms.observe((time.perf_counter() - began_s) * 1000)
         health.pulse.beat()
         return follows_at_once

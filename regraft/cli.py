@@ -26,6 +26,7 @@ from regraft.commands.metrics_command import metrics
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record_app
+from regraft.commands.recover_command import recover
 from regraft.commands.replay_command import replay_app
 from regraft.commands.reproduce_command import reproduce_app
 from regraft.commands.status_command import status
@@ -69,6 +70,7 @@ app.command()(maintain)
 app.command(name="return")(return_broker)
 app.command()(doctor)
 app.command()(audit)
+app.command()(recover)
 app.add_typer(keys_app, name="keys")
 app.command()(metrics)
 app.command()(status)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from schemas.bounds import Epoch, Name, NameOrNone, Sum, Text, TimeMs
-from schemas.plan import ClientMove, IdMove, LinkPair
+from schemas.plan import ClientMove, IdMove, LinkPair, RingId
 
 
 class CommandPhase(StrEnum):
@@ -15,6 +15,7 @@ class CommandPhase(StrEnum):
     ACTIVATE = "activate"
     RETIRE = "retire"
     ABORT = "abort"
+    REPORT = "report"  # Of no plan: say what you hold. It changes nothing but the term.
 
 
 class Outcome(StrEnum):
@@ -26,6 +27,7 @@ class Outcome(StrEnum):
     RETIRED = "retired"
     ABORTED = "aborted"
     REFUSED = "refused"
+    REPORTED = "reported"
 
 
 class Refusal(StrEnum):
@@ -68,7 +70,9 @@ class CommandResult(Struct, frozen=True):
 
     ``control_messages`` counts what it sent to peers for this plan so far; ``lost_peers`` are the neighbours that it
     has found dead. ``digest`` is that of the command, ``term`` the highest that the broker has seen: that of the
-    command, unless it is refused for its term. ``refusal`` is NONE unless the outcome is REFUSED.
+    command, unless it is refused for its term. ``refusal`` is NONE unless the outcome is REFUSED. A report has in
+    ``epoch_to`` the epoch that the broker stamps, in ``reason`` its phase, in ``digest`` and ``plan_held`` the plan
+    that led there, empty where it does not know one; ``links_held`` are the links of that tree, ``ring_held`` its ring.
     """
 
     plan: Name
@@ -83,3 +87,6 @@ class CommandResult(Struct, frozen=True):
     term: Epoch = 0
     digest: NameOrNone = ""
     refusal: Refusal = Refusal.NONE
+    plan_held: NameOrNone = ""
+    links_held: tuple[LinkPair, ...] = ()
+    ring_held: tuple[RingId, ...] = ()

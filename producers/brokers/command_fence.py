@@ -39,6 +39,11 @@ class CommandFence:
         self.term = max(self.term, term)
         self._owners[epoch] = EpochOwner(plan, digest)
 
+    def plan_of(self, epoch: int) -> str:
+        """Return the plan that an epoch belongs to, empty when that is not known."""
+        owner = self._owners.get(epoch)
+        return "" if owner is None else owner.plan
+
     def digest_of(self, epoch: int) -> str:
         """Return the digest of the plan that an epoch belongs to, empty when that is not known."""
         owner = self._owners.get(epoch)
@@ -54,6 +59,8 @@ class CommandFence:
         if command.term < self.term:
             return Refusal.TERM, f"comes of term {command.term}, a leader of term {self.term} commands"
         self.term = command.term
+        if command.phase is CommandPhase.REPORT:
+            return Refusal.NONE, ""
         owner, epoch_to = self._owners.get(command.epoch_to), command.epoch_to
         if owner is None:
             if epoch_to > epoch:

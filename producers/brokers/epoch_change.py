@@ -41,6 +41,11 @@ class EpochTables(Protocol):
         ...
 
     @property
+    def configuration(self) -> OverlayConfiguration:
+        """The whole overlay of the epoch."""
+        ...
+
+    @property
     def neighbours(self) -> Collection[str]:
         """The brokers that this one is linked to."""
         ...

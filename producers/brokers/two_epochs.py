@@ -4,8 +4,7 @@ In: one message at a time and the time. Out: effects. What tables there are, wha
 and which messages do it differs between a tree (:mod:`producers.brokers.tree_routing`) and a ring
 (:mod:`producers.brokers.chord_routing`); :mod:`producers.brokers.epoch_change` says what they are asked.
 
-The protocol is in docs/protocol.md: tables of k+1 stand beside those of k everywhere before anything is stamped k+1,
-and those of k go when nothing stamped k is under way any more.
+The protocol is in docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from producers.brokers.broker_messages import (
 from producers.brokers.broker_protocol import BrokerPhase
 from producers.brokers.command_fence import CommandFence
 from producers.brokers.epoch_change import EpochTables, PlanUnderWay, Routing
+from producers.brokers.report_state import reported
 from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 
 CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; looked at when a command is repeated.
@@ -164,6 +164,9 @@ class TwoEpochBroker(Generic[Tables, Plan]):
                 return self._retire(command, now_ms)
             case CommandPhase.ABORT:
                 return self._abort(command, now_ms)
+            case CommandPhase.REPORT:
+                answer = self._answer(command, Outcome.REPORTED, now_ms)
+                return [reported(answer, self.tables[self.epoch].configuration, self.phase, self.fence)]
 
     def _prepare(self, command: Command, now_ms: float) -> list[Effect]:
         if command.epoch_to in self.tables:

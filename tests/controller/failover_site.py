@@ -140,15 +140,25 @@ class FailoverSite:
         self._stop, self._end = threading.Event(), threading.Event()
         self.are_windows_held = False
         self.instances: dict[str, Instance] = {}
-        self.ports = GatedPorts(kafka, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=100_000)
+        self._threads = [threading.Thread(target=self._write_windows)]
+        self._begin_brokers(folder)
+
+    def _begin_brokers(self, folder: Path) -> None:
+        self.ports = GatedPorts(self.kafka, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=100_000)
         self.ports.connect(PATIENCE_S)
         workload = WorkloadSettings(publisher_count=10, interested_broker_count=3, lifetime_s_mean=5.0)
-        settings = EmulatorSettings(kafka.bootstrap, folder / "inventory.json", namespace=NAMESPACE, workload=workload)
+        inventory_path = folder / "inventory.json"
+        settings = EmulatorSettings(self.kafka.bootstrap, inventory_path, namespace=NAMESPACE, workload=workload)
         self._emulator = WallClockEmulator(settings, INVENTORY, self.ports)
-        self._threads = [
-            threading.Thread(target=self._emulator.run, args=(self._stop,)),
-            threading.Thread(target=self._write_windows),
-        ]
+        self._threads.insert(0, threading.Thread(target=self._emulator.run, args=(self._stop,)))
+
+    def _end_brokers(self) -> None:
+        self.ports.close()
+
+    @property
+    def epoch(self) -> int | None:
+        """The lowest epoch of the brokers; None while they say nothing."""
+        return min(broker.core.epoch for broker in self._emulator.overlay.brokers.values())
 
     def __enter__(self) -> FailoverSite:
         for thread in self._threads:
@@ -156,16 +166,16 @@ class FailoverSite:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.release()
         self._end.set()
         self._stop.set()
+        self._release_answers()
         for thread in self._threads:
             thread.join(PATIENCE_S)
         for instance in self.instances.values():
             instance.end()
             if error is not None:
                 error.add_note(f"{instance.name}: {instance.log_file.read_text()[-LOG_SHOWN_MAX:]}")
-        self.ports.close()
+        self._end_brokers()
 
     def start(self) -> Instance:
         """Start one controller more."""
@@ -197,6 +207,9 @@ class FailoverSite:
     def release(self) -> None:
         """Let answers and windows go on."""
         self.are_windows_held = False
+        self._release_answers()
+
+    def _release_answers(self) -> None:
         self.ports.held = frozenset()
 
     @property
@@ -247,10 +260,9 @@ class FailoverSite:
     def _write_windows(self) -> None:
         """Write windows in which the two brokers that are farthest apart want the same, whatever the overlay."""
         while not self._end.wait(PACE_S):
-            if self.are_windows_held:
+            epoch = self.epoch
+            if self.are_windows_held or epoch is None:
                 continue
-            cores = [broker.core for broker in self._emulator.overlay.brokers.values()]
-            epoch = min(core.epoch for core in cores)
             rows = rows_of(INVENTORY.brokers, self._start_ms, [self._farthest()] * 40)
             marker = marker_of(INVENTORY.brokers, self._start_ms, rows, epoch, first_window_ms=self._first_ms)
             for topic, records in ((STATE, rows), (WINDOWS, [marker])):

@@ -19,7 +19,8 @@ from tests.scenarios.model.frozen_states import frozen
 
 TREE = Configuration.of(0, ("a", "b"), [("a", "b")])
 RING = ChordConfiguration.of(0, 4, {"a": 1, "b": 9})
-PREPARE, ACTIVATE, RETIRE, ABORT = CommandPhase
+PREPARE, ACTIVATE, RETIRE, ABORT, REPORT = CommandPhase
+OF_PLANS = (PREPARE, ACTIVATE, RETIRE, ABORT)
 TERM = 3
 WAYS: dict[str, tuple[CommandPhase, ...]] = {
     "prepared": (PREPARE,),
@@ -60,7 +61,7 @@ class FencedBroker:
 
 @BOTH
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("phase", CommandPhase)
+@pytest.mark.parametrize("phase", OF_PLANS)
 @pytest.mark.parametrize("foreign", ["plan", "digest", "overlay", "no digest"])
 def test_another_plan_of_the_same_epoch_is_refused_in_every_phase(
     overlay: OverlayConfiguration, way: str, phase: CommandPhase, foreign: str
@@ -96,7 +97,7 @@ def test_a_plan_that_is_long_over_is_still_told_from_another(overlay: OverlayCon
         Outcome.DRAINED,
     ]
     assert [answer.outcome for answer in broker.obey(broker.command(RETIRE, 2, 1))] == [Outcome.RETIRED]
-    for phase in CommandPhase:
+    for phase in OF_PLANS:
         (answer,) = broker.obey(broker.command(phase, 2, 1, digest="another"))
         assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.PLAN)
 
@@ -111,7 +112,7 @@ def test_what_brokers_remember_of_plans_is_bounded(overlay: OverlayConfiguration
         broker.go((ABORT,), epoch, 2)
     assert len(broker.core.fence._owners) <= PLANS_KEPT_MAX + 2
     broker.go((RETIRE,), 2, 1)
-    for phase in CommandPhase:
+    for phase in OF_PLANS:
         (answer,) = broker.obey(broker.command(phase, 1))
         assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.EPOCH)
         assert "holds epoch 2, and which plan led to 1 is not known here" in answer.reason
@@ -184,3 +185,18 @@ def test_a_plan_of_a_later_epoch_is_refused_while_one_is_under_way(overlay: Over
     assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.PLAN)
     (answer,) = broker.obey(broker.command(PREPARE, 3, 2))
     assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.EPOCH)
+
+
+@BOTH
+def test_a_report_says_what_is_held_whatever_led_there(overlay: OverlayConfiguration) -> None:
+    """Before any plan and after one: the epoch, its plan and digest, the phase; the term is heard like any other."""
+    broker = FencedBroker(overlay)
+    (answer,) = broker.obey(broker.command(REPORT, 0))
+    assert (answer.outcome, answer.epoch_to, answer.reason) == (Outcome.REPORTED, 0, "steady")
+    assert bool(answer.links_held) is isinstance(overlay, Configuration)
+    assert bool(answer.ring_held) is isinstance(overlay, ChordConfiguration)
+    broker.go((PREPARE, ACTIVATE, RETIRE), 1)
+    (answer,) = broker.obey(broker.command(REPORT, 0, term=TERM + 1))
+    told = broker.command(PREPARE, 1)
+    assert (answer.epoch_to, answer.plan_held, answer.digest) == (1, told.plan, told.digest)
+    assert answer.term == broker.core.fence.term == TERM + 1

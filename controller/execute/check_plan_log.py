@@ -1,0 +1,36 @@
+"""Refuse to lead by plans that are behind the brokers: somebody has lost some, and their epochs would be used again.
+
+In: the loop's state. Out: nothing, or a sentence that says what to do. Building the plans anew belongs to
+:mod:`controller.recover_plans`.
+"""
+
+from __future__ import annotations
+
+from controller.loop_state import LoopState
+from controller.state.compare_epochs import elsewhere_text
+from infra.stack_error import StackError
+
+
+class PlanLogBehindError(StackError):
+    """Say up to which epoch there are plans, at which the brokers are, and the way out."""
+
+
+def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> None:
+    """Raise PlanLogBehindError when most brokers are at an epoch that no stored plan leads to.
+
+    Only a window of now counts: older ones may tell of a life before. Fewer brokers than half stop nobody: they may be
+    broken, and are told of as an epoch mismatch.
+    """
+    window = state.newest
+    if window is None or not state.has_plans or abs(now_ms - window.end_ms) > window_age_ms_max:
+        return
+    epoch_max = state.plan_log.epoch_next - 1
+    beyond = {broker: epoch for broker, epoch in window.epochs.items() if epoch > epoch_max}
+    if 2 * len(beyond) <= len(window.epochs):
+        return
+    count = len(state.plan_log.plans)
+    raise PlanLogBehindError(
+        f"The stored plans are behind the brokers: there are {count}, up to epoch {epoch_max}, but "
+        f"{elsewhere_text(beyond)}. Plans have been lost, so nothing starts. Put the topic of plans back if there is a "
+        "copy; else stop all controllers, look at what `regraft recover` would write, and let it with --yes."
+    )

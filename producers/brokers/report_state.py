@@ -1,0 +1,32 @@
+"""What a broker says when it is asked what it holds: its epoch, the plan that led there, and the whole overlay. Pure.
+
+In: the broker's own state. Out: an answer. Who asks, and what is made of the answers, belongs to the controller.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from overlay.overlay_configuration import OverlayConfiguration
+from producers.brokers.broker_messages import Answer
+from producers.brokers.broker_protocol import BrokerPhase
+from producers.brokers.command_fence import CommandFence
+from schemas.plan import Plan, PlanPhase
+
+NO_PLAN = Plan("none", 0, 0, 0, (), (), (), (), 0.0, 0.0, PlanPhase.COMPLETED, ())
+
+
+def reported(answer: Answer, held: OverlayConfiguration, phase: BrokerPhase, fence: CommandFence) -> Answer:
+    """Return the answer with what the broker holds in the epoch that it stamps."""
+    target = held.as_target(NO_PLAN, held)
+    return Answer(
+        msgspec.structs.replace(
+            answer.result,
+            epoch_to=held.epoch,
+            reason=phase,
+            plan_held=fence.plan_of(held.epoch),
+            digest=fence.digest_of(held.epoch),
+            links_held=target.links_target,
+            ring_held=target.ring_target,
+        )
+    )

@@ -1,0 +1,52 @@
+"""``regraft recover``: build the log of plans anew from what the brokers hold.
+
+In: settings and the operator's word. Out: what would be written, or was. How it is found out belongs to
+:mod:`controller.recover_plans`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
+
+
+def recover(
+    is_confirmed: Annotated[bool, typer.Option("--yes", help="Write it; without, it is only shown.")] = False,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Bring the stored plans to where the brokers are, when plans have been lost.
+
+    All brokers are asked which overlay they hold. Stop all controllers first: it takes the lead for as long as it runs.
+    It refuses, and lists who says what, where the brokers do not hold one and the same overlay.
+
+    Examples: `regraft recover` shows the plan; `regraft recover --yes` writes it.
+    """
+    from controller.recover_plans import recover_plans
+    from infra.stack_error import StackError
+    from regraft.settings.place_demo import ensure_inventory
+    from regraft.stages.run_loop import require_kafka
+    from schemas.remote_registry import use_registry
+
+    settings = settings_of(assignments, settings_file, bootstrap)
+    require_kafka(settings.kafka.access)
+    use_registry(namespace=settings.kafka.namespace)
+    settings.run.directory.mkdir(parents=True, exist_ok=True)
+    ensure_inventory(settings)
+    try:
+        plan = recover_plans(settings.controller, is_written=is_confirmed)
+    except StackError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    if plan is None:
+        typer.echo("Nothing to recover: the stored plans lead to the overlay that all brokers hold.")
+        return
+    changes = f"{len(plan.links_removed)} links go, {len(plan.links_added)} come, {len(plan.id_moves)} IDs change"
+    typer.echo(f"{plan.plan}: epoch {plan.epoch_from} -> {plan.epoch_to}, {changes}; {plan.history[-1].reason}.")
+    typer.echo(
+        "Written: controllers may start again." if is_confirmed else "Nothing is written: `regraft recover --yes` does."
+    )

@@ -1,0 +1,89 @@
+"""A small site whose brokers are a process, too: what becomes of a plan when they, or the plans, are lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+
+from infra.create_topics import create_topics
+from infra.kafka_access import KafkaAccess
+from schemas.topics import PLANS, topic_name
+from tests.controller.failover_site import INVENTORY, NAMESPACE, PATIENCE_S, ROOT, FailoverSite
+from tests.wait_until import wait_until
+
+
+class RecoverySite(FailoverSite):
+    """Brokers by `regraft emulate`, windows and a controller by script and process."""
+
+    def __init__(self, kafka: KafkaAccess, folder: Path) -> None:
+        super().__init__(kafka, folder)
+        self._brokers_folder = folder / "brokers"
+        self._brokers_folder.mkdir()
+        INVENTORY.save(self._brokers_folder / "inventory.json")
+        self._brokers: subprocess.Popen[bytes] | None = None
+
+    def start_brokers(self) -> None:
+        """Start them, and wait until they are there."""
+        (self._brokers_folder / "emulator.json").unlink(missing_ok=True)
+        workload = ("publisher_count=10", "interested_broker_count=3", "lifetime_s_mean=5.0")
+        told = [f"run.directory={self._brokers_folder}", f"kafka.bootstrap={self.kafka.bootstrap}"]
+        told += [f"kafka.namespace={NAMESPACE}", *(f"emulator.workload.{one}" for one in workload)]
+        command = [sys.executable, "-m", "regraft", "emulate"]
+        for one in told:
+            command += ["--set", one]
+        with (self._brokers_folder / "emulator.log").open("a") as log:
+            self._brokers = subprocess.Popen(
+                command, cwd=ROOT, stderr=log, stdout=log, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            )
+        wait_until(lambda: self.epoch is not None, PATIENCE_S)
+
+    def kill_brokers(self) -> None:
+        """Kill them all at once."""
+        assert self._brokers is not None
+        self._brokers.kill()
+        self._brokers.wait()
+
+    @property
+    def epoch(self) -> int | None:
+        """The lowest epoch of the brokers; None while they say nothing."""
+        try:
+            document = json.loads((self._brokers_folder / "emulator.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return min(int(epoch) for epoch in document["brokers_by_epoch"])
+
+    def _begin_brokers(self, folder: Path) -> None:
+        """Nothing: they are started by the test."""
+
+    def _release_answers(self) -> None:
+        """Nothing: none is held back."""
+
+    def _end_brokers(self) -> None:
+        if self._brokers is not None:
+            self.kill_brokers()
+
+    def lose_plans(self) -> None:
+        """Delete the topic of plans, and make it anew."""
+        name = topic_name(PLANS, NAMESPACE)
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 0})
+        admin.delete_topics([name])[name].result()
+        wait_until(lambda: name not in admin.list_topics(timeout=10).topics)
+        create_topics(self.kafka, namespace=NAMESPACE)
+
+    def recover(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run `regraft recover`."""
+        command = [sys.executable, "-m", "regraft", "recover", *options]
+        for one in (
+            f"run.directory={self._brokers_folder}",
+            f"kafka.bootstrap={self.kafka.bootstrap}",
+            f"kafka.namespace={NAMESPACE}",
+            "controller.session_ms=2000",
+        ):
+            command += ["--set", one]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"}
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

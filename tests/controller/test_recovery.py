@@ -1,0 +1,58 @@
+"""On a real Kafka: brokers that are killed and started again, and plans that are lost, end no adaptation."""
+
+from pathlib import Path
+
+import pytest
+
+from infra.kafka_server import start_kafka
+from schemas.plan import PlanPhase
+from tests.controller.failover_site import PATIENCE_S
+from tests.controller.recovery_site import RecoverySite
+from tests.wait_until import wait_until
+
+
+def wait_for_next_plan(site: RecoverySite) -> int:
+    """Wait until a plan later than all so far is over, and return its epoch."""
+    before = max((plan.epoch_to for plan in site.plans), default=0)
+
+    def done() -> bool:
+        return any(plan.epoch_to > before and plan.phase is PlanPhase.COMPLETED for plan in site.plans)
+
+    wait_until(done, PATIENCE_S)
+    return max(plan.epoch_to for plan in site.plans if plan.phase is PlanPhase.COMPLETED)
+
+
+@pytest.mark.stack
+def test_killed_brokers_and_lost_plans_do_not_end_adaptation(tmp_path: Path) -> None:
+    """Brokers killed beside a controller that goes on; then the plans lost, a refusal, a recovery, and on."""
+    with start_kafka(tmp_path) as kafka, RecoverySite(kafka.access, tmp_path) as site:
+        site.start_brokers()
+        controller = site.start()
+        for _ in range(2):
+            epoch = wait_for_next_plan(site)
+            site.kill_brokers()
+            site.start_brokers()
+            assert site.epoch is not None
+            assert site.epoch >= epoch
+        epoch = wait_for_next_plan(site)
+        site.are_windows_held = True
+        wait_until(lambda: site.plans[-1].phase is PlanPhase.COMPLETED, PATIENCE_S)
+        epoch = site.plans[-1].epoch_to
+        controller.end()
+
+        site.lose_plans()
+        site.are_windows_held = False
+        refused = site.start()
+        assert refused.process.wait(PATIENCE_S) == 1
+        assert "The stored plans are behind the brokers" in refused.log_file.read_text()
+        shown = site.recover()
+        assert f"epoch 0 -> {epoch}" in shown.stdout, shown.stderr
+        assert "Nothing is written" in shown.stdout
+        assert site.plans == []
+        written = site.recover("--yes")
+        assert "Written" in written.stdout, written.stderr
+        assert [(plan.epoch_to, plan.phase) for plan in site.plans] == [(epoch, PlanPhase.COMPLETED)]
+        assert "Nothing to recover" in site.recover().stdout
+
+        site.start()
+        assert wait_for_next_plan(site) > epoch
