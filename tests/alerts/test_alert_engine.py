@@ -314,8 +314,9 @@ def test_records_of_a_newer_regraft_are_told_apart_from_garbage() -> None:
         decode(b"\x00" + (699).to_bytes(4, "big"), Plan)
     scene.tell(Told(DeadLetter("regraft.plans", 0, 7, str(refused.value), b"", BEGIN_MS), BEGIN_MS))
     assert [(alert.rule, alert.subject) for alert in scene.said] == [("newer", "regraft.plans")]
-    readers = "alerts, brokers, controller, operator, recorder"
-    assert scene.said[0].text.endswith(f"upgrade {readers} first (docs/upgrades.md)")
+    assert scene.said[0].text.endswith(
+        "upgrade alerts, brokers, controller, operator, recorder first (docs/upgrades.md)"
+    )
 
 
 def test_dead_letters_are_told_by_topic_but_not_our_own() -> None:
