@@ -60,7 +60,7 @@ def settled(inventory: Inventory, windows: list[ClosedWindow], planner: str) -> 
     tree = inventory.bootstrap
     while True:
         # The judge wants a window of the present epoch.
-        newest = dataclasses.replace(windows[-1], epoch_min=tree.epoch, epoch_max=tree.epoch)
+        newest = dataclasses.replace(windows[-1], epoch_min=tree.epoch, epoch_max=tree.epoch, epochs={})
         state = TreeState(tree, inventory, (*windows[:-1], newest))
         situation = Situation(state, newest.end_ms, tree_kind(inventory, DEGREE_MAX), price_per_s=0.0)
         plan = decide_plan(situation, planners_of(planner, greedy), tree.epoch + 1, greedy).plan
