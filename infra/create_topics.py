@@ -6,6 +6,7 @@ not belong here.
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
@@ -22,7 +23,7 @@ from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_admin
 from infra.kafka_server import is_kafka_ready
 from infra.stack_error import StackError
-from schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, Topic, topic_names
+from schemas.topics import CREATE_TIME, DEFAULT_NAMESPACE, NO_AGENT, TOPICS, Topic, topic_names
 
 TIMEOUT_S = 30.0
 SEEN_WAIT_S_MAX = 10.0
@@ -65,17 +66,20 @@ def create_topics(
     return created
 
 
-def check_topics(kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (NO_AGENT,)) -> None:
+def check_topics(
+    kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (NO_AGENT,), *, is_replay: bool = False
+) -> None:
     """Check the topics that exist, if Kafka says how they are; those that do not are waited for by who reads them.
 
-    Raises TopicMismatchError.
+    Those of a replay have the times that were recorded, not Kafka's. Raises TopicMismatchError.
     """
     if not is_kafka_ready(kafka):
         return  # Nothing ends because Kafka is away.
     admin = open_admin(kafka, TIMEOUT_S)
     try:
         there = _cluster(admin, kafka.bootstrap).topics
-        names = _named(TOPICS, namespace, agents)
+        topics = [replace(topic, timestamps=CREATE_TIME) for topic in TOPICS] if is_replay else TOPICS
+        names = _named(topics, namespace, agents)
         _check(kafka, admin, {name: topic for name, topic in names.items() if name in there})
     except KafkaException as error:
         log.warning("topics_not_checked", reason=error.args[0].str())

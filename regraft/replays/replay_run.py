@@ -155,6 +155,7 @@ class _ReplayRun:
         settings = self._streaming_settings(flags, settings_file, given, len(tail))
         closable_ms = last_closable_ms(self._recording, settings.streaming, options.to_ms)
         run_directory = settings.run.directory
+        self._recording.info.inventory.save(run_directory / "inventory.json")  # The job believes no other brokers.
         with Supervisor() as supervisor:
             supervisor.start(loop_service(STREAMING, settings))
             streamed = StreamedReplay(supervisor, run_directory, stop)

@@ -125,7 +125,8 @@ def run_stage(name: str, settings: Settings) -> int:
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
         use_registry(namespace=settings.kafka.namespace)
-        check_topics(settings.kafka.access, settings.kafka.namespace, agents_of(settings))
+        is_replay, agents = settings.streaming.create_time, agents_of(settings)
+        check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:
         log.error("stage_cannot_run", stage=name, reason=str(error))
