@@ -62,10 +62,10 @@ class SecretWatch(Watch):
         secrets = self._secrets()
         for process in psutil.Process().children(recursive=True) if secrets else []:
             try:
-                words, environment = process.cmdline(), process.environ()
+                name, words, environment = process.name(), process.cmdline(), process.environ()
             except psutil.Error:
                 continue  # it ended between the listing and the look
-            self.seen |= {Path(word).name for word in words[:9]}
+            self.seen |= {name, *(Path(word).name for word in words[:9])}  # Valkey writes a title over its words.
             shown = "\0".join([*words, *environment.values()]).encode(errors="replace")
             if any(secret in shown for secret in secrets):
                 self.found.append(f"process {' '.join(words)[:200]}")
