@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, Message, Producer
 from controller.ports.plan_store import KafkaPlanStore
 from infra.create_topics import create_topics
 from infra.kafka_access import KafkaAccess
-from infra.read_to_end import read_to_end
+from infra.read_messages import read_to_end
 from overlay.inventory import Inventory
 from producers.emulator.kafka_ports import KafkaPorts
 from producers.emulator.ledger import LedgerSnapshot

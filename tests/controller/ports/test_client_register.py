@@ -1,14 +1,12 @@
 """The compacted register of clients is read from its beginning and kept up to date, on a real Kafka."""
 
-from collections.abc import Iterator
-
 import pytest
 from confluent_kafka import Producer
 
 import controller.ports.client_register
 from controller.ports.client_register import KafkaClientRegister
 from infra.create_topics import create_topics
-from infra.kafka_server import RunningKafka, start_kafka
+from infra.kafka_server import RunningKafka
 from schemas.client import Client, Role
 from schemas.codec import encode
 from schemas.topics import CLIENTS, topic_name
@@ -16,12 +14,6 @@ from tests.controller.scripted_ring import publisher, user
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 class Register:

@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from controller.run_controller import run_controller
 from infra.create_topics import create_topics
 from infra.find_port import choose_ports
 from infra.kafka_access import KafkaAccess
-from infra.kafka_server import RunningKafka, start_kafka
-from infra.read_to_end import read_to_end
+from infra.kafka_server import RunningKafka
+from infra.read_messages import read_to_end
 from infra.transaction_writer import TransactionWriter
 from schemas.codec import encode
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
@@ -39,19 +38,6 @@ from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.stack
 PATIENCE_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
-@pytest.fixture
-def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
-    name = request.node.name.replace("_", "-")[:40]
-    create_topics(kafka.access, namespace=name)
-    return name
 
 
 def collected(reader: TopicReader[Any], count: int) -> list[Any]:

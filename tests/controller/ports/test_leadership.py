@@ -8,9 +8,8 @@ import pytest
 
 from controller.control_ports import DeposedError
 from controller.ports.leadership import HeldTerm, Leadership, SessionRefusedError
-from infra.create_topics import create_topics
 from infra.kafka_access import KafkaAccess
-from infra.kafka_server import RunningKafka, start_kafka
+from infra.kafka_server import RunningKafka
 from schemas.plan import PlanPhase
 from tests.controller.state.test_plan_log import plan_at
 from tests.wait_until import wait_until
@@ -18,19 +17,6 @@ from tests.wait_until import wait_until
 pytestmark = pytest.mark.stack
 SESSION_MS = 3_000
 Seats = Callable[..., Leadership]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
-@pytest.fixture
-def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
-    name = request.node.name.replace("_", "-")[:40]
-    create_topics(kafka.access, namespace=name)
-    return name
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The plan store on a real broker: phases with their commands whole or not at all, one writer, plans read strictly."""
 
-from collections.abc import Iterator
-
 import pytest
 from confluent_kafka import Producer
 
@@ -10,10 +8,9 @@ from controller.ports.kafka_links import TopicReader
 from controller.ports.order_topic import KafkaOrders
 from controller.ports.plan_store import KafkaPlanStore
 from controller.state.plan_log import PlanLog
-from infra.create_topics import create_topics
 from infra.decode_strictly import UnreadableRecordError
 from infra.kafka_access import KafkaAccess
-from infra.kafka_server import RunningKafka, start_kafka
+from infra.kafka_server import RunningKafka
 from infra.order_keys import OrderSettings
 from schemas.audit import GivenOrder
 from schemas.codec import encode
@@ -28,19 +25,6 @@ from tests.wait_until import wait_until
 pytestmark = pytest.mark.stack
 UNSIGNED = OrderSettings(allow_unsigned=True)
 PREPARE = Command("plan-1", CommandPhase.PREPARE, "b00", 0, 1)
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
-@pytest.fixture
-def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
-    name = request.node.name.replace("_", "-")[:40]
-    create_topics(kafka.access, namespace=name)
-    return name
 
 
 def begun(kafka: RunningKafka, namespace: str) -> KafkaPlanStore:

@@ -1,0 +1,23 @@
+"""A real Kafka for each file of tests, and topics of its own for each test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from infra.create_topics import create_topics
+from infra.kafka_server import RunningKafka, start_kafka
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    """One broker."""
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
+    """The namespace of the test, with its topics."""
+    name = request.node.name.replace("_", "-")[:40]
+    create_topics(kafka.access, namespace=name)
+    return name
