@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from alerts.alert_desk import DeskBatch
 from infra.dead_letters import addressed
 from infra.kafka_access import KafkaAccess
-from infra.read_to_end import read_to_end
+from infra.read_messages import read_to_end
 from infra.stack_error import StackError
 from infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
 from schemas.alert import Alert

@@ -9,15 +9,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_consumer
+from infra.kafka_clients import Option, open_consumer
 from infra.stack_error import StackError
 from schemas.topics import Topic, topic_name
 
 RECORDS_PER_POLL_MAX = 5000
 CALL_S = 10.0
+LOOP_CALL_S = 1.0  # Of who must not stand still while Kafka is away.
+LOOP_READ_S = 10.0  # Longest reading before the attempt is given up.
 
 
 class UnreadableTopicError(StackError):
@@ -29,37 +31,59 @@ def read_messages(kafka: KafkaAccess, names: Sequence[str], wait_s_max: float) -
 
     Raises UnreadableTopicError when the end is not reached in time.
     """
-    with closing(_consumer(kafka)) as consumer:
+    with closing(_consumer(kafka, {"queued.max.messages.kbytes": 16_384})) as consumer:
         unread = {(part.topic, part.partition) for part in _partitions(consumer, names)}
-        consumer.assign([TopicPartition(name, number, OFFSET_BEGINNING) for name, number in sorted(unread)])
-        deadline_s = time.monotonic() + wait_s_max
         count = 0
-        while unread:
-            if time.monotonic() > deadline_s:
-                left = ", ".join(sorted({name for name, _ in unread}))
-                raise UnreadableTopicError(
-                    f"{left} could not be read to the end in {wait_s_max:g} s ({count} records came): "
-                    "ask Kafka's log whether the broker is well."
-                )
-            for message in consumer.consume(RECORDS_PER_POLL_MAX, 0.1):
-                error = message.error()
-                if error is not None:
-                    if error.code() == KafkaError._PARTITION_EOF:
-                        unread.discard((message.topic(), message.partition()))
-                    continue
-                count += 1
-                yield message
+        for message in _up_to_end(consumer, unread, wait_s_max):
+            count += 1
+            yield message
+        if unread:
+            left = ", ".join(sorted({name for name, _ in unread}))
+            raise UnreadableTopicError(
+                f"{left} could not be read to the end in {wait_s_max:g} s ({count} records came): "
+                "ask Kafka's log whether the broker is well."
+            )
+
+
+def read_to_end(kafka: KafkaAccess, topic: str) -> list[Message] | None:
+    """Return all messages of a topic, those of a partition in their order; None when the end was not reached in time.
+
+    Of a transaction that is open nothing is read, nor what comes after it. Raises KafkaException.
+    """
+    with closing(_consumer(kafka)) as consumer:
+        found = consumer.list_topics(topic, timeout=LOOP_CALL_S).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        unread = {(topic, number) for number in found.partitions}
+        messages = list(_up_to_end(consumer, unread, LOOP_READ_S))
+        return None if unread else messages
 
 
 def count_records(kafka: KafkaAccess, namespace: str, topic: Topic) -> int:
     """Return how many records a topic has ever held, by its offsets."""
-    with closing(_consumer(kafka)) as consumer:
+    with closing(_consumer(kafka, {"queued.max.messages.kbytes": 16_384})) as consumer:
         parts = _partitions(consumer, [topic_name(topic, namespace)])
         return sum(int(consumer.get_watermark_offsets(part, timeout=CALL_S)[1]) for part in parts)
 
 
-def _consumer(kafka: KafkaAccess) -> Consumer:
-    return open_consumer(kafka, {"enable.partition.eof": True, "queued.max.messages.kbytes": 16_384})
+def _up_to_end(consumer: Consumer, unread: set[tuple[str, int]], wait_s_max: float) -> Iterator[Message]:
+    """Yield the messages of these (topic, partition) pairs; what is left in ``unread`` was not read to its end in time.
+
+    The end is told by the reader's position: marks of transactions take offsets, too, and are no messages.
+    """
+    consumer.assign([TopicPartition(name, number, OFFSET_BEGINNING) for name, number in sorted(unread)])
+    deadline_s = time.monotonic() + wait_s_max
+    while unread and time.monotonic() <= deadline_s:
+        for message in consumer.consume(RECORDS_PER_POLL_MAX, 0.1):
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard((str(message.topic()), message.partition() or 0))
+
+
+def _consumer(kafka: KafkaAccess, options: dict[str, Option] | None = None) -> Consumer:
+    return open_consumer(kafka, {"enable.partition.eof": True, **(options or {})})
 
 
 def _partitions(consumer: Consumer, names: Sequence[str]) -> list[TopicPartition]:

@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from infra.decode_strictly import decode_strictly
 from infra.kafka_access import KafkaAccess
-from infra.read_to_end import read_to_end
+from infra.read_messages import read_to_end
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 

@@ -19,7 +19,7 @@ from controller.ports.plan_store import KafkaPlanStore
 from infra.decode_strictly import decode_strictly
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_consumer
-from infra.read_to_end import read_to_end
+from infra.read_messages import read_to_end
 from infra.stack_error import StackError
 from schemas.dead_letter import DeadLetter
 from schemas.leader import LeaderTerm
