@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from schemas.bounds import CLEAN, WINDOW_MS_MAX
+from schemas.bounds import CLEAN, TIME_MS_MAX, WINDOW_MS_MAX
 from schemas.state import BODIES, BrokerCompleteness, Interest, PublisherDelivery, StateRow, WindowClosed
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -79,8 +79,9 @@ def _in_order(*pairs: tuple[str, str]) -> Callable[[Values], Values]:
 
 
 def _window(values: Values) -> Values:
-    start_ms = min(values["window_start_ms"], values["window_end_ms"])
-    end_ms = min(max(values["window_start_ms"], values["window_end_ms"] + 1), start_ms + WINDOW_MS_MAX)
+    start_ms = min(values["window_start_ms"], values["window_end_ms"], TIME_MS_MAX - 1)
+    end_ms = max(values["window_start_ms"], values["window_end_ms"])
+    end_ms = min(end_ms, start_ms + WINDOW_MS_MAX)
     return values | {"window_start_ms": start_ms, "window_end_ms": max(end_ms, start_ms + 1)}
 
 
