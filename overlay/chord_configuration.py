@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from overlay.chord_ring import ChordRing, RingError, chord_ring, hashed_ids, ring_key
 from overlay.configuration import link
-from overlay.overlay_configuration import Link
-from schemas.plan import ClientMove, IdMove, Plan, RingId
+from overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link
+from schemas.plan import OFF_RING, ClientMove, IdMove, Plan, RingId
 
 TARGETS_KEPT_MAX = 4
 SAME_ROUTES_KEPT_MAX = 4  # One for each pair of rings that a plan leads from and to; a thousand brokers take a MB.
@@ -151,23 +151,32 @@ class ChordConfiguration:
         return {}
 
     def replaced(
-        self, epoch: int, id_moves: Iterable[IdMove], homes: Mapping[str, str] | None = None
+        self,
+        epoch: int,
+        id_moves: Iterable[IdMove],
+        homes: Mapping[str, str] | None = None,
+        change: BrokerChange = NO_CHANGE,
     ) -> ChordConfiguration:
         """Return the configuration with IDs reassigned and the users of ``homes`` moved, at a later epoch.
 
-        Raises ValueError when a broker does not have the ID it is to give up, when an ID would be that of two brokers
-        or when the epoch does not grow.
+        Who joins has no ID before, who is gone none after (OFF_RING); users at brokers that are gone have no home.
+        Raises ValueError when a broker does not have the ID it is to give up, when an ID would be that of two brokers,
+        when a broker of the result has none, when ``change`` does not fit or the epoch does not grow.
         """
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
+        brokers, gone = tuple(sorted(change.of(self.brokers))), change.left | change.lost
         id_of = dict(self.id_of)
         for move in id_moves:
-            if id_of.get(move.broker) != move.id_from:
+            if id_of.get(move.broker, OFF_RING) != move.id_from:
                 known = id_of.get(move.broker, "none")
                 raise ValueError(f"{move.broker} is to give up ring ID {move.id_from}, but has {known}")
             id_of[move.broker] = move.id_to
-        placed = tuple(sorted((self.home_of | dict(homes or {})).items()))
-        brokers = tuple(sorted(id_of))
+        without = [broker for broker in brokers if id_of.get(broker, OFF_RING) == OFF_RING]
+        if without:
+            raise ValueError(f"{', '.join(without)} would have no ring ID")
+        kept = {user: home for user, home in self.home_of.items() if home not in gone}
+        placed = tuple(sorted((kept | dict(homes or {})).items()))
         return _shared(epoch, self.bits, brokers, tuple(id_of[broker] for broker in brokers), placed)
 
     def with_homes(self, homes: Mapping[str, str]) -> Self:
@@ -181,7 +190,7 @@ class ChordConfiguration:
     def target_of(self, plan: Plan) -> ChordConfiguration:
         """Return the ring that the plan leads to, without homes.
 
-        Raises RingError when its IDs are no ring, ValueError when it is none of these brokers.
+        Raises RingError when its IDs are no ring, ValueError when it is a tree or names other brokers than its own.
         """
         if not plan.ring_target:
             raise ValueError(
@@ -189,9 +198,10 @@ class ChordConfiguration:
                 "was made for, or another namespace"
             )
         target = {one.broker: one.ring_id for one in plan.ring_target}
-        if tuple(sorted(target)) != self.brokers:
+        brokers = tuple(sorted(plan.brokers_target)) or self.brokers
+        if tuple(sorted(target)) != brokers:
             raise ValueError(
-                f"plan {plan.plan} leads to a ring of {len(target)} brokers, which are not the {len(self.brokers)} of "
+                f"plan {plan.plan} leads to a ring of {len(target)} brokers, which are not the {len(brokers)} of "
                 "the inventory: take the inventory that it was made for, or another namespace"
             )
         return ChordConfiguration.of(plan.epoch_to, self.bits, target)
@@ -199,12 +209,15 @@ class ChordConfiguration:
     def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> ChordConfiguration:
         """Return the ring from which the plan led to this one, with these homes."""
         id_of = self.id_of | {move.broker: move.id_from for move in plan.id_moves}
-        return ChordConfiguration.of(plan.epoch_from, self.bits, id_of, homes)
+        placed = {broker: number for broker, number in id_of.items() if number != OFF_RING}
+        return ChordConfiguration.of(plan.epoch_from, self.bits, placed, homes)
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
         """Return the plan leading from ``present`` to this ring: the target and the IDs that are reassigned."""
         ring = tuple(RingId(broker, number) for broker, number in self.id_of.items())
-        return msgspec.structs.replace(plan, id_moves=id_moves_between(present, self), ring_target=ring)
+        return msgspec.structs.replace(
+            plan, id_moves=id_moves_between(present, self), ring_target=ring, brokers_target=self.brokers
+        )
 
     def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
         """Return the moves from and to the broker: who routes by topics need not know where users are."""
@@ -273,6 +286,7 @@ def _parents_by_broker(bits: int, ids: tuple[int, ...]) -> NDArray[np.intp]:
 
 
 def id_moves_between(before: ChordConfiguration, after: ChordConfiguration) -> tuple[IdMove, ...]:
-    """Return what a reassignment changes, sorted by broker."""
-    known = before.id_of
-    return tuple(IdMove(name, known[name], number) for name, number in after.id_of.items() if known[name] != number)
+    """Return what a reassignment changes, sorted by broker; OFF_RING where a broker is on one of the rings only."""
+    old, new = before.id_of, after.id_of
+    pairs = ((name, old.get(name, OFF_RING), new.get(name, OFF_RING)) for name in sorted({*old, *new}))
+    return tuple(IdMove(name, was, becomes) for name, was, becomes in pairs if was != becomes)

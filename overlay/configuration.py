@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from overlay.overlay_configuration import Link
+from overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link
 from schemas.plan import ClientMove, Plan
 
 
@@ -143,16 +143,21 @@ class Configuration:
         removed: Iterable[Link],
         added: Iterable[Link],
         homes: Mapping[str, str] | None = None,
+        change: BrokerChange = NO_CHANGE,
     ) -> Configuration:
         """Return the configuration with links exchanged and the publishers of ``homes`` moved, at a later epoch.
 
-        Raises NotATreeError when the result is no tree, ValueError when a removed link is absent, an added one is
-        present, a home is no broker or the epoch does not grow.
+        Links of brokers that are lost are gone, named in ``removed`` or not; publishers at brokers that are gone have
+        no home. Raises NotATreeError when the result is no tree, ValueError when a removed link is absent, an added
+        one is present, a home is no broker, ``change`` does not fit or the epoch does not grow.
         """
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
-        present = set(self.links)
+        brokers = change.of(self.brokers)
+        present = {pair for pair in self.links if change.lost.isdisjoint(pair)}
         for pair in removed:
+            if not change.lost.isdisjoint(pair):
+                continue
             if pair not in present:
                 raise ValueError(f"link {pair[0]}-{pair[1]} cannot be removed: it is not in epoch {self.epoch}")
             present.remove(pair)
@@ -160,7 +165,9 @@ class Configuration:
             if pair in present:
                 raise ValueError(f"link {pair[0]}-{pair[1]} cannot be added: it is in epoch {self.epoch} already")
             present.add(pair)
-        return Configuration.of(epoch, self.brokers, present, self.home_of | dict(homes or {}))
+        gone = change.left | change.lost
+        kept = {publisher: home for publisher, home in self.home_of.items() if home not in gone}
+        return Configuration.of(epoch, brokers, present, kept | dict(homes or {}))
 
     def with_homes(self, homes: Mapping[str, str]) -> Self:
         """Return the same tree with exactly these homes."""
@@ -173,27 +180,34 @@ class Configuration:
     def target_of(self, plan: Plan) -> Configuration:
         """Return the tree that the plan leads to, without homes.
 
-        Raises NotATreeError when its links are no tree over the brokers, ValueError when it leads to a ring.
+        Raises NotATreeError when its links are no tree over its brokers, ValueError when it leads to a ring.
         """
         if plan.ring_target:
             raise ValueError(
                 f"plan {plan.plan} leads to a ring, but the inventory's overlay is a tree: take the inventory that it "
                 "was made for, or another namespace"
             )
-        return Configuration.of(plan.epoch_to, self.brokers, plan.links_target)
+        return Configuration.of(plan.epoch_to, plan.brokers_target or self.brokers, plan.links_target)
 
     def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> Configuration:
         """Return the tree from which the plan led to this one, with these homes."""
         links = (set(self.links) - set(plan.links_added)) | set(plan.links_removed)
-        return Configuration.of(plan.epoch_from, self.brokers, links, homes)
+        brokers = {end for pair in links for end in pair} or self.brokers  # Of one broker alone there are no links.
+        return Configuration.of(plan.epoch_from, brokers, links, homes)
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
-        """Return the plan leading from ``present`` to this tree: the target and the links that go and come."""
+        """Return the plan leading from ``present`` to this tree: the target and the links that go and come.
+
+        Links of brokers that the plan says are lost go, and come again where the target has them.
+        """
+        lost = set(plan.brokers_lost)
+        kept = {pair for pair in present.links if lost.isdisjoint(pair)} & set(self.links)
         return msgspec.structs.replace(
             plan,
-            links_removed=tuple(sorted(set(present.links) - set(self.links))),
-            links_added=tuple(sorted(set(self.links) - set(present.links))),
+            links_removed=tuple(sorted(set(present.links) - kept)),
+            links_added=tuple(sorted(set(self.links) - kept)),
             links_target=self.links,
+            brokers_target=self.brokers,
         )
 
     def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:

@@ -6,12 +6,48 @@ lives with the kind (docs: "What a kind must answer").
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 from schemas.plan import ClientMove, Plan
 
 Link = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class BrokerChange:
+    """Which brokers an overlay gains and gives up on its way to a later one.
+
+    ``lost`` are those whose life in the earlier overlay is over, dead or started again empty; ``left`` go alive. One
+    that is lost and joined comes back: no link of its earlier life is taken over.
+    """
+
+    joined: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+
+    def of(self, brokers: Iterable[str]) -> frozenset[str]:
+        """Return the brokers of the later overlay.
+
+        Raises ValueError when one that is to go is not among ``brokers``, or one that is to join is and is not lost.
+        """
+        present = frozenset(brokers)
+        if strangers := (self.left | self.lost) - present:
+            raise ValueError(f"{', '.join(sorted(strangers))} cannot leave or be lost: not in the overlay")
+        if known := self.joined & (present - self.lost - self.left):
+            raise ValueError(f"{', '.join(sorted(known))} cannot join: in the overlay already")
+        return (present - self.left - self.lost) | self.joined
+
+    @classmethod
+    def between(cls, before: Iterable[str], after: Iterable[str], lost: Iterable[str] = ()) -> BrokerChange:
+        """Return the change from the brokers of one overlay to those of another; the lost no longer in it are gone."""
+        present, target = frozenset(before), frozenset(after)
+        gone = frozenset(lost) & present
+        return cls(target - (present - gone), present - gone - target, gone)
+
+
+NO_CHANGE = BrokerChange()
 
 
 class OverlayConfiguration(Protocol):
@@ -74,9 +110,9 @@ class OverlayConfiguration(Protocol):
         ...
 
     def target_of(self, plan: Plan) -> Self:
-        """Return the overlay of the same kind and brokers that the plan leads to, without homes.
+        """Return the overlay of the same kind that the plan leads to, without homes.
 
-        Raises ValueError when what the plan intends is no overlay of this kind over these brokers.
+        Raises ValueError when what the plan intends is no overlay of this kind over the plan's brokers.
         """
         ...
 

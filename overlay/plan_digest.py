@@ -16,11 +16,11 @@ BETWEEN = "-"  # The digest of the overlay stands before it: a broker works that
 def plan_digest(plan: Plan, target: OverlayConfiguration) -> str:
     """Return the digest of a plan that leads to ``target``; the plan's term, phase and costs are no part of it.
 
-    Plans that lead to the same overlay differ in it when they begin at another epoch, move other clients, or were begun
-    by different controllers.
+    Plans that lead to the same overlay differ in it when they begin at another epoch, move other clients, take other
+    brokers for lost, or were begun by different controllers.
     """
     moves = sorted(f"{move.client} {move.home_from} {move.home_to}" for move in plan.moves)
-    text = "\n".join([str(plan.epoch_from), plan.begun_by, *moves])
+    text = "\n".join([str(plan.epoch_from), plan.begun_by, " ".join(sorted(plan.brokers_lost)), *moves])
     return target.digest + BETWEEN + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -15,6 +15,7 @@ class CommandPhase(StrEnum):
     ACTIVATE = "activate"
     RETIRE = "retire"
     ABORT = "abort"
+    INSTALL = "install"  # Begin anew outside the overlay of an epoch, whatever was held before.
     REPORT = "report"  # Of no plan: say what you hold. It changes nothing but the term.
 
 
@@ -28,6 +29,7 @@ class Outcome(StrEnum):
     ABORTED = "aborted"
     REFUSED = "refused"
     REPORTED = "reported"
+    INSTALLED = "installed"
 
 
 class Refusal(StrEnum):
@@ -44,11 +46,14 @@ class Command(Struct, frozen=True):
     """One step of one plan for one broker; idempotent by (plan, digest, phase, broker).
 
     ``digest`` tells the plan from every other (:func:`overlay.plan_digest.plan_digest`), in every phase. A prepare
-    carries the change as links removed and added, ring IDs reassigned and clients moved; the digest holds that of the
-    target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring it names only
-    the users that come to or leave this broker. A retire names the brokers that are dead: what they would have had to
-    send first is not waited for. ``term`` is that of the leader who sends it: brokers refuse a lower one than they have
-    seen.
+    carries the change as links removed and added, ring IDs reassigned, clients moved, brokers that join and that leave;
+    on a ring ``id_moves`` has their IDs (OFF_RING: none). The digest holds that of the target overlay, so that a broker
+    that holds another epoch refuses instead of guessing. On a ring it names only the users that come to or leave this
+    broker. Every command of a plan names the brokers that are lost, dead or started again empty: what they would have
+    had to send first is not waited for, and what comes of that life is not taken. An install carries the whole overlay
+    in force as links added, or IDs, and brokers joined, with the plan that led there and its digest; who obeys it holds
+    that epoch from outside and has forgotten all else. ``term`` is that of the leader who sends it: brokers refuse a
+    lower one than they have seen.
     """
 
     plan: Name
@@ -63,6 +68,8 @@ class Command(Struct, frozen=True):
     id_moves: tuple[IdMove, ...] = ()
     lost_brokers: tuple[str, ...] = ()
     term: Epoch = 0
+    brokers_joined: tuple[Name, ...] = ()
+    brokers_left: tuple[Name, ...] = ()
 
 
 class CommandResult(Struct, frozen=True):

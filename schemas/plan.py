@@ -24,8 +24,11 @@ class ClientMove(Struct, frozen=True, order=True):
         return f"{self.client} {self.home_from} -> {self.home_to}"
 
 
+OFF_RING = -1  # In place of an ID: the broker is not on the ring, before it joins or after it has left or died.
+
+
 class IdMove(Struct, frozen=True, order=True):
-    """One broker that takes another ID on the ring."""
+    """One broker that takes another ID on the ring; OFF_RING is none."""
 
     broker: Name
     id_from: int
@@ -34,7 +37,8 @@ class IdMove(Struct, frozen=True, order=True):
     @property
     def text(self) -> str:
         """Say who goes where, for people."""
-        return f"{self.broker} ID {self.id_from} -> {self.id_to}"
+        before, after = (("none" if one == OFF_RING else str(one)) for one in (self.id_from, self.id_to))
+        return f"{self.broker} ID {before} -> {after}"
 
 
 class RingId(Struct, frozen=True, order=True):
@@ -131,7 +135,10 @@ class Plan(Struct, frozen=True):
     that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows. ``refused``
     are the proposals that did not become part of it, each with its reason; of very many only the first. ``term`` is
     that of the leader who wrote this version, ``begun_by`` names the controller that began to carry it out: two that do
-    not know of each other may choose the same change for the same epoch.
+    not know of each other may choose the same change for the same epoch. ``brokers_target`` are all brokers of the
+    target overlay, empty in plans of earlier versions, which changed none. ``brokers_lost`` are those whose life at
+    ``epoch_from`` is over, dead or started again empty: nothing is asked of them. A broker that is lost and in the
+    target comes back by this plan.
     """
 
     plan: Name
@@ -155,6 +162,8 @@ class Plan(Struct, frozen=True):
     refused: tuple[Proposal, ...] = ()
     term: Epoch = 0
     begun_by: NameOrNone = ""
+    brokers_target: tuple[Name, ...] = ()
+    brokers_lost: tuple[Name, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -166,4 +175,5 @@ class Plan(Struct, frozen=True):
         deed = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]
         deed += [self.links_removed, self.links_added, self.links_target, self.cost_before_per_s]
         deed += [self.cost_predicted_per_s, self.moves, self.id_moves, self.ring_target]
+        deed += [self.brokers_target, self.brokers_lost]
         return hashlib.sha256(json.dumps(to_builtins(deed), separators=(",", ":")).encode()).hexdigest()[:32]

@@ -164,6 +164,8 @@ class TwoEpochBroker(Generic[Tables, Plan]):
                 return self._retire(command, now_ms)
             case CommandPhase.ABORT:
                 return self._abort(command, now_ms)
+            case CommandPhase.INSTALL:
+                return [self._refuse(command, Refusal.PHASE, "begins with an overlay of its own", now_ms)]
             case CommandPhase.REPORT:
                 answer = self._answer(command, Outcome.REPORTED, now_ms)
                 return [reported(answer, self.tables[self.epoch].configuration, self.phase, self.fence)]

@@ -19,7 +19,7 @@ from tests.scenarios.model.frozen_states import frozen
 
 TREE = Configuration.of(0, ("a", "b"), [("a", "b")])
 RING = ChordConfiguration.of(0, 4, {"a": 1, "b": 9})
-PREPARE, ACTIVATE, RETIRE, ABORT, REPORT = CommandPhase
+PREPARE, ACTIVATE, RETIRE, ABORT, INSTALL, REPORT = CommandPhase
 OF_PLANS = (PREPARE, ACTIVATE, RETIRE, ABORT)
 TERM = 3
 WAYS: dict[str, tuple[CommandPhase, ...]] = {
