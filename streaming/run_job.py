@@ -6,7 +6,6 @@ their end. Falling behind by more than one full micro-batch brings the catch-up 
 """
 
 import queue
-import re
 import threading
 import time
 from contextlib import ExitStack, closing
@@ -35,6 +34,7 @@ from schemas.status_file import StatusFile
 from schemas.topics import LOG_APPEND_TIME
 from streaming.close_windows import WindowRows
 from streaming.find_losses import TopicAnewError, check_same_topic, find_losses, loss_event
+from streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
 from streaming.job_metrics import JobHealth, JobMetrics
 from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of, read_position
 from streaming.measure_backlog import batch_records_max, is_topic_anew, records_behind
@@ -48,20 +48,7 @@ IDLE_POLL_S = 0.005
 HEAP_PAUSE_S = 5.0  # Between two looks at the heap, which take some ms.
 REPORTS_WAITING_MAX = 1_000
 
-EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST = 1, 2, 3
-
-DATA_LOST = ("UnknownTopicOrPartition", "KAFKA_DATA_LOSS", "some data may have been missed", "does not host this topic")
-DISK_FULL = ("No space left on device", "Disk quota exceeded")
-
 log = structlog.get_logger()
-
-
-class StreamingJobError(RuntimeError):
-    """The job cannot start or go on; the message is one sentence for a person, ``exit_code`` one for a supervisor."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 @dataclass(slots=True)
@@ -112,7 +99,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     except CheckpointMismatchError as error:
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
-        raise _unwritable(error, settings) from error
+        raise unwritable(error, settings) from error
     _check_timestamps(settings)
     _check_topic(settings)
     metrics, health = JobMetrics(), JobHealth()
@@ -195,7 +182,7 @@ class _Job:
                 self._spark, settings, self._write, grace_ms=grace_ms, take_late_rows=self._take_late_rows
             )
         except (PySparkException, Py4JError) as error:
-            raise _explained(str(error), self._topic, settings) from error
+            raise explained(str(error), self._topic, settings) from error
         self.reports.run_id = str(query.runId)
         self._metrics.query_starts.labels("catch_up" if catching_up else "live").inc()
         log.info("streaming_query_started", grace_ms=grace_ms, catching_up=catching_up)
@@ -243,7 +230,7 @@ class _Job:
             time.sleep(IDLE_POLL_S)
         failure = query.exception()
         if failure is not None:
-            raise _explained(str(failure), self._topic, self._settings) from failure
+            raise explained(str(failure), self._topic, self._settings) from failure
         with self._writing:  # Whatever would be written from here on is not, and is run again at the next start.
             self._stopping = True
         query.stop()
@@ -288,7 +275,7 @@ class _Job:
                 self._metrics.dead_letters.inc(kept)
             except (PySparkException, Py4JError, StateWriteError, OSError) as error:
                 text = f"{type(error).__name__}: {error}"
-                raise _explained(text, self._topic, self._settings) from error
+                raise explained(text, self._topic, self._settings) from error
             self._choose_grace(end, latest or end)
         self._show(progress, late, observed)
         if self._status_file is not None:
@@ -366,35 +353,3 @@ def _check_topic(settings: StreamingSettings) -> None:
     if is_topic_anew(settings.kafka, settings.source_topic, next_offsets):
         aside = set_aside(settings)
         log.error("telemetry_topic_made_anew", topic=settings.source_topic, read_until=next_offsets, checkpoint=aside)
-
-
-def _unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError:
-    """Return one clear sentence for a checkpoint directory that the job itself cannot write."""
-    if any(sign in str(error) for sign in DISK_FULL):
-        return _explained(str(error), settings.source_topic, settings)
-    return StreamingJobError(
-        f"{error.filename or settings.checkpoint_directory} cannot be written ({error.strerror}): choose another "
-        "checkpoint directory, or let this user write there",
-        EXIT_REFUSED,
-    )
-
-
-def _explained(text: str, topic: str, settings: StreamingSettings) -> StreamingJobError:
-    """Return one clear sentence for what ended the query."""
-    if any(sign in text for sign in DATA_LOST):
-        return StreamingJobError(
-            f"topic {topic} was deleted: create it again (`regraft topics --create`), and the job begins anew with it",
-            EXIT_TOPIC_LOST,
-        )
-    if any(sign in text for sign in DISK_FULL):
-        return StreamingJobError(
-            f"the disk of {settings.checkpoint_directory} is full: make room and start again, nothing is lost",
-            EXIT_FAILED,
-        )
-    written = re.search(r"StateWriteError: ([^\n]*)", text)
-    if written:
-        return StreamingJobError(written.group(1), EXIT_FAILED)
-    reason = next(
-        (line.strip() for line in reversed(text.splitlines()) if "Error" in line or "Exception" in line), text
-    )
-    return StreamingJobError(f"the streaming query ended: {reason[:500]}", EXIT_FAILED)

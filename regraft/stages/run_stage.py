@@ -50,7 +50,8 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
 def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
     from infra.spark_session import base_configuration, build_spark_session
-    from streaming.run_job import StreamingJobError, run_job
+    from streaming.job_errors import StreamingJobError
+    from streaming.run_job import run_job
     from streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
 
     ensure_inventory(settings)

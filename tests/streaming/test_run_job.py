@@ -34,7 +34,8 @@ from schemas.event import AdaptationEvent, EventKind
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import Delivery, TelemetryBatch
 from schemas.topics import CREATE_TIME, DEAD_LETTERS, EVENTS, STATE, TELEMETRY, TOPICS, WINDOWS, Topic, topic_name
-from streaming.run_job import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, JobStatus, StreamingJobError, run_job
+from streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
+from streaming.run_job import JobStatus, run_job
 from streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 from streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
