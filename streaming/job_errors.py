@@ -6,6 +6,7 @@ In: what Spark, Kafka or the file system said. Out: StreamingJobError. When the 
 
 import re
 
+from streaming.source_topics import source_topics
 from streaming.streaming_settings import StreamingSettings
 
 EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST = 1, 2, 3
@@ -25,7 +26,7 @@ class StreamingJobError(RuntimeError):
 def unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError:
     """Return one clear sentence for a checkpoint directory that the job itself cannot write."""
     if any(sign in str(error) for sign in DISK_FULL):
-        return explained(str(error), settings.source_topic, settings)
+        return explained(str(error), settings)
     return StreamingJobError(
         f"{error.filename or settings.checkpoint_directory} cannot be written ({error.strerror}): choose another "
         "checkpoint directory, or let this user write there",
@@ -33,11 +34,13 @@ def unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError
     )
 
 
-def explained(text: str, topic: str, settings: StreamingSettings) -> StreamingJobError:
+def explained(text: str, settings: StreamingSettings) -> StreamingJobError:
     """Return one clear sentence for what ended the query."""
     if any(sign in text for sign in DATA_LOST):
+        named = [topic for topic in source_topics(settings) if topic in text] or [settings.source_topic]
         return StreamingJobError(
-            f"topic {topic} was deleted: create it again (`regraft topics --create`), and the job begins anew with it",
+            f"topic {max(named, key=len)} was deleted: create it again (`regraft topics --create`), and the job begins "
+            "anew with it",
             EXIT_TOPIC_LOST,
         )
     if any(sign in text for sign in DISK_FULL):

@@ -125,8 +125,8 @@ def run_stage(name: str, settings: Settings) -> int:
         signal.signal(number, ask_to_stop)
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
-        use_registry(namespace=settings.kafka.namespace)
         is_replay, agents = settings.streaming.create_time, agents_of(settings)
+        use_registry(namespace=settings.kafka.namespace, agents=agents)
         check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:
