@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from controller.state.find_homes import homes_after, homes_before
 from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
+from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from schemas.plan import Plan, PlanPhase
 from schemas.plan_life import LIFE
 
@@ -126,6 +126,16 @@ class PlanLog:
     def target_of(self, plan: Plan) -> OverlayConfiguration:
         """Return the overlay that a plan leads to, without homes. Raises as :meth:`record` does."""
         return self._targets.get(plan.epoch_to) or self._bootstrap.target_of(plan)
+
+    def change_of(self, plan: Plan) -> BrokerChange:
+        """Return which brokers a plan takes in and which go, by the overlay that it begins from.
+
+        Of a plan that begins from a forgotten overlay nobody knows more than who was lost.
+        """
+        target = self.target_of(plan).brokers
+        before = self._targets.get(plan.epoch_from)
+        present = {*target, *plan.brokers_lost} if before is None else before.brokers
+        return BrokerChange.between(present, target, plan.brokers_lost)
 
     def configuration_of(self, epoch: int) -> OverlayConfiguration | None:
         """Return the configuration with this epoch, None when no kept plan leads to it."""
