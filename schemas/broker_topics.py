@@ -10,6 +10,13 @@ from dataclasses import dataclass, field
 
 from schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_names
 
+# For broker, agent and topic: Spark fills it in, too.
+NOBODY = "no agent"
+ANOTHERS = (
+    "it speaks for a broker of another agent: %s is spoken for by %s, not in %s; stop who writes there in its name, or "
+    "correct the agents in the inventory"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerTopics:
@@ -39,7 +46,4 @@ class BrokerTopics:
         if not self.agent_of or name in {self.name(topic, broker) for topic in TOPICS if topic.is_by_agent}:
             return ""
         agent = self.agent_of.get(broker, NO_AGENT)
-        return (
-            f"it speaks for a broker of another agent: {broker} is spoken for by {agent or 'no agent'}, not in {name}; "
-            "stop who writes there in its name, or correct the agents in the inventory"
-        )
+        return ANOTHERS % (broker, agent or NOBODY, name)

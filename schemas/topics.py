@@ -58,7 +58,15 @@ class Topic:
 
 
 TELEMETRY = Topic(
-    "telemetry", "TelemetryBatch", "broker", (BROKERS,), (STREAMING, RECORDER), 4, DAY_MS, LOG_APPEND_TIME
+    "telemetry",
+    "TelemetryBatch",
+    "broker",
+    (BROKERS,),
+    (STREAMING, RECORDER),
+    4,
+    DAY_MS,
+    LOG_APPEND_TIME,
+    is_by_agent=True,
 )
 CLIENTS = Topic("clients", "Client", "client", (BROKERS,), (BROKERS, CONTROLLER, RECORDER), 1, None)
 STATE = Topic("state", "StateRow", "window, kind, entity", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
