@@ -129,6 +129,22 @@ class DeliverySets:
         words[rows, columns] |= self.published[columns]
         return replace(self, words=words)
 
+    def over(self, brokers: tuple[str, ...]) -> DeliverySets:
+        """Return the same notifications over other brokers, sorted: those that are new here want nothing yet.
+
+        What only brokers wanted or published that are not named is left out.
+        """
+        if brokers == self.brokers:
+            return self
+        row = {broker: position for position, broker in enumerate(self.brokers)}
+        rows = np.array([row.get(broker, -1) for broker in brokers], dtype=np.intp)
+
+        def picked(words: Words) -> Words:
+            return np.where((rows >= 0)[:, None], words[rows], np.uint64(0))
+
+        delivered = None if self.delivered is None else picked(self.delivered)
+        return replace(self, brokers=brokers, words=picked(self.words), delivered=delivered)
+
     @cached_property
     def published(self) -> Words:
         """Every notification there was, shape (columns,): each was at least published somewhere."""

@@ -109,3 +109,20 @@ class UserInterests:
             if position is not None:
                 moved[position] = place[home]
         return replace(self, homes=moved)
+
+    def over(self, brokers: tuple[str, ...]) -> UserInterests:
+        """Return the users at home at these brokers, sorted, with all topics; users of any other are left out."""
+        if brokers == self.brokers:
+            return self
+        place = {broker: position for position, broker in enumerate(brokers)}
+        homes = np.array([place.get(broker, -1) for broker in self.brokers], dtype=np.int32)[self.homes]
+        kept = homes >= 0
+        sizes = np.diff(self.starts)
+        return replace(
+            self,
+            brokers=brokers,
+            users=tuple(user for user, stays in zip(self.users, kept.tolist(), strict=True) if stays),
+            homes=homes[kept],
+            starts=np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64),
+            wanted=self.wanted[np.repeat(kept, sizes)],
+        )

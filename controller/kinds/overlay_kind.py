@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.decision_settings import DecisionSettings
+from controller.kinds.repair import Repair, RepairTask
 from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
 from controller.state.planner_interface import PlannerContext
@@ -177,6 +178,13 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         self, state: StateT, avoided: Collection[str], left: Collection[str], moves_max: int
     ) -> list[Proposal]:
         """Return moves of at most ``moves_max`` clients from brokers ``left`` to any that are not ``avoided``."""
+
+    @abstractmethod
+    def repaired(self, present: ConfigurationT, task: RepairTask) -> Repair:
+        """Return the overlay over other brokers than ``present``: of those that stay, what can stay stays.
+
+        Raises ValueError when fewer than two are left, or what a broker's links would cost is not known.
+        """
 
     @abstractmethod
     def cost_per_s(self, configuration: ConfigurationT, window: ClosedWindow) -> float:

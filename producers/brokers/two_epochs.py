@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from overlay.plan_digest import overlay_digest
 from producers.brokers.broker_messages import (
     AdvertiseRequest,
     Answer,
@@ -32,7 +31,7 @@ from producers.brokers.broker_messages import (
 )
 from producers.brokers.broker_protocol import BrokerPhase
 from producers.brokers.command_fence import CommandFence
-from producers.brokers.epoch_change import EpochTables, PlanUnderWay, Routing
+from producers.brokers.epoch_change import EpochTables, PlanUnderWay, Routing, digest_mismatch
 from producers.brokers.report_state import reported
 from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 
@@ -180,9 +179,7 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         if not reason:
             try:
                 target = self._change.target_of(command)
-                told = overlay_digest(command.digest)
-                if told != target.digest:
-                    reason = f"the target's digest is {target.digest} here, {told or 'missing'} in the command"
+                reason = digest_mismatch(command, target) or self._change.reason_against(command, target)
             except ValueError as error:
                 reason = str(error)
         if reason:
@@ -201,7 +198,7 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         if self._early_overflowed:
             self._early_overflowed = False
             return Refusal.PHASE, f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"
-        return Refusal.PHASE, self._change.reason_against(command)
+        return Refusal.PHASE, ""
 
     def begin_plan(self, under_way: Plan, tables: Tables) -> None:
         """Take up a plan, with the tables of its epoch that are to be filled."""

@@ -54,6 +54,7 @@ HELD = {
 PACE_S = 0.3  # Wall time between two windows of a second each: nothing waits for their real time.
 PATIENCE_S = 60.0
 LOG_SHOWN_MAX = 3_000
+SESSION_MS = 2_000
 
 
 class GatedPorts(KafkaPorts):
@@ -130,7 +131,7 @@ class Instance:
 class FailoverSite:
     """Brokers, windows and controllers, until the end of the block."""
 
-    def __init__(self, kafka: KafkaAccess, folder: Path, session_ms: int = 2_000) -> None:
+    def __init__(self, kafka: KafkaAccess, folder: Path, session_ms: int = SESSION_MS) -> None:
         self.kafka, self._folder, self._session_ms = kafka, folder, session_ms
         create_topics(kafka, namespace=NAMESPACE)
         INVENTORY.save(folder / "inventory.json")

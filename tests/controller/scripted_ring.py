@@ -77,7 +77,8 @@ def ring_window(
     in_force: ChordConfiguration = RING,
 ) -> ClosedWindow:
     """A window of one second with these users, and ``counts`` notifications by topic."""
-    sets = gather_deliveries(published_rows(start_ms, counts), in_force.brokers, WINDOW_MS / 1000).sets
+    rows = published_rows(start_ms, counts, home=in_force.brokers[0])
+    sets = gather_deliveries(rows, in_force.brokers, WINDOW_MS / 1000).sets
     window = ClosedWindow(start_ms, start_ms + WINDOW_MS, sets, epoch_min=epoch, epoch_max=epoch)
     traffic = topic_traffic(sets, {topic: topic for topic in counts})
     return with_clients(window, UserInterests.of(in_force.brokers, users), traffic, [in_force], 0.0)

@@ -1,6 +1,8 @@
 """Two controllers on a real Kafka with emulated brokers: whatever happens to the leader, plans are carried out once."""
 
+import os
 import signal
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from infra.kafka_server import start_kafka
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
-from tests.controller.failover_site import HELD, FailoverSite
+from tests.controller.failover_site import HELD, SESSION_MS, FailoverSite
 from tests.wait_until import wait_until
 
 
@@ -53,3 +55,31 @@ def test_whatever_happens_to_the_leader_each_plan_is_carried_out_once(tmp_path: 
         assert phases[0] is PlanPhase.PREPARING
         assert all(later in LIFE[earlier].next for earlier, later in pairwise(phases))
         assert phases[-1] is PlanPhase.COMPLETED
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_an_outage_of_kafka_longer_than_a_session_ends_no_controller(tmp_path: Path, *, is_killed: bool) -> None:
+    """Suspended for several sessions, or killed and started again, in the middle of a plan: one leads again after."""
+    with start_kafka(tmp_path) as kafka, FailoverSite(kafka.access, tmp_path) as site:
+        instances = [site.start(), site.start()]
+        before = site.wait_for_term_above(0)
+        wait_until(lambda: {instance.is_standby for instance in instances} == {True, False})
+        epoch = site.bring_to(PlanPhase.DRAINING)
+        group = os.getpgid(kafka.supervisor.pid("kafka") or 0)
+        if is_killed:
+            os.killpg(group, signal.SIGKILL)
+            wait_until(lambda: kafka.supervisor.restarts("kafka") == 1 and kafka.supervisor.is_ready("kafka"))
+        else:
+            os.killpg(group, signal.SIGSTOP)
+            time.sleep(4 * SESSION_MS / 1_000)
+            os.killpg(group, signal.SIGCONT)
+        site.release()
+        wait_until(lambda: site.is_completed(epoch))
+        assert [instance.process.poll() for instance in instances] == [None, None]
+        wait_until(lambda: {instance.is_standby for instance in instances} == {True, False})
+        assert site.term.term >= before.term
+        account, commands = site.account(), site.commands
+    assert (account.lost, account.repeated, account.out_of_order) == (0, 0, 0)
+    terms = [command.term for command in commands]
+    assert terms == sorted(terms)

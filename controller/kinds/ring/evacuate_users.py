@@ -14,6 +14,7 @@ from controller.kinds.overlay_kind import EVACUATION
 from controller.kinds.ring.ring_state import RingTraffic
 from controller.state.planner_interface import moving_proposal
 from overlay.ring_costs import overlay_ring_cost
+from overlay.user_interests import UserInterests
 from schemas.plan import ClientMove, Proposal
 
 
@@ -34,6 +35,31 @@ def users_leaving(
     if not left:
         return []
     interests = ring.interests
+    moves = moves_elsewhere(interests, avoided, left, moves_max, user_load_max)
+    if not moves:
+        return []
+    placed = interests.at_homes({move.client: move.home_to for move in moves})
+    before, after = (
+        overlay_ring_cost(ring.configuration, each, ring.rates_per_s).total_per_s(delay_weight)
+        for each in (interests, placed)
+    )
+    emptied = ", ".join(sorted({move.home_from for move in moves}))
+    reason = f"{emptied} in maintenance: {len(moves)} users go to brokers that subscribe to most of their topics"
+    return [moving_proposal(EVACUATION, moves, before, after, reason)]
+
+
+def moves_elsewhere(
+    interests: UserInterests,
+    avoided: Collection[str],
+    left: Collection[str],
+    moves_max: int,
+    user_load_max: float,
+    leave_none: bool = False,
+) -> tuple[ClientMove, ...]:
+    """Return the moves of :func:`users_leaving`.
+
+    A user for whom there is no room stays; with ``leave_none`` it goes to the least loaded of the open brokers.
+    """
     names, starts, wanted = interests.brokers, interests.starts, interests.wanted
     counts, loads = interests.user_counts.copy(), interests.user_counts.sum(axis=1).astype(np.float64)
     is_open = np.array([name not in avoided for name in names])
@@ -44,6 +70,8 @@ def users_leaving(
             continue
         topics = wanted[starts[user] : starts[user + 1]]
         room = np.flatnonzero(is_open & (loads + len(topics) <= limit))
+        if not len(room) and leave_none:
+            room = np.flatnonzero(is_open & (loads == loads[is_open].min()))
         if not len(room):
             continue
         alike = (counts[np.ix_(room, topics)] > 0).sum(axis=1)
@@ -52,13 +80,4 @@ def users_leaving(
             counts[broker, topics] += sign
             loads[broker] += sign * len(topics)
         moves.append(ClientMove(interests.users[user], names[home], names[best]))
-    if not moves:
-        return []
-    placed = interests.at_homes({move.client: move.home_to for move in moves})
-    before, after = (
-        overlay_ring_cost(ring.configuration, each, ring.rates_per_s).total_per_s(delay_weight)
-        for each in (interests, placed)
-    )
-    emptied = ", ".join(sorted({move.home_from for move in moves}))
-    reason = f"{emptied} in maintenance: {len(moves)} users go to brokers that subscribe to most of their topics"
-    return [moving_proposal(EVACUATION, tuple(moves), before, after, reason)]
+    return tuple(moves)

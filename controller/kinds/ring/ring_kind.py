@@ -8,11 +8,13 @@ from typing import ClassVar
 
 from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from controller.kinds.repair import Repair, RepairTask
 from controller.kinds.ring.attach_clients import topic_traffic, with_clients
 from controller.kinds.ring.evacuate_users import users_leaving
 from controller.kinds.ring.follow_users import FollowedUsers
 from controller.kinds.ring.price_windows import ring_breakdown_of, ring_cost_of
 from controller.kinds.ring.reached_ring import ReachedRing
+from controller.kinds.ring.repair_ring import repaired_ring
 from controller.kinds.ring.ring_state import RingContext, RingState
 from controller.state.closed_window import ClosedWindow
 from controller.state.find_homes import homes_in
@@ -115,6 +117,10 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         if state.traffic is None:
             return []
         return users_leaving(state.traffic, avoided, left, moves_max, self.user_load_max, self.delay_weight)
+
+    def repaired(self, present: ChordConfiguration, task: RepairTask) -> Repair:
+        """Return the ring with the arcs of those gone taken over, new brokers at free IDs, users at home."""
+        return repaired_ring(present, task, self.user_load_max, self.delay_weight)
 
     def cost_per_s(self, configuration: ChordConfiguration, window: ClosedWindow) -> float:
         """Return all messages plus the weighted delay in hops (Zhao13, Eq. 5, with those to subscribers)."""

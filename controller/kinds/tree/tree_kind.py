@@ -9,9 +9,11 @@ from typing import ClassVar
 
 from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from controller.kinds.repair import Repair, RepairTask
 from controller.kinds.tree.evacuate_publishers import publishers_leaving
 from controller.kinds.tree.follow_publishers import FollowedPublishers
 from controller.kinds.tree.reached_tree import ReachedTree
+from controller.kinds.tree.repair_tree import repaired_tree
 from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.state.closed_window import ClosedWindow
 from overlay.configuration import Configuration
@@ -98,6 +100,11 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     ) -> list[Proposal]:
         """Return moves of publishers to their cheapest homes elsewhere."""
         return publishers_leaving(state, avoided, left, moves_max)
+
+    def repaired(self, present: Configuration, task: RepairTask) -> Repair:
+        """Return the tree with its fragments joined by the cheapest links, and new brokers as leaves."""
+        known = self.with_homes(present, task.windows) if task.windows else present
+        return repaired_tree(known, task, self.degree_max)
 
     def cost_per_s(self, configuration: Configuration, window: ClosedWindow) -> float:
         """Return the one cost of the window's notifications (Jaeger07, Eq. 1-2)."""

@@ -1,0 +1,126 @@
+"""Repair: an overlay over other brokers than the present one, and the plan that leads there. Pure.
+
+What the overlay is like is the kind's to work out (:meth:`controller.kinds.overlay_kind.OverlayKind.repaired`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+
+from controller.state.closed_window import ClosedWindow
+from overlay.inventory import Inventory
+from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from schemas.plan import ClientMove, Plan, PlanPhase, Proposal
+
+REPAIR = "repair"  # In place of a planner's name: the plan mends what a death has cut.
+BROKERS_MIN = 2  # As inventories have it.
+MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and nobody has died.
+
+
+@dataclass(frozen=True, eq=False)
+class RepairTask:
+    """What a repair has to go by.
+
+    ``fleet`` knows what links to and between all brokers of the later overlay cost, and may know more brokers.
+    ``windows`` are the last complete ones, oldest first; none where nothing is known of the traffic. Brokers that are
+    ``avoided`` get no client, and a link only where there is no other way. At most ``moves_max`` clients move.
+    """
+
+    change: BrokerChange
+    fleet: Inventory
+    windows: Sequence[ClosedWindow] = ()
+    avoided: Collection[str] = ()
+    moves_max: int = 1 << 30
+
+    def brokers_after(self, present: OverlayConfiguration) -> tuple[str, ...]:
+        """Return the brokers of the later overlay, sorted. Raises ValueError when the change does not fit."""
+        brokers = tuple(sorted(self.change.of(present.brokers)))
+        if len(brokers) < BROKERS_MIN:
+            raise ValueError(f"{len(brokers)} brokers would be left, an overlay has at least {BROKERS_MIN}")
+        if unknown := [broker for broker in brokers if broker not in self.fleet.index]:
+            raise ValueError(f"what links to {', '.join(unknown)} cost is not known: add them with their costs")
+        return brokers
+
+    def emptied(self, present: OverlayConfiguration) -> frozenset[str]:
+        """Return the brokers of the present overlay that clients cannot stay at; who comes back keeps its clients."""
+        return frozenset(present.brokers) - self.change.of(present.brokers)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The overlay that a change of brokers leads to, its clients at their new homes, and how well that is.
+
+    ``cost_before_per_s`` and ``cost_after_per_s`` are of the traffic of the windows, before without what has been lost
+    since; both 0 where it is not known.
+    """
+
+    target: OverlayConfiguration
+    change: BrokerChange
+    moves: tuple[ClientMove, ...]
+    cost_before_per_s: float
+    cost_after_per_s: float
+    reason: str
+
+    def plan(self, present: OverlayConfiguration, epoch_to: int, window_end_ms: int) -> Plan:
+        """Return the plan, not yet begun, that leads from ``present`` to the target at ``epoch_to``."""
+        target = self.target.at_epoch(epoch_to)
+        bare = Plan(
+            plan=f"plan-{epoch_to}",
+            epoch_from=present.epoch,
+            epoch_to=epoch_to,
+            window_end_ms=window_end_ms,
+            proposals=(),
+            links_removed=(),
+            links_added=(),
+            links_target=(),
+            cost_before_per_s=self.cost_before_per_s,
+            cost_predicted_per_s=self.cost_after_per_s,
+            phase=PlanPhase.PREPARING,
+            history=(),
+            moves=self.moves,
+            brokers_lost=tuple(sorted(self.change.lost)),
+        )
+        plan = target.as_target(bare, present)
+        proposal = Proposal(
+            planner=REPAIR if self.change.lost else MEMBERSHIP,
+            links_removed=plan.links_removed,
+            links_added=plan.links_added,
+            cost_before_per_s=self.cost_before_per_s,
+            cost_after_per_s=self.cost_after_per_s,
+            price_per_s=0.0,
+            reason=self.reason,
+            moves=self.moves,
+            id_moves=plan.id_moves,
+        )
+        return msgspec.structs.replace(plan, proposals=(proposal,))
+
+
+def inventory_over(fleet: Inventory, overlay: OverlayConfiguration) -> Inventory:
+    """Return what the fleet knows of the overlay's brokers, with the overlay as that of epoch 0."""
+    places = np.array([fleet.index[broker] for broker in overlay.brokers], dtype=np.intp)
+    loads, positions = fleet.load_max_per_s, fleet.positions
+    return replace(
+        fleet,
+        brokers=overlay.brokers,
+        processing_cost=fleet.processing_cost[places],
+        link_cost=fleet.link_cost[np.ix_(places, places)],
+        bootstrap=overlay.at_epoch(0).with_homes({}),
+        load_max_per_s=None if loads is None else loads[places],
+        positions=None if positions is None else positions[places],
+        agent_of={broker: agent for broker, agent in fleet.agent_of.items() if broker in overlay.brokers},
+    )
+
+
+def change_text(change: BrokerChange) -> str:
+    """Say which brokers are lost, leave, come back and join, for people."""
+    parts = (
+        ("lost", change.lost - change.joined),
+        ("started again", change.lost & change.joined),
+        ("leaving", change.left),
+        ("joining", change.joined - change.lost),
+    )
+    return "; ".join(f"{', '.join(sorted(brokers))} {what}" for what, brokers in parts if brokers)

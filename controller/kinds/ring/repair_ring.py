@@ -1,0 +1,126 @@
+"""Make a ring over other brokers than the present one: close the gaps of deaths, take brokers in, let others go.
+
+In: the present ring and who joins, leaves or is lost. Out: the ring over the others, each at the ID that it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.kinds.repair import Repair, RepairTask, change_text
+from controller.kinds.ring.evacuate_users import moves_elsewhere
+from controller.kinds.ring.price_windows import rates_of
+from controller.kinds.ring.ring_state import filtered_rates
+from overlay.chord_configuration import ChordConfiguration
+from overlay.chord_ring import RingError, ring_key
+from overlay.ring_costs import overlay_ring_cost
+from overlay.user_interests import UserInterests
+from schemas.plan import ClientMove
+
+CANDIDATES_MAX = 8  # Free IDs that are priced for a broker that joins; each prices all topics anew.
+
+
+def repaired_ring(present: ChordConfiguration, task: RepairTask, user_load_max: float, delay_weight: float) -> Repair:
+    """Return the ring over the brokers after the change.
+
+    Who stays keeps its ID, who comes back has its old one again. The place of who is gone is vacated: its successor
+    takes over its arc. Who joins takes the cheapest of some free IDs that follow from its name, the first of them where
+    nothing is known of the traffic. Users whose broker is gone go where most of their topics are wanted already and
+    there is room, users for whom there is none to the least loaded.
+    """
+    brokers = task.brokers_after(present)
+    traffic = _Traffic.of(present, task, delay_weight)
+    moves = () if traffic is None else _moves(traffic.interests, present, task, user_load_max)
+    homes = {user: home for user, home in present.homes if home in set(brokers)}
+    homes |= {move.client: move.home_to for move in moves}
+    id_of = {broker: number for broker, number in present.id_of.items() if broker in set(brokers)}
+    settled = None if traffic is None else traffic.settled(moves, brokers)
+    for broker in brokers:
+        if broker not in id_of:
+            id_of[broker] = _free_id(broker, id_of, present.bits, settled)
+    target = ChordConfiguration.of(present.epoch + 1, present.bits, id_of, homes)
+    before = 0.0 if traffic is None else traffic.cost_per_s(present)
+    after = 0.0 if settled is None else settled.cost_per_s(target)
+    return Repair(target, task.change, moves, before, after, _reason(task, present, target, moves))
+
+
+@dataclass(frozen=True, eq=False)
+class _Traffic:
+    """What users want where, how often each topic is published, and what a hop of delay weighs."""
+
+    interests: UserInterests
+    rates_per_s: NDArray[np.float64]
+    delay_weight: float
+
+    @classmethod
+    def of(cls, present: ChordConfiguration, task: RepairTask, delay_weight: float) -> _Traffic | None:
+        """Return the traffic of the windows at the homes of the present ring; None where none knows what users want."""
+        newest = next((window for window in reversed(task.windows) if window.interests is not None), None)
+        if newest is None or newest.interests is None:
+            return None
+        homes = {user: home for user, home in present.homes if home in newest.interests.brokers}
+        interests = newest.interests_at(homes)
+        rates = filtered_rates([rates_of(window, interests) for window in task.windows])
+        return cls(interests.over(present.brokers), rates, delay_weight)
+
+    def settled(self, moves: Collection[ClientMove], brokers: tuple[str, ...]) -> _Traffic:
+        """Return the same at the brokers after the change, once the users have moved."""
+        at_home = self.interests.at_homes({move.client: move.home_to for move in moves})
+        return _Traffic(at_home.over(brokers), self.rates_per_s, self.delay_weight)
+
+    def cost_per_s(self, ring: ChordConfiguration) -> float:
+        """Return what the traffic costs on a ring, of those of its brokers that are on it."""
+        return overlay_ring_cost(ring, self.interests.over(ring.brokers), self.rates_per_s).total_per_s(
+            self.delay_weight
+        )
+
+
+def _moves(
+    interests: UserInterests, present: ChordConfiguration, task: RepairTask, user_load_max: float
+) -> tuple[ClientMove, ...]:
+    """Return the moves of users whose broker is gone, to brokers that were in the ring and stay."""
+    emptied = task.emptied(present)
+    closed = emptied | task.change.lost | set(task.avoided)
+    if closed >= set(present.brokers):
+        closed = emptied | task.change.lost
+    if closed >= set(present.brokers):
+        return ()
+    return moves_elsewhere(interests, closed, emptied, task.moves_max, user_load_max, leave_none=True)
+
+
+def _free_id(broker: str, id_of: Mapping[str, int], bits: int, traffic: _Traffic | None) -> int:
+    """Return the ID of a broker that joins: the cheapest free one of those that its name hashes to.
+
+    Raises RingError when the ring has no free ID.
+    """
+    taken, size = set(id_of.values()), 1 << bits
+    if len(taken) == size:
+        raise RingError(f"all {size} IDs of a ring of {bits} bits are taken: {broker} cannot join")
+    found: list[int] = []
+    for number in range(CANDIDATES_MAX if traffic is not None else 1):
+        key = ring_key(broker if not number else f"{broker}/{number}", bits)
+        while key in taken:
+            key = (key + 1) % size
+        if key not in found:
+            found.append(key)
+    if traffic is None or len(found) == 1:
+        return found[0]
+    costs = [traffic.cost_per_s(ChordConfiguration.of(0, bits, {**id_of, broker: key})) for key in found]
+    return found[int(np.argmin(costs))]
+
+
+def _reason(
+    task: RepairTask, present: ChordConfiguration, target: ChordConfiguration, moves: tuple[ClientMove, ...]
+) -> str:
+    """Say what is done, for people."""
+    said = [change_text(task.change)]
+    for broker in sorted(set(present.brokers) - set(target.brokers)):
+        said.append(f"{target.broker_at[target.ring.owner(present.id_of[broker])]} takes over the arc of {broker}")
+    said += [f"{broker} gets ID {target.id_of[broker]}" for broker in target.brokers if broker not in present.id_of]
+    if moves:
+        said.append(f"{len(moves)} users move")
+    return "; ".join(said)

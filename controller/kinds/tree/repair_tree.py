@@ -1,0 +1,156 @@
+"""Make a tree over other brokers than the present one: mend what deaths cut, take brokers in, let others go.
+
+In: the present tree and who joins, leaves or is lost. Out: the tree over the others, with every link that can stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.kinds.repair import Repair, RepairTask, change_text, inventory_over
+from controller.kinds.tree.rehome_publishers import rehomed_publishers, sets_over
+from overlay.configuration import Configuration, link
+from overlay.cost import overlay_cost
+from overlay.delivery_sets import DeliverySets
+from overlay.exchange_joints import exchange_joints
+from overlay.join_fragments import JoinedFragments, join_fragments
+from overlay.overlay_configuration import Link
+from overlay.weighted_sets import WeightedSets
+
+
+def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> Repair:
+    """Return the tree over the brokers after the change; ``present`` names the homes of publishers.
+
+    All links between brokers that stay, stay. What they leave in fragments, and each broker that comes back, is joined
+    by the cheapest links within the cap (:func:`overlay.join_fragments.join_fragments`); where the traffic is known,
+    each of these is then brought to where it costs least (:func:`overlay.exchange_joints.exchange_joints`). New brokers
+    come in as leaves, the cheapest link first. Publishers whose broker is gone go to their cheapest homes within the
+    caps of load. Where the cap leaves no tree, as few links as possible exceed it, and the reason says so.
+    """
+    mended = _Mending(present, task, degree_max)
+    tree = Configuration.of(present.epoch + 1, mended.brokers, mended.kept | set(mended.joints) | set(mended.leaves))
+    stay = {name: home for name, home in present.homes if home in tree.neighbours}
+    tree = tree.with_homes(stay)
+    moves = rehomed_publishers(tree, present.home_of, task.emptied(present), task)
+    target = tree.with_homes(stay | {move.client: move.home_to for move in moves})
+    before, after = (_cost_per_s(overlay, task) for overlay in (present, target))
+    return Repair(target, task.change, moves, before, after, mended.reason(len(moves)))
+
+
+def _cost_per_s(overlay: Configuration, task: RepairTask) -> float:
+    """Return what the traffic of the windows costs on an overlay, 0 where it or the overlay's costs are not known."""
+    if not task.windows or any(broker not in task.fleet.index for broker in overlay.brokers):
+        return 0.0
+    sets = DeliverySets.joined(sets_over(window.sets, overlay.home_of, overlay.brokers) for window in task.windows)
+    return overlay_cost(overlay, inventory_over(task.fleet, overlay), sets).total_per_s
+
+
+@dataclass(frozen=True, eq=False)
+class _Mending:
+    """The links of the tree after the change, step by step."""
+
+    present: Configuration
+    task: RepairTask
+    degree_max: int
+
+    @cached_property
+    def brokers(self) -> tuple[str, ...]:
+        return self.task.brokers_after(self.present)
+
+    @cached_property
+    def kept(self) -> set[Link]:
+        """The links between brokers that stay."""
+        gone = self.task.change.left | self.task.change.lost
+        return {pair for pair in self.present.links if gone.isdisjoint(pair)}
+
+    @cached_property
+    def core(self) -> tuple[str, ...]:
+        """The brokers that the fragments are of: those that stay or come back, or all where nobody does."""
+        known = tuple(broker for broker in self.brokers if broker in self.present.neighbours)
+        return known or self.brokers
+
+    @cached_property
+    def link_cost(self) -> NDArray[np.float64]:
+        """What a link between any two of the brokers costs."""
+        places = [self.task.fleet.index[broker] for broker in self.brokers]
+        return self.task.fleet.link_cost[np.ix_(places, places)]
+
+    @cached_property
+    def room(self) -> dict[str, int]:
+        """How many links more than the kept ones a broker may have; one in maintenance none."""
+        degree = dict.fromkeys(self.brokers, 0)
+        for pair in self.kept:
+            for end in pair:
+                degree[end] += 1
+        cap = {broker: 0 if broker in self.task.avoided else self.degree_max for broker in self.brokers}
+        return {broker: max(cap[broker] - degree[broker], 0) for broker in self.brokers}
+
+    @cached_property
+    def joined(self) -> JoinedFragments:
+        graph = nx.Graph()
+        graph.add_nodes_from(self.core)
+        graph.add_edges_from(sorted(self.kept))
+        parts = sorted(sorted(part) for part in nx.connected_components(graph))
+        fragment_of = {broker: number for number, part in enumerate(parts) for broker in part}
+        places = [self.brokers.index(broker) for broker in self.core]
+        return join_fragments(
+            self.link_cost[np.ix_(places, places)],
+            np.array([fragment_of[broker] for broker in self.core]),
+            np.array([self.room[broker] for broker in self.core]),
+        )
+
+    @cached_property
+    def joints(self) -> tuple[Link, ...]:
+        """The links that join the fragments: the cheapest ones, then where they cost least with the last traffic."""
+        cheapest = tuple(sorted(link(self.core[a], self.core[b]) for a, b in self.joined.links))
+        if not cheapest or not self.task.windows:
+            return cheapest
+        tree = Configuration.of(0, self.core, self.kept | set(cheapest))
+        homes = self.present.home_of
+        sets = WeightedSets.over_all([sets_over(window.sets, homes, self.core) for window in self.task.windows])
+        room = np.array([self.room[broker] for broker in self.core])
+        return exchange_joints(tree, inventory_over(self.task.fleet, tree), sets, cheapest, room)
+
+    @cached_property
+    def leaves(self) -> tuple[Link, ...]:
+        """A link for each new broker, to one that is in the tree by then: the cheapest that has room, else any."""
+        room = dict(self.room)
+        for pair in self.joints:
+            for end in pair:
+                room[end] -= 1
+        place = {broker: position for position, broker in enumerate(self.brokers)}
+        inside, outside = list(self.core), [broker for broker in self.brokers if broker not in self.core]
+        links = []
+        while outside:
+            open_to = [broker for broker in inside if room[broker] > 0] or inside
+            costs = self.link_cost[np.ix_([place[one] for one in outside], [place[one] for one in open_to])]
+            row, column = np.unravel_index(int(costs.argmin()), costs.shape)
+            new, peer = outside.pop(int(row)), open_to[int(column)]
+            room[new] -= 1
+            room[peer] -= 1
+            inside.append(new)
+            links.append(link(new, peer))
+        return tuple(links)
+
+    def reason(self, moved: int) -> str:
+        """Say what is done and how good it is, for people."""
+        said = [change_text(self.task.change)]
+        if self.joints:
+            names = ", ".join(f"{a}-{b}" for a, b in self.joints)
+            said.append(f"{len(self.joints) + 1} fragments are joined by {names}")
+        if self.leaves:
+            said.append(f"leaves by {', '.join(f'{a}-{b}' for a, b in self.leaves)}")
+        if not self.task.windows and self.joined.cost_min < self.joined.cost * (1 - 1e-9):
+            said.append(f"links cost {self.joined.cost:.4g}, no choice costs less than {self.joined.cost_min:.4g}")
+        degrees = Configuration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
+        over = [f"{broker} with {len(peers)}" for broker, peers in degrees.items() if len(peers) > self.degree_max]
+        if over:
+            said.append(f"above the limit of {self.degree_max} links, as few as can be: {', '.join(over)}")
+        if moved:
+            said.append(f"{moved} publishers move")
+        return "; ".join(said)

@@ -1,0 +1,121 @@
+"""A tree over other brokers: the dead gone, the fragments joined, new brokers as leaves, all else as it was."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.kinds.repair import MEMBERSHIP, REPAIR, RepairTask
+from controller.state.closed_window import ClosedWindow
+from overlay.configuration import Configuration
+from overlay.overlay_configuration import BrokerChange
+from schemas.plan import ClientMove
+from tests.controller.kinds.drawn_repairs import DrawnRepair, drawn_repair
+from tests.controller.small_kinds import tree_kind
+from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, publishers_of
+
+LINE = line_of(5)
+FLEET = inventory_of(LINE, {("b00", "b03"): 2.0, ("b01", "b03"): 3.0, ("b01", "b04"): 1.0})
+
+
+def kept_links(drawn: DrawnRepair) -> set[tuple[str, str]]:
+    gone = drawn.task.change.lost | drawn.task.change.left
+    return {pair for pair in drawn.present.links if gone.isdisjoint(pair)}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_any_change_of_brokers_leads_to_a_tree_over_exactly_those_wanted(seed: int) -> None:
+    """Every link that can stay stays, clients are at brokers that are there, and the plan says whence and whither."""
+    drawn = drawn_repair(random.Random(seed))
+    present, change = drawn.present, drawn.task.change
+    repair = tree_kind(drawn.task.fleet, drawn.degree_max).repaired(present, drawn.task)
+    assert repair.target.brokers == tuple(sorted(change.of(present.brokers)))
+    assert kept_links(drawn) <= set(repair.target.links)
+    assert {move.client for move in repair.moves} == {
+        name for name, home in present.homes if home not in repair.target.brokers
+    }
+    plan = repair.plan(present, 9, 2000)
+    assert present.target_of(plan) == repair.target.at_epoch(9).with_homes({})
+    assert repair.target.origin_of(plan, {}).links == present.links
+    assert plan.brokers_lost == tuple(sorted(change.lost))
+    assert plan.proposals[0].planner == (REPAIR if change.lost else MEMBERSHIP)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_caps_are_kept_where_they_can_be(seed: int) -> None:
+    """A cap is exceeded only where the fragments have not the two ends for each link that joins them."""
+    drawn = drawn_repair(random.Random(seed))
+    target = tree_kind(drawn.task.fleet, drawn.degree_max).repaired(drawn.present, drawn.task).target
+    kept = nx.Graph()
+    kept.add_nodes_from(broker for broker in target.brokers if broker in drawn.present.brokers)
+    kept.add_nodes_from([] if kept else target.brokers)
+    kept.add_edges_from(kept_links(drawn))
+    room = [
+        sum(max(drawn.degree_max - kept.degree(broker), 0) for broker in part) for part in nx.connected_components(kept)
+    ]
+    missing = sum(max(0, 1 - rest) for rest in room) if len(room) > 1 else 0
+    missing += max(0, 2 * (len(room) - 1) - sum(max(rest, 1) for rest in room))
+    over = {broker: len(peers) - drawn.degree_max for broker, peers in target.neighbours.items()}
+    before = {broker: kept.degree(broker) - drawn.degree_max if broker in kept else 0 for broker in over}
+    assert sum(max(0, over[broker] - max(before[broker], 0)) for broker in over) == missing
+
+
+def test_a_death_in_the_middle_is_bridged_by_the_cheapest_link() -> None:
+    """The line b00-b01 | b03-b04 is joined by b01-b04, which costs least, and nothing else changes."""
+    task = RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET)
+    repair = tree_kind(FLEET).repaired(LINE, task)
+    assert repair.target.links == (("b00", "b01"), ("b01", "b04"), ("b03", "b04"))
+    assert repair.reason == "b02 lost; 2 fragments are joined by b01-b04"
+
+
+def test_a_full_broker_gets_no_further_link() -> None:
+    """With two links each, only the ends of both fragments have room."""
+    task = RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET)
+    cheap = replace(FLEET, link_cost=np.where(FLEET.link_cost == 2.0, 0.5, FLEET.link_cost))
+    ends = replace(task, fleet=cheap)
+    assert ("b00", "b03") in tree_kind(cheap, 2).repaired(LINE, ends).target.links
+    closed = replace(ends, avoided={"b00"})
+    assert ("b01", "b04") in tree_kind(cheap, 2).repaired(LINE, closed).target.links
+
+
+def test_a_cap_that_leaves_no_tree_is_exceeded_as_little_as_can_be() -> None:
+    """The hub of a star dies: four leaves with a cap of 1 make no tree, two of them need a second link."""
+    star = Configuration.of(0, LINE.brokers, [("b02", broker) for broker in LINE.brokers if broker != "b02"])
+    repair = tree_kind(FLEET, 1).repaired(star, RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET))
+    assert sorted(len(peers) for peers in repair.target.neighbours.values()) == [1, 1, 2, 2]
+    assert "above the limit of 1 links, as few as can be" in repair.reason
+
+
+def test_a_new_broker_comes_in_as_a_leaf_at_the_cheapest_place_that_has_room() -> None:
+    """b04 joins the line of the other four: b01 is nearest, but full where two links are the most."""
+    change = BrokerChange(joined=frozenset({"b04"}))
+    line = line_of(4)
+    for degree_max, peer in ((NO_CAP, "b01"), (2, "b00")):
+        repair = tree_kind(FLEET, degree_max).repaired(line, RepairTask(change, FLEET))
+        assert set(repair.target.links) - set(line.links) == {(peer, "b04")}
+
+
+def test_publishers_of_the_dead_go_where_they_cost_least() -> None:
+    """p is wanted at b04 alone and goes there; s has been silent, and goes to the broker nearest to its old one."""
+    sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3)})
+    window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b02", "s": "b02"})
+    task = RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET, (window,))
+    repair = tree_kind(FLEET).repaired(LINE, task)
+    assert repair.moves == (ClientMove("p", "b02", "b04"), ClientMove("s", "b02", "b00"))
+    assert repair.cost_after_per_s == 3.0  # p is published and wanted at b04, which costs 1 a notification.
+
+
+def test_a_broker_of_unknown_costs_is_named() -> None:
+    """Nothing can be planned for it, nor for a single broker."""
+    with pytest.raises(ValueError, match="what links to z9 cost is not known"):
+        tree_kind(FLEET).repaired(LINE, RepairTask(BrokerChange(joined=frozenset({"z9"})), FLEET))
+    with pytest.raises(ValueError, match="0 brokers would be left, an overlay has at least 2"):
+        tree_kind(FLEET).repaired(LINE, RepairTask(BrokerChange(lost=frozenset(LINE.brokers)), FLEET))
