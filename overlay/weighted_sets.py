@@ -57,6 +57,10 @@ class WeightedSets:
         """Return how many notifications the bits of each row stand for, shape (..., spans)."""
         return weighed(words, self.weights)
 
+    def counts_of(self, words: Words, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return how many notifications of all spans rows over only these words stand for, shape (rows,)."""
+        return weighed(words, self.weights[columns].sum(axis=1, keepdims=True))[:, 0]
+
     def interest(self) -> NDArray[np.int64]:
         """Return I_ij over all spans together, shape (brokers, brokers); as :meth:`DeliverySets.interest`."""
         bits = np.unpackbits(self.words.view(np.uint8), axis=1).astype(np.float32)

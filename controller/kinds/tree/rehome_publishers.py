@@ -86,18 +86,18 @@ def _priced(
     """Return what publishers cost at each home of the tree, None where the windows do not tell."""
     if not task.windows or any(window.sets.delivered is None for window in task.windows):
         return None
-    spans = [sets_after(window.sets_at(homes), tree.brokers, leaving) for window in task.windows]
+    provisional = {**homes, **dict.fromkeys(leaving, tree.brokers[0])}  # Where they publish is what is to be priced.
+    spans = [sets_over(window.sets, provisional, tree.brokers) for window in task.windows]
     return PublisherCosts(tree, inventory_over(task.fleet, tree), spans)
 
 
-def sets_after(sets: DeliverySets, brokers: tuple[str, ...], leaving: Collection[str]) -> DeliverySets:
-    """Return what was wanted over the brokers after the change, and published, also by those who have to leave.
+def sets_over(sets: DeliverySets, homes: Mapping[str, str], brokers: tuple[str, ...]) -> DeliverySets:
+    """Return what these brokers want, and what publishers whose home is one of them publish.
 
-    What only brokers wanted that are gone is left out. Where those publish who are leaving is not known yet: at a
-    broker that stays.
+    Publishers that ``homes`` does not name are where they were, all where it is not known what was only published.
     """
-    shared = [broker for broker in sets.brokers if broker in set(brokers)]
     known = {name for name, _ in sets.columns}
-    if sets.delivered is not None and shared:
-        sets = sets.at_homes({name: shared[0] for name in leaving if name in known})
+    placed = {name: home for name, home in homes.items() if name in known}
+    if sets.delivered is not None:
+        sets = sets.over(tuple(sorted({*sets.brokers, *brokers, *placed.values()}))).at_homes(placed)
     return sets.over(brokers)

@@ -13,21 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.kinds.repair import Repair, RepairTask, change_text, inventory_over
-from controller.kinds.tree.rehome_publishers import rehomed_publishers
+from controller.kinds.tree.rehome_publishers import rehomed_publishers, sets_over
 from overlay.configuration import Configuration, link
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets
+from overlay.exchange_joints import exchange_joints
 from overlay.join_fragments import JoinedFragments, join_fragments
 from overlay.overlay_configuration import Link
+from overlay.weighted_sets import WeightedSets
 
 
 def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> Repair:
     """Return the tree over the brokers after the change; ``present`` names the homes of publishers.
 
     All links between brokers that stay, stay. What they leave in fragments, and each broker that comes back, is joined
-    by the cheapest links within the cap (:func:`overlay.join_fragments.join_fragments`); then new brokers come in as
-    leaves, the cheapest link first. Publishers whose broker is gone go to their cheapest homes within the caps of load.
-    Where the cap leaves no tree, as few links as possible exceed it, and the reason says so.
+    by the cheapest links within the cap (:func:`overlay.join_fragments.join_fragments`); where the traffic is known,
+    each of these is then brought to where it costs least (:func:`overlay.exchange_joints.exchange_joints`). New brokers
+    come in as leaves, the cheapest link first. Publishers whose broker is gone go to their cheapest homes within the
+    caps of load. Where the cap leaves no tree, as few links as possible exceed it, and the reason says so.
     """
     mended = _Mending(present, task, degree_max)
     tree = Configuration.of(present.epoch + 1, mended.brokers, mended.kept | set(mended.joints) | set(mended.leaves))
@@ -43,17 +46,8 @@ def _cost_per_s(overlay: Configuration, task: RepairTask) -> float:
     """Return what the traffic of the windows costs on an overlay, 0 where it or the overlay's costs are not known."""
     if not task.windows or any(broker not in task.fleet.index for broker in overlay.brokers):
         return 0.0
-    sets = DeliverySets.joined(_at_homes(window.sets, overlay) for window in task.windows)
+    sets = DeliverySets.joined(sets_over(window.sets, overlay.home_of, overlay.brokers) for window in task.windows)
     return overlay_cost(overlay, inventory_over(task.fleet, overlay), sets).total_per_s
-
-
-def _at_homes(sets: DeliverySets, overlay: Configuration) -> DeliverySets:
-    """Return what is wanted on the overlay, with publishers at its homes."""
-    known = {name for name, _ in sets.columns}
-    homes = {name: home for name, home in overlay.homes if name in known}
-    whole = tuple(sorted({*sets.brokers, *overlay.brokers}))
-    over_all = sets.over(whole)
-    return (over_all if over_all.delivered is None else over_all.at_homes(homes)).over(overlay.brokers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +106,15 @@ class _Mending:
 
     @cached_property
     def joints(self) -> tuple[Link, ...]:
-        """The links that join the fragments."""
-        return tuple(sorted(link(self.core[a], self.core[b]) for a, b in self.joined.links))
+        """The links that join the fragments: the cheapest ones, then where they cost least with the last traffic."""
+        cheapest = tuple(sorted(link(self.core[a], self.core[b]) for a, b in self.joined.links))
+        if not cheapest or not self.task.windows:
+            return cheapest
+        tree = Configuration.of(0, self.core, self.kept | set(cheapest))
+        homes = self.present.home_of
+        sets = WeightedSets.over_all([sets_over(window.sets, homes, self.core) for window in self.task.windows])
+        room = np.array([self.room[broker] for broker in self.core])
+        return exchange_joints(tree, inventory_over(self.task.fleet, tree), sets, cheapest, room)
 
     @cached_property
     def leaves(self) -> tuple[Link, ...]:
@@ -144,7 +145,7 @@ class _Mending:
             said.append(f"{len(self.joints) + 1} fragments are joined by {names}")
         if self.leaves:
             said.append(f"leaves by {', '.join(f'{a}-{b}' for a, b in self.leaves)}")
-        if self.joined.cost_min < self.joined.cost * (1 - 1e-9):
+        if not self.task.windows and self.joined.cost_min < self.joined.cost * (1 - 1e-9):
             said.append(f"links cost {self.joined.cost:.4g}, no choice costs less than {self.joined.cost_min:.4g}")
         degrees = Configuration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
         over = [f"{broker} with {len(peers)}" for broker, peers in degrees.items() if len(peers) > self.degree_max]
