@@ -18,6 +18,7 @@ from overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link
 from schemas.plan import OFF_RING, ClientMove, IdMove, Plan, RingId
 
 TARGETS_KEPT_MAX = 4
+UNKNOWN = -2  # The place of a broker that a ring does not have; -1 is the parent of a root.
 SAME_ROUTES_KEPT_MAX = 4  # One for each pair of rings that a plan leads from and to; a thousand brokers take a MB.
 
 
@@ -136,18 +137,21 @@ class ChordConfiguration:
         """The largest number of neighbours of a broker."""
         return max((len(peers) for peers in self.neighbours.values()), default=0)
 
-    def same_routes_since(self, before: ChordConfiguration) -> NDArray[np.bool_]:
+    def same_routes_since(self, before: ChordConfiguration, lost: frozenset[str] = frozenset()) -> NDArray[np.bool_]:
         """Return whether the way from one broker to another is as it was before, broker by broker, shape (from, to).
 
-        Both are of the same brokers, in whose order the rows and columns are. Cost O(brokers^2 log brokers), once.
+        Rows and columns are in the order of the brokers of this ring. A way that touches a broker that only one of the
+        rings has, or one whose earlier life is lost, is not the same. Cost O(brokers^2 log brokers), once.
         """
-        found = self._same_routes_since.get(before.ids)
+        key = before.brokers, before.ids, lost
+        found = self._same_routes_since.get(key)
         if found is None:
-            found = self._same_routes_since[before.ids] = _same_routes(self.bits, before.ids, self.ids)
+            rings = (before.brokers, before.ids), (self.brokers, self.ids)
+            found = self._same_routes_since[key] = _same_routes(self.bits, *rings, lost)
         return found
 
     @cached_property
-    def _same_routes_since(self) -> dict[tuple[int, ...], NDArray[np.bool_]]:
+    def _same_routes_since(self) -> dict[tuple[tuple[str, ...], tuple[int, ...], frozenset[str]], NDArray[np.bool_]]:
         return {}
 
     def replaced(
@@ -264,8 +268,16 @@ def _shared(
 
 
 @lru_cache(maxsize=SAME_ROUTES_KEPT_MAX)
-def _same_routes(bits: int, ids_before: tuple[int, ...], ids_after: tuple[int, ...]) -> NDArray[np.bool_]:
-    before, after = (_parents_by_broker(bits, ids) for ids in (ids_before, ids_after))
+def _same_routes(
+    bits: int,
+    ring_before: tuple[tuple[str, ...], tuple[int, ...]],
+    ring_after: tuple[tuple[str, ...], tuple[int, ...]],
+    lost: frozenset[str],
+) -> NDArray[np.bool_]:
+    (brokers_before, ids_before), (brokers_after, ids_after) = ring_before, ring_after
+    before, after = _parents_by_broker(bits, ids_before), _parents_by_broker(bits, ids_after)
+    if lost or brokers_before != brokers_after:
+        before = _aligned(before, brokers_before, brokers_after, lost)
     same_parent = before == after
     same = same_parent
     np.fill_diagonal(after, np.arange(len(after)))  # The way to itself begins and ends there.
@@ -274,6 +286,23 @@ def _same_routes(bits: int, ids_before: tuple[int, ...], ids_after: tuple[int, .
         if np.array_equal(further, same):
             return np.asarray(same, dtype=np.bool_)
         same = further
+
+
+def _aligned(
+    parents: NDArray[np.intp], brokers_before: tuple[str, ...], brokers_after: tuple[str, ...], lost: frozenset[str]
+) -> NDArray[np.intp]:
+    """Return parents by the places of the later brokers, UNKNOWN where a broker is lost or was not there."""
+    place = {broker: at for at, broker in enumerate(brokers_before) if broker not in lost}
+    place_after = {broker: at for at, broker in enumerate(brokers_after)}
+    later = np.array([place_after.get(broker, UNKNOWN) if broker in place else UNKNOWN for broker in brokers_before])
+    earlier = np.array([place.get(broker, UNKNOWN) for broker in brokers_after])
+    known = np.maximum(earlier, 0)
+    taken = parents[np.ix_(known, known)]
+    found = np.where(taken < 0, taken, later[taken])
+    is_new = earlier == UNKNOWN
+    found[is_new, :] = UNKNOWN
+    found[:, is_new] = UNKNOWN
+    return np.asarray(found, dtype=np.intp)
 
 
 def _parents_by_broker(bits: int, ids: tuple[int, ...]) -> NDArray[np.intp]:

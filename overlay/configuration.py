@@ -118,6 +118,11 @@ class Configuration:
                     frontier.append(peer)
         return frozenset(reached)
 
+    def links_kept_since(self, before: Configuration, lost: frozenset[str] = frozenset()) -> frozenset[Link]:
+        """Return the links that an earlier tree had, too, but for those of brokers whose earlier life is lost."""
+        both = set(self.links).intersection(before.links)
+        return frozenset(pair for pair in both if lost.isdisjoint(pair)) if lost else frozenset(both)
+
     def path(self, source_broker: str, target_broker: str) -> tuple[str, ...]:
         """Return the brokers from source to target, both included. O(brokers)."""
         towards = self.parents_from(target_broker)

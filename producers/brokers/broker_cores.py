@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
@@ -12,12 +11,23 @@ from producers.brokers.broker_protocol import BrokerProtocol
 from producers.brokers.chord_routing import ring_broker
 from producers.brokers.tree_routing import tree_broker
 
-CORES: dict[str, Callable[[str, Any, int], BrokerProtocol]] = {
-    Configuration.KIND: tree_broker,
-    ChordConfiguration.KIND: ring_broker,
-}
+
+class MakeCore(Protocol):
+    """Make a broker's protocol core."""
+
+    def __call__(self, broker: str, configuration: Any, boot_ms: int, *, is_outside: bool = False) -> BrokerProtocol:
+        """Return the core."""
+        ...
 
 
-def core_of(broker: str, configuration: OverlayConfiguration, boot_ms: int) -> BrokerProtocol:
-    """Return the protocol core of a broker that begins with a configuration of whatever kind."""
-    return CORES[configuration.KIND](broker, configuration, boot_ms)
+CORES: dict[str, MakeCore] = {Configuration.KIND: tree_broker, ChordConfiguration.KIND: ring_broker}
+
+
+def core_of(
+    broker: str, configuration: OverlayConfiguration, boot_ms: int, *, is_outside: bool = False
+) -> BrokerProtocol:
+    """Return the protocol core of a broker that begins with a configuration of whatever kind.
+
+    It begins outside the overlay when that does not have it, or with ``is_outside`` (it was in it in an earlier life).
+    """
+    return CORES[configuration.KIND](broker, configuration, boot_ms, is_outside=is_outside)

@@ -34,6 +34,7 @@ from producers.brokers.chord_parts import RingBroker, RingParts
 from producers.brokers.chord_publishers import TopicPublishers
 from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
 from producers.brokers.chord_trees import TopicTrees
+from producers.brokers.epoch_change import change_asked
 from schemas.command import Command
 
 
@@ -77,14 +78,14 @@ class RingChange:
     # --- preparing ---------------------------------------------------------------------------------------------------
 
     def target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the ring with the IDs reassigned."""
-        return self._core.tables[self._core.epoch].configuration.replaced(command.epoch_to, command.id_moves)
+        """Return the ring with the IDs reassigned, and the brokers that join and go."""
+        present = self._core.tables[self._core.epoch].configuration
+        return present.replaced(command.epoch_to, command.id_moves, change=change_asked(command, present))
 
-    def reason_against(self, command: Command) -> str:
+    def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move of a user cannot be, empty when all can."""
-        known = self._core.tables[self._core.epoch].configuration.id_of
         for move in command.moves:
-            if move.home_to not in known:
+            if move.home_to not in target.brokers:
                 return f"user {move.client} cannot move to {move.home_to}: it is not in the overlay"
         return ""
 
@@ -93,7 +94,8 @@ class RingChange:
         assert isinstance(target, ChordConfiguration)
         under_way = self._moves.plan_of(command)
         going = {name for name, move in under_way.moves.items() if move.home_from == self.broker}
-        old, tables = self._core.tables[self._core.epoch], ChordTables(self.broker, target)
+        old = self._core.tables[self._core.epoch]
+        tables = ChordTables(self.broker, target, lost=change_asked(command, old.configuration).lost)
         self._core.begin_plan(under_way, tables)
         self._derive(old, tables)
         effects: list[Effect] = []

@@ -65,9 +65,11 @@ from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochB
 RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
 
 
-def ring_broker(broker: str, configuration: ChordConfiguration, boot_ms: int) -> RingBroker:
-    """Return the protocol core of a broker of a ring."""
-    return TwoEpochBroker(broker, ChordTables(broker, configuration), boot_ms, RingRouting)
+def ring_broker(
+    broker: str, configuration: ChordConfiguration, boot_ms: int, *, is_outside: bool = False
+) -> RingBroker:
+    """Return the protocol core of a broker of a ring, or of one that is outside."""
+    return TwoEpochBroker(broker, ChordTables(broker, configuration, is_outside=is_outside), boot_ms, RingRouting)
 
 
 class RingRouting:

@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overlay.chord_configuration import ChordConfiguration
 from producers.brokers.broker_messages import Notification
@@ -139,29 +140,42 @@ class ChordTables:
     ``registered`` are the publishers, by topic, of the topics whose rendezvous this broker is; ``successors`` those
     that have come again before the end of their earlier stay did, by topic and publisher. ``awaited`` are
     subscriptions that have moved here and whose old home may still hand over something of this epoch, with their user.
+    ``lost`` are the brokers whose life in the epoch before is over. A broker that is not on the ring has tables without
+    neighbours, as has one that ``is_outside`` though it is: it was, in an earlier life.
     """
 
-    def __init__(self, broker: str, configuration: ChordConfiguration) -> None:
+    def __init__(
+        self,
+        broker: str,
+        configuration: ChordConfiguration,
+        *,
+        lost: frozenset[str] = frozenset(),
+        is_outside: bool = False,
+    ) -> None:
         self.broker = broker
         self.configuration = configuration
         self.epoch = configuration.epoch
-        self.neighbours = configuration.neighbours[broker]
+        self.lost = lost
+        self.is_outside = is_outside or broker not in configuration.place_of
+        self.neighbours: tuple[str, ...] = () if self.is_outside else configuration.neighbours[broker]
         self.topics: dict[str, TopicEntry] = {}
         self.registered: dict[str, dict[str, Registration]] = {}
         self.successors: dict[tuple[str, str], Register] = {}
         self.ended: dict[tuple[str, str], int] = {}  # Stays by topic and publisher, while the epoch before lives.
         self.flushes: dict[tuple[str, str], set[str]] = {}  # (topic, asker) -> publishers not heard from yet.
         self.awaited: dict[str, str] = {}
-        ring, position = configuration.ring, configuration.position_of[broker]
-        names = configuration.broker_at
-        self._next_hop: dict[str, str] = {
-            names[to]: names[hop] for to, hop in enumerate(ring.next_hops[position].tolist())
-        }
-        above = ring.parents[:, position].tolist()
-        self._parent: dict[str, str | None] = {
-            names[root]: names[at] if at >= 0 else None for root, at in enumerate(above)
-        }
+        self._next_hop: dict[str, str] = {}
+        self._parent: dict[str, str | None] = {}
         self._rendezvous: dict[str, str] = {}
+        if not self.is_outside:
+            self._find_ways()
+
+    def _find_ways(self) -> None:
+        ring, position = self.configuration.ring, self.configuration.position_of[self.broker]
+        names = self.configuration.broker_at
+        self._next_hop = {names[to]: names[hop] for to, hop in enumerate(ring.next_hops[position].tolist())}
+        above = ring.parents[:, position].tolist()
+        self._parent = {names[root]: names[at] if at >= 0 else None for root, at in enumerate(above)}
 
     def rendezvous(self, topic: str) -> str:
         """Return the root of a topic's tree."""
@@ -187,11 +201,18 @@ class ChordTables:
         return root == older.rendezvous(topic) and self.same_route(older, root, broker)
 
     def same_route(self, older: ChordTables, start: str, target: str) -> bool:
-        """Return True if the way between two brokers is that of an older epoch, broker by broker."""
+        """Return True if the way between two brokers is that of an older epoch, broker by broker.
+
+        One that touches a broker which is not in both, or whose life in the older one is over, is not.
+        """
         place = self.configuration.place_of
-        return bool(self.configuration.same_routes_since(older.configuration)[place[start], place[target]])
+        if start not in place or target not in place:
+            return False
+        return bool(self._same_routes_since(older)[place[start], place[target]])
 
     def changes_most(self, older: ChordTables, root: str) -> bool:
         """Return True if the ways from a broker to most of the others are not those of an older epoch."""
-        same = self.configuration.same_routes_since(older.configuration)[self.configuration.place_of[root]]
-        return bool(np.mean(same) < 0.5)
+        return bool(np.mean(self._same_routes_since(older)[self.configuration.place_of[root]]) < 0.5)
+
+    def _same_routes_since(self, older: ChordTables) -> NDArray[np.bool_]:
+        return self.configuration.same_routes_since(older.configuration, self.lost)

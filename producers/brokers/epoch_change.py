@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from overlay.overlay_configuration import OverlayConfiguration
+from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from overlay.plan_digest import overlay_digest
 from producers.brokers.broker_messages import Deliver, Effect, Message, Notification
 from schemas.command import Command
 from schemas.plan import ClientMove
@@ -32,6 +33,20 @@ class PlanUnderWay:
     control_messages: int = 0
 
 
+def change_asked(command: Command, present: OverlayConfiguration) -> BrokerChange:
+    """Return which brokers a prepare adds to the overlay of now and takes from it; who is lost may be long gone."""
+    lost = frozenset(command.lost_brokers).intersection(present.brokers)
+    return BrokerChange(frozenset(command.brokers_joined), frozenset(command.brokers_left), lost)
+
+
+def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
+    """Return how the target that a broker has worked out differs from the command's, empty when it does not."""
+    told = overlay_digest(command.digest)
+    if told == target.digest:
+        return ""
+    return f"the target's digest is {target.digest} here, {told or 'missing'} in the command"
+
+
 class EpochTables(Protocol):
     """All that a broker knows for one epoch."""
 
@@ -47,7 +62,12 @@ class EpochTables(Protocol):
 
     @property
     def neighbours(self) -> Collection[str]:
-        """The brokers that this one is linked to."""
+        """The brokers that this one is linked to; none when it is outside."""
+        ...
+
+    @property
+    def is_outside(self) -> bool:
+        """Is this broker no part of the overlay?"""
         ...
 
 
@@ -62,7 +82,7 @@ class EpochChange(Protocol[TablesIn, PlanIn]):
         """Return the configuration that a prepare asks for; raise ValueError when it cannot be."""
         ...
 
-    def reason_against(self, command: Command) -> str:
+    def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return why this broker cannot take part, empty when it can."""
         ...
 

@@ -30,6 +30,7 @@ from producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
+from producers.brokers.epoch_change import change_asked
 from producers.brokers.tree_interests import TreeBroker, TreeInterests
 from producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
 from schemas.command import Command
@@ -83,7 +84,8 @@ class TreeChange:
         moves = {move.client: move for move in command.moves}
         moved = {name: move.home_to for name, move in moves.items()}
         older = self._core.tables[self._core.epoch]
-        tables = RoutingTables(self.broker, target, older.configuration, moved)
+        lost = change_asked(command, older.configuration).lost
+        tables = RoutingTables(self.broker, target, older.configuration, moved, lost=lost)
         under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves)
         self._core.begin_plan(under_way, tables)
         effects = self._interests.derive_later(older.entries.values())
@@ -92,23 +94,25 @@ class TreeChange:
         }
         return effects
 
-    def reason_against(self, command: Command) -> str:
+    def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move of a publisher cannot be, empty when all can."""
         for move in command.moves:
             # A publisher that has left meanwhile does no harm; one at another home would be cut off.
             known = self._interests.advertisements.get(move.client)
             if known is not None and known.home != move.home_from:
                 return f"publisher {move.client} is at {known.home}, not at {move.home_from}"
-            if move.home_to not in self._core.tables[self._core.epoch].configuration.neighbours:
+            if move.home_to not in target.brokers:
                 return f"publisher {move.client} cannot move to {move.home_to}: it is not in the overlay"
         return ""
 
     def target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the tree with the links exchanged."""
-        return self._core.tables[self._core.epoch].configuration.replaced(
+        """Return the tree with the links exchanged, and the brokers that join and go."""
+        present = self._core.tables[self._core.epoch].configuration
+        return present.replaced(
             command.epoch_to,
             [link(a, b) for a, b in command.links_removed],
             [link(a, b) for a, b in command.links_added],
+            change=change_asked(command, present),
         )
 
     def _own_unconfirmed(self) -> set[str]:

@@ -41,9 +41,9 @@ from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochB
 NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
 
 
-def tree_broker(broker: str, configuration: Configuration, boot_ms: int) -> TreeBroker:
-    """Return the protocol core of a broker of a tree."""
-    return TwoEpochBroker(broker, RoutingTables(broker, configuration), boot_ms, TreeRouting)
+def tree_broker(broker: str, configuration: Configuration, boot_ms: int, *, is_outside: bool = False) -> TreeBroker:
+    """Return the protocol core of a broker of a tree, or of one that is outside."""
+    return TwoEpochBroker(broker, RoutingTables(broker, configuration, is_outside=is_outside), boot_ms, TreeRouting)
 
 
 class TreeRouting:

@@ -95,7 +95,8 @@ class RoutingTables:
 
     ``moved`` are the publishers with another home than before it. ``shared`` are the neighbours over links that the
     epoch before had, too, ``same_way`` the brokers that such links alone lead to: the way between any two of these is
-    the same in both trees, broker by broker.
+    the same in both trees, broker by broker. A broker that is not in the overlay has tables without neighbours, as has
+    one that ``is_outside`` though it is: it was, in an earlier life.
     """
 
     def __init__(
@@ -104,16 +105,20 @@ class RoutingTables:
         configuration: Configuration,
         older: Configuration | None = None,
         moved: Mapping[str, str] | None = None,
+        *,
+        lost: frozenset[str] = frozenset(),
+        is_outside: bool = False,
     ) -> None:
         self.broker = broker
         self.moved = dict(moved or {})
-        kept = set() if older is None else set(configuration.links).intersection(older.links)
-        self.same_way = configuration.reached_over(kept, broker)
-        self.shared = frozenset(peer for peer in configuration.neighbours[broker] if link(broker, peer) in kept)
         self.configuration = configuration
         self.epoch = configuration.epoch
-        self.neighbours = configuration.neighbours[broker]
-        self.next_hop = configuration.next_hops_from(broker)
+        self.is_outside = is_outside or broker not in configuration.neighbours
+        self.neighbours: tuple[str, ...] = () if self.is_outside else configuration.neighbours[broker]
+        self.next_hop = {} if self.is_outside else configuration.next_hops_from(broker)
+        kept = frozenset() if older is None or self.is_outside else configuration.links_kept_since(older, lost)
+        self.same_way = frozenset((broker,)) if self.is_outside else configuration.reached_over(kept, broker)
+        self.shared = frozenset(peer for peer in self.neighbours if link(broker, peer) in kept)
         self.entries: dict[str, Entry] = {}
         self.released: set[str] = set()  # Removed while the epoch before lives: not to be derived from it again.
         self.withdrawn: set[tuple[str, str]] = set()  # Subscription, neighbour asked to let go of it: not held here.

@@ -23,3 +23,20 @@ def test_the_matrix_says_of_each_way_what_the_two_ways_say(seed: int) -> None:
     for a in names:
         for b in names:
             assert same[before.place_of[a], before.place_of[b]] == (before.route(a, b) == after.route(a, b))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_way_is_not_the_same_where_one_of_its_brokers_joins_leaves_or_is_lost(seed: int) -> None:
+    """All others are as they are; one that is lost may be on both rings."""
+    rng = random.Random(seed)
+    names = [f"b{number:02d}" for number in range(16)]
+    ids = dict(zip(names, rng.sample(range(1 << 8), len(names)), strict=True))
+    before = ChordConfiguration.of(0, 8, {name: ids[name] for name in rng.sample(names, rng.randint(1, 16))})
+    after = ChordConfiguration.of(1, 8, {name: ids[name] for name in rng.sample(names, rng.randint(1, 16))})
+    lost = frozenset(rng.sample(before.brokers, rng.randint(0, min(2, len(before.brokers)))))
+    same = after.same_routes_since(before, lost)
+    in_both = (set(before.brokers) & set(after.brokers)) - lost
+    for a in after.brokers:
+        for b in after.brokers:
+            is_same = {a, b} <= in_both and before.route(a, b) == after.route(a, b) and not lost & {*after.route(a, b)}
+            assert same[after.place_of[a], after.place_of[b]] == is_same
