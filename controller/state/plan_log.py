@@ -171,7 +171,8 @@ class PlanLog:
                 if plan.epoch_to == epoch or (plan.epoch_to < epoch and LIFE[plan.phase].is_in_force)
             ]
             before = self._homes_forgotten if epoch > self._bootstrap.epoch else {}
-            found = self._targets[epoch].with_homes(before | homes_after(on_the_way))
+            target, homes = self._targets[epoch], before | homes_after(on_the_way)
+            found = target.with_homes({client: home for client, home in homes.items() if home in target.neighbours})
             while len(self._configurations) >= CONFIGURATIONS_KEPT_MAX:
                 del self._configurations[next(iter(self._configurations))]
             self._configurations[epoch] = found
