@@ -14,6 +14,7 @@ from msgspec import Struct
 from schemas.event import AdaptationEvent
 from schemas.order_book import StandingOrders
 from schemas.plan import ClientMove, IdMove, LinkPair
+from schemas.shown_fleet import ShownFleet
 
 VIEW_VERSION = 1
 
@@ -218,46 +219,6 @@ class Horizon(Struct, frozen=True):
     is_measured: bool
 
 
-class ShownMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A broker that does not simply serve, or that died lately: its fields are those of :class:`schemas.member.Member`.
-
-    ``in_overlay`` tells that the overlay in force has it, ``deaths`` counts the late ones. ``position`` is where one
-    that is not in the inventory's file stands on a map, None where nobody knows.
-    """
-
-    broker: str
-    state: str
-    since_ms: int
-    reason: str
-    in_overlay: bool = False
-    deaths: int = 0
-    returns_ms: int = 0
-    position: tuple[float, float] | None = None
-
-
-class ShownRepair(Struct, frozen=True, kw_only=True):
-    """A plan that takes lost brokers out: since when they are dead, and when its overlay was in force, 0 until then."""
-
-    plan: str
-    lost: tuple[str, ...]
-    dead_since_ms: int
-    whole_ms: int
-    phase: str
-
-
-class ShownFleet(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All known brokers: how many are in each state, and those that do not simply serve, by name.
-
-    ``repairs`` are the last ones, oldest first. ``traffic_at_risk_per_s`` is how many deliveries a second had their way
-    over brokers that are dead now and still in the overlay in force, None where no window says so.
-    """
-
-    counts: dict[str, int] = {}
-    members: tuple[ShownMember, ...] = ()
-    repairs: tuple[ShownRepair, ...] = ()
-    traffic_at_risk_per_s: float | None = 0.0
-
-
 class DecisionTimes(Struct, frozen=True):
     """How long the decisions of one planner took, judge and choice included."""
 
@@ -310,7 +271,8 @@ class LiveView(ViewCounts, frozen=True, kw_only=True):
     """All that is shown of a control loop. Each field that ViewCounts has not is a part with a key of its own.
 
     ``window`` and ``network`` are of the newest window, None before the first; ``plans`` are by epoch, ``cost`` and
-    ``events`` oldest first; ``refusals`` are by verdict, ``faults`` by what went wrong on the borders.
+    ``events`` oldest first; ``refusals`` are by verdict, ``faults`` by what went wrong on the borders; ``members`` is
+    the fleet.
     """
 
     configuration: ShownConfiguration

@@ -172,7 +172,8 @@ class PlanLog:
             ]
             before = self._homes_forgotten if epoch > self._bootstrap.epoch else {}
             target, homes = self._targets[epoch], before | homes_after(on_the_way)
-            found = target.with_homes({client: home for client, home in homes.items() if home in target.neighbours})
+            present = set(target.brokers)  # Who was at a broker that is gone has no home.
+            found = target.with_homes({client: home for client, home in homes.items() if home in present})
             while len(self._configurations) >= CONFIGURATIONS_KEPT_MAX:
                 del self._configurations[next(iter(self._configurations))]
             self._configurations[epoch] = found
