@@ -52,7 +52,7 @@ from producers.emulator.starting_point import StartingPoint
 from producers.emulator.subscriber_clients import SubscriberClients
 from producers.emulator.user_clients import UserClients
 from schemas.client import Role
-from schemas.command import Command, CommandPhase, Outcome
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.telemetry import ClientChange
 
 CONTROL_BYTES = 64  # What a control message is taken to weigh on a link, also in a bundle.
@@ -429,10 +429,7 @@ class EmulatedOverlay:
             case UserDrained(user, subscription, home_to):
                 self.users.drain(user, subscription, home_to)
             case Answer(result):
-                if result.outcome is Outcome.ACTIVATED:
-                    self._take_clients(broker)
-                for listener in self.listeners:
-                    listener.on_result(result)
+                self._tell_result(broker, result)
             case ClientDropped(client, connection):
                 if not self.publishers.drop(client, connection):
                     self.users.drop(client, connection)
@@ -440,6 +437,12 @@ class EmulatedOverlay:
                 self.ledger.drop(notification, reason)
             case Cancelled():
                 pass  # The client left when it cancelled; that its brokers have forgotten it concerns nobody.
+
+    def _tell_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
+        if result.outcome is Outcome.ACTIVATED:
+            self._take_clients(broker)
+        for listener in self.listeners:
+            listener.on_result(result)
 
     # --- links -----------------------------------------------------------------------------------------------------
 
