@@ -97,6 +97,16 @@ EVENTS = Topic(
     7 * DAY_MS,
 )
 LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER, RECORDER), 1, None, is_one_log=True)
+MEMBERS = Topic(
+    "members",
+    "Member",
+    "broker",
+    (CONTROLLER,),
+    (BROKERS, STREAMING, CONTROLLER, Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    None,
+    is_one_log=True,
+)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(
     "orders",
@@ -131,6 +141,7 @@ TOPICS: tuple[Topic, ...] = (
     RESULTS,
     PLANS,
     LEADER,
+    MEMBERS,
     EVENTS,
     ORDERS,
     AUDIT,
