@@ -457,12 +457,6 @@ class EmulatedOverlay:
             case Cancelled():
                 pass  # The client left when it cancelled; that its brokers have forgotten it concerns nobody.
 
-    def _tell_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
-        if result.outcome is Outcome.ACTIVATED:
-            self._take_clients(broker)
-        for listener in self.listeners:
-            listener.on_result(result)
-
     # --- links -----------------------------------------------------------------------------------------------------
 
     def _send(self, source_broker: str, peer: str, message: Message) -> None:

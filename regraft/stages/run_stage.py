@@ -52,6 +52,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     from infra.spark_session import base_configuration, build_spark_session
     from streaming.check_timestamps import check_timestamps
     from streaming.job_errors import StreamingJobError
+    from streaming.measure_backlog import driver_memory_mb
     from streaming.run_job import run_job
     from streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
 
@@ -64,7 +65,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
         "regraft",
         run_dir=directory,
         master=settings.spark.master,
-        driver_memory_mb=settings.spark.driver_memory_mb,
+        driver_memory_mb=settings.spark.driver_memory_mb or driver_memory_mb(settings.streaming),
         extra=extra,
     )
     try:
