@@ -7,12 +7,12 @@ belong here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.delivery_sets import DeliverySets
+from overlay.delivery_sets import DeliverySets, rows_over
 from overlay.distinct_sets import Words, digit_planes, merge_sets
 
 
@@ -52,6 +52,12 @@ class WeightedSets:
         words, counted = digit_planes(*merge_sets([span.distinct for span in spans], len(brokers)), len(brokers))
         length_s = max(sum(span.span_s for span in spans), 1e-9)
         return cls(brokers, words, counted[:, None].astype(np.float32), np.array([length_s]))
+
+    def over(self, brokers: tuple[str, ...]) -> WeightedSets:
+        """Return what other brokers, sorted, want of the same notifications; those that are new here want nothing."""
+        if brokers == self.brokers:
+            return self
+        return replace(self, brokers=brokers, words=rows_over(self.words, self.brokers, brokers))
 
     def counts(self, words: Words) -> NDArray[np.float64]:
         """Return how many notifications the bits of each row stand for, shape (..., spans)."""

@@ -5,7 +5,7 @@ In: the agent of each broker, from the inventory. Out: names of topics, and what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_names
@@ -32,6 +32,14 @@ class BrokerTopics:
     def agents(self) -> tuple[str, ...]:
         """Who speaks for these brokers, sorted; NO_AGENT among them where a broker has none."""
         return tuple(sorted(set(self.agent_of.values()))) or (NO_AGENT,)
+
+    def of_agents(self, agents: Collection[str]) -> BrokerTopics:
+        """Return what these agents know: their own brokers and topics."""
+        return BrokerTopics(self.namespace, {name: agent for name, agent in self.agent_of.items() if agent in agents})
+
+    def speaks_for(self, broker: str) -> bool:
+        """Tell whether who has these topics may speak for the broker; without agents anybody may."""
+        return not self.agent_of or broker in self.agent_of
 
     def name(self, topic: Topic, broker: str) -> str:
         """Return the name of the topic with what is of or for this broker."""

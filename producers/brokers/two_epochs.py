@@ -13,11 +13,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
+from producers.brokers.answer_commands import AnsweringBroker
 from producers.brokers.broker_messages import (
     AdvertiseRequest,
-    Answer,
     Bundle,
     ClientRequest,
     Deliver,
@@ -25,15 +23,14 @@ from producers.brokers.broker_messages import (
     Effect,
     Message,
     Notification,
-    Send,
     UnadvertiseRequest,
     bundled,
 )
 from producers.brokers.broker_protocol import BrokerPhase
 from producers.brokers.command_fence import CommandFence
-from producers.brokers.epoch_change import EpochTables, PlanUnderWay, Routing, digest_mismatch
+from producers.brokers.epoch_change import EpochChange, EpochTables, PlanUnderWay, Routing, digest_mismatch
 from producers.brokers.report_state import reported
-from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from schemas.command import Command, CommandPhase, Outcome, Refusal
 
 CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; looked at when a command is repeated.
 HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; what comes then is dropped and counted.
@@ -55,7 +52,7 @@ Tables = TypeVar("Tables", bound=EpochTables)
 Plan = TypeVar("Plan", bound=PlanUnderWay)
 
 
-class TwoEpochBroker(Generic[Tables, Plan]):
+class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     """One broker's protocol core: tables of at most two epochs, the plan under way between them, what it holds back.
 
     A :class:`producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes what the kind of overlay has to say
@@ -85,7 +82,7 @@ class TwoEpochBroker(Generic[Tables, Plan]):
         self._epoch_aborted_max = -1
         self.fence = CommandFence()
         self.routing = routing(self)
-        self._change = self.routing.change
+        self._change: EpochChange[Tables, Plan] = self.routing.change
 
     def begin_at(self, plan: str, digest: str, term: int) -> None:
         """Take this broker's epoch for the one that a plan led to."""
@@ -359,38 +356,3 @@ class TwoEpochBroker(Generic[Tables, Plan]):
     def epochs(self) -> list[Tables]:
         """Return the tables of all live epochs, oldest first."""
         return [self.tables[epoch] for epoch in sorted(self.tables)]
-
-    # --- answers and counts ------------------------------------------------------------------------------------------
-
-    def _answer(self, command: Command, outcome: Outcome, now_ms: float) -> Answer:
-        return Answer(self._result_to(command.plan, command.digest, command.phase, command.epoch_to, outcome, now_ms))
-
-    def _refuse(self, command: Command, refusal: Refusal, reason: str, now_ms: float) -> Answer:
-        told = self._answer(command, Outcome.REFUSED, now_ms).result
-        return Answer(msgspec.structs.replace(told, refusal=refusal, reason=reason))
-
-    def _result(self, under_way: Plan, phase: CommandPhase, outcome: Outcome, now_ms: float) -> Answer:
-        """Answer a command that has been obeyed since."""
-        digest = self.fence.digest_of(under_way.epoch_to)
-        return Answer(self._result_to(under_way.plan, digest, phase, under_way.epoch_to, outcome, now_ms))
-
-    def _result_to(
-        self, plan: str, digest: str, phase: CommandPhase, epoch_to: int, outcome: Outcome, now_ms: float
-    ) -> CommandResult:
-        under_way = self.under_way
-        sent = under_way.control_messages if under_way is not None and under_way.plan == plan else 0
-        return CommandResult(
-            plan, phase, self.broker, epoch_to, outcome, "", sent, int(now_ms), tuple(sorted(self.lost_peers)),
-            self.fence.term, digest,
-        )  # fmt: skip
-
-    def count_control(self, effects: list[Effect]) -> None:
-        """Count what was sent to peers but notifications, and of that what the plan under way caused."""
-        sent = [
-            effect.message
-            for effect in effects
-            if isinstance(effect, Send) and not isinstance(effect.message, Notification)
-        ]
-        self.control_messages_sent += len(sent)
-        if self.under_way is not None:
-            self.under_way.control_messages += sum(self._change.is_of_plan(message, self.under_way) for message in sent)
