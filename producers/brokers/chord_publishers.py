@@ -50,10 +50,14 @@ class TopicPublishers:
             return []
         effects: list[Effect] = []
         if earlier is None:
+            if tables.is_gone(message.home) and tables.is_over_from(message.home):
+                return []  # Its turn has come too late: it has died with its home.
             registration = Registration(message.connection, message.home)
             for other in self._from(tables, message.topic):
                 if other.ended.get((message.topic, message.publisher), -1) >= message.connection:
                     continue  # In the later epoch, where it came another way, its end was here first.
+                if other is not tables and not other.takes_over(tables, message.topic, message.home):
+                    continue
                 other.registered.setdefault(message.topic, {})[message.publisher] = registration
                 self._trees.entered(other, message.topic, effects)
             effects += self._ring.registered(tables, message)
@@ -109,6 +113,17 @@ class TopicPublishers:
             effects += [] if entry is None else self._trees.consider_leaving(other, entry)
             effects += self._next_stay(other, topic, publisher)
         return effects
+
+    def end_lost_stays(self, tables: ChordTables) -> list[Effect]:
+        """End the stays of publishers whose homes are dead, behind all that has come of them."""
+        newest = max(self._core.tables)
+        over = [
+            Unregister(tables.epoch, self.broker, topic, publisher, known.connection, newest)
+            for topic, publishers in sorted(tables.registered.items())
+            for publisher, known in sorted(publishers.items())
+            if tables.is_gone(known.home) and tables.is_over_from(known.home)
+        ]
+        return [effect for message in over for effect in self.accept_unregistration(tables, message)]
 
     def _next_stay(self, tables: ChordTables, topic: str, publisher: str) -> list[Effect]:
         waiting = tables.successors.pop((topic, publisher), None)

@@ -44,6 +44,7 @@ from producers.brokers.broker_messages import (
 )
 from producers.brokers.broker_protocol import BrokerProtocol
 from producers.brokers.match_content import Content, Filter
+from producers.brokers.two_epochs import BROKER_DIED
 from producers.emulator.delivery_cells import DeliveryCells
 from producers.emulator.ledger import Ledger
 from producers.emulator.publisher_clients import PublisherClients
@@ -55,7 +56,6 @@ from schemas.telemetry import ClientChange
 
 CONTROL_BYTES = 64  # What a control message is taken to weigh on a link, also in a bundle.
 QUEUE_OVERFLOW = "queue_overflow"
-BROKER_DIED = "broker_died"
 
 
 @dataclass(frozen=True, slots=True)
