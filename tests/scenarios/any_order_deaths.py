@@ -19,13 +19,13 @@ import msgspec
 
 from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_messages import Dropped, Notification, Published
+from producers.brokers.two_epochs import FROM_THE_DEAD
 from producers.emulator.publisher_clients import WHOEVER_TAKES_IT
 from schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order_account import Account, Key
 from tests.scenarios.any_order_controller import new_plan
 
 Action = tuple[Any, ...]
-FROM_THE_DEAD = "from_the_dead"
 
 
 @dataclass(frozen=True)
@@ -210,12 +210,15 @@ class MortalBrokers:
         if key not in self.stamped:
             return self.account.published[key].home in self.dead
         epoch, home = self.stamped[key]
-        taken = self.taken[key]
         return any(
-            broker in self.dead and (at + 1 == len(way) or way[at + 1] not in taken)
+            broker in self.dead and (at + 1 == len(way) or not self.has_gone_on(key, way, at))
             for way in self.ways(epoch, home, subscription)
             for at, broker in enumerate(way)
         )
+
+    def has_gone_on(self, key: Key, way: Sequence[str], at: int) -> bool:
+        """Tell whether the next broker of a way has taken a notification."""
+        return way[at + 1] in self.taken[key]
 
     @abstractmethod
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
