@@ -62,10 +62,11 @@ class DeadBrokers:
 
     def see_end_behind(self, tables: ChordTables, message: EndBehind) -> list[Effect]:
         """Nothing that has crossed a dead broker follows here."""
-        if message.lost in tables.ended_behind:
+        if message.lost in tables.ended_behind or tables.is_outside:
             return []
         tables.ended_behind.add(message.lost)
-        effects: list[Effect] = [Send(peer, message) for peer in tables.below(message.lost)]
+        next_ones = (peer for peer in tables.below(message.lost) if peer not in tables.dead)
+        effects: list[Effect] = [Send(peer, message) for peer in next_ones]
         return effects + self._endings.see_ended_behind(tables) + self._forget(tables)
 
     def _forget(self, tables: ChordTables) -> list[Effect]:

@@ -64,6 +64,7 @@ class MortalBrokers:
         self.taken: dict[Key, set[str]] = {}
         self.stamped: dict[Key, tuple[int, str]] = {}
         self.subscription_homes: dict[str, str] = {}
+        self.overlays: dict[int, OverlayConfiguration] = {}
         self.repairs = 0
         self.account.is_excused = self.is_excused
 
@@ -194,7 +195,9 @@ class MortalBrokers:
         key = message.publisher, message.sequence
         for effect in effects:
             if isinstance(effect, Published):
-                self.stamped[key] = effect.notification.epoch, effect.notification.home
+                epoch = effect.notification.epoch
+                self.stamped[key] = epoch, effect.notification.home
+                self.overlays.setdefault(epoch, self.brokers[name].core.tables[epoch].configuration)
             if isinstance(effect, Dropped) and effect.reason == FROM_THE_DEAD:
                 return
         self.taken.setdefault(key, set()).add(name)
@@ -225,5 +228,5 @@ class MortalBrokers:
         """Return the ways that a notification published at ``home`` may take to a subscription."""
 
     def overlay_of(self, epoch: int) -> Any:
-        """Return the overlay of an epoch, by the controllers' plans."""
-        return next(found for one in self.met_controllers if (found := one.log.configuration_of(epoch)) is not None)
+        """Return the overlay of an epoch that was stamped: of plans to one epoch, that which was carried out."""
+        return self.overlays[epoch]

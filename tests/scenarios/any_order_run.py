@@ -65,12 +65,17 @@ class RunSpec:
         features += [others.choice(list(RIVALS))] if others.random() < RIVALS_SHARE else []
         deaths = random.Random(f"{seed} {overlay} deaths")
         features += DEATHS if deaths.random() < DEATHS_SHARE[overlay] else []
+        broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
+        if overlay == RING and set(DEATHS).intersection(features):
+            broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # A dead broker is on ways of others on a larger ring.
+            if deaths.random() < 0.5:  # Where little else goes wrong, more plans are under way when brokers die.
+                features = [name for name in features if name in ("end", "return", "again", "late", *DEATHS)]
         return RunSpec(
             seed,
             overlay,
             schedule or chosen,
             tuple(name for name in features if name not in set(without)),
-            rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9)),
+            broker_count,
             rng.choice((250, 500, 1000)),
             rng.choice((0.1, 0.25, 0.4)),
             schedule or chosen,
