@@ -47,6 +47,7 @@ class MortalBrokers:
     busy: dict[str, None]
     on_links: dict[tuple[str, str], deque[Any]]
     publishers: Any
+    subscribers: Any
     users: Any
     controller: Any
     met_controllers: list[Any]
@@ -54,7 +55,6 @@ class MortalBrokers:
     ending: set[str]
     clock: Any
     cancel: Callable[[str], None]
-    _subscriptions: dict[str, tuple[str, Any]]
 
     def set_up_deaths(self) -> None:
         """Begin with nobody dead."""
@@ -75,13 +75,13 @@ class MortalBrokers:
         broker = self.brokers[name]
         if broker.is_dead or len(self.dead) + 1 >= len(self.brokers):
             return False
-        broker.is_dead = True
+        broker.is_dead = broker.is_outside = True
         self.dead[name] = None
         broker.queue.clear()
         self.busy.pop(name, None)
         for pair in [pair for pair in self.on_links if pair[1] == name]:
             del self.on_links[pair]
-        for subscription in [one for one, (home, _) in self._subscriptions.items() if home == name]:
+        for subscription in [one for one, at in self.subscribers._subscribers.items() if at.home == name]:
             self.cancel(subscription)
         self.publishers.lose_home(name)
         self.users.lose_home(name)
@@ -127,21 +127,24 @@ class MortalBrokers:
 
     @property
     def homeless(self) -> list[str]:
-        """The publishers whose home has died, or the one that they were to go to."""
+        """The publishers and users whose home has died, or the one that they were to go to."""
         gone = {WHOEVER_TAKES_IT, *self.dead}
-        return sorted(name for name, client in self.publishers._publishers.items() if client.goes_to in gone)
+        names = [name for name, client in self.publishers._publishers.items() if client.goes_to in gone]
+        return sorted([*names, *self.users._homeless])
 
     def do_come_again(self, name: str, home: str) -> bool:
-        """A publisher that has lost its home begins a new stay elsewhere; what it had not handed over is its own."""
+        """A client that has lost its home begins a new stay elsewhere, unless it is about to end."""
         if name not in self.homeless or home in self.dead:
             return False
-        client = self.publishers._publishers.pop(name)
-        self.allowed.discard(name)
-        if client.is_ending:
-            return True
-        self.account.begin_stay(name)
-        self.ending.discard(name)
-        self.publishers.connect(name, home, client.filter_)
+        client = self.publishers._publishers.get(name)
+        if client is None:
+            self.users.reconnect(name, home)
+        elif client.is_ending:
+            del self.publishers._publishers[name]
+        else:
+            client.goes_to = WHOEVER_TAKES_IT
+            self.account.begin_stay(name)
+            self.publishers.reconnect(name, home)
         return True
 
     # --- repairs -----------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ def test_what_is_held_for_a_user_whose_old_home_has_died_is_handed_over() -> Non
     overlay.command("b1", ACTIVATE, target)
     overlay.publish("b1", "p", topic=topic)
     assert overlay.got == [("s", "p", 0)]
+    overlay.feed("b1", None, MoveHeardRequest("u", 0))
     overlay.command("b1", RETIRE, target)
     assert overlay.said(Outcome.RETIRED) == {"b1"}
 
