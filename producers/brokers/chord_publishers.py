@@ -56,13 +56,18 @@ class TopicPublishers:
             for other in self._from(tables, message.topic):
                 if other.ended.get((message.topic, message.publisher), -1) >= message.connection:
                     continue  # In the later epoch, where it came another way, its end was here first.
-                if other is not tables and not other.takes_over(tables, message.topic, message.home):
+                if other is not tables and not self._derives(other, tables, message):
                     continue
                 other.registered.setdefault(message.topic, {})[message.publisher] = registration
                 self._trees.entered(other, message.topic, effects)
             effects += self._ring.registered(tables, message)
         ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
         return effects + self._ring.route_on(tables, ack)
+
+    def _derives(self, later: ChordTables, tables: ChordTables, message: Register) -> bool:
+        """Return True if a later epoch takes a registration from this one, and does not get one of its own."""
+        is_asked = (message.topic, message.publisher) in later.successors  # There, too, it waits for an earlier stay.
+        return not is_asked and later.takes_over(tables, message.topic, message.home)
 
     def confirm_publisher(self, publisher: str, connection: int, epoch: int) -> list[Effect]:
         """The rendezvous of an epoch knows a local publisher."""

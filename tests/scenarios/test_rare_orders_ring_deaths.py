@@ -192,6 +192,22 @@ def test_a_publisher_whose_end_was_lost_with_a_broker_is_forgotten_by_the_repair
     assert not any(core.tables[1].registered for name, core in overlay.cores.items() if name != "b1")
 
 
+def test_a_next_stay_that_waits_in_both_epochs_has_its_turn_in_both() -> None:
+    """Its earlier one ends in the old epoch, from which the new one takes that."""
+    overlay = DyingRing(FIVE)
+    overlay.feed("b4", None, AdvertiseRequest("p", ALL, 0))
+    overlay.run()
+    overlay.feed("b4", None, UnadvertiseRequest("p", 0))
+    slow = ("b4", "b3")
+    overlay.feed("b3", None, AdvertiseRequest("p", ALL, 1))
+    overlay.bury("b1")
+    overlay.repair(PREPARE, held=(slow,))
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b2", "b4"}
+    overlay.run_on()
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b2", "b3", "b4"}
+    assert overlay.told_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
+
+
 def test_homes_send_end_unasked_behind_a_death() -> None:
     """In the new epoch the way on which b2 asks for it leads over b0, which is dead; so b1 is never asked."""
     overlay = DyingRing(NEAR)
