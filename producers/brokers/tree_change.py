@@ -31,7 +31,8 @@ from producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from producers.brokers.epoch_change import change_asked
-from producers.brokers.tree_interests import TreeBroker, TreeInterests
+from producers.brokers.tree_interests import TreeInterests
+from producers.brokers.tree_publishers import TreeBroker
 from producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
 from schemas.command import Command
 

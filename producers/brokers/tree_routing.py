@@ -34,7 +34,8 @@ from producers.brokers.broker_messages import (
     UnsubscribeAck,
 )
 from producers.brokers.tree_change import TreeChange
-from producers.brokers.tree_interests import TreeBroker, TreeInterests
+from producers.brokers.tree_interests import TreeInterests
+from producers.brokers.tree_publishers import TreeBroker
 from producers.brokers.tree_tables import LOCAL, RoutingTables
 from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochBroker
 
