@@ -133,7 +133,7 @@ class TreeInterests(TreePublishers):
 
     def _release(self, tables: RoutingTables, entry: Entry, peers: Iterable[str]) -> list[Effect]:
         """Ask neighbours to hold the subscription no longer."""
-        asked = sorted(set(peers) - entry.unreleased - self._core.lost_peers)
+        asked = sorted(set(peers) - entry.unreleased - tables.dead)
         entry.unreleased.update(asked)
         return [Send(peer, Unsubscribe(tables.epoch, entry.subscription)) for peer in asked]
 
@@ -145,7 +145,7 @@ class TreeInterests(TreePublishers):
         effects: list[Effect] = []
         for peer in sorted(wanted - entry.forwarded):
             self.covered_forwards += tables.note_forward(entry, peer)
-            if peer not in self._core.lost_peers:
+            if peer not in tables.dead:
                 entry.unconfirmed.add(peer)
                 message = Subscribe(tables.epoch, entry.subscription, entry.home, entry.filter_, entry.epoch_issued_max)
                 effects.append(Send(peer, message))
@@ -155,7 +155,8 @@ class TreeInterests(TreePublishers):
     def _wanted(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the neighbours beyond which the subscription meets an advertisement."""
         homes = self._homes_met(tables, entry) - {self.broker}
-        return {tables.next_hop[home] for home in homes} - {entry.towards}
+        # One that is about to end may be at a broker that is gone.
+        return {tables.next_hop[home] for home in homes if home in tables.next_hop} - {entry.towards}
 
     # --- settling: acknowledgements and confirmations ----------------------------------------------------------------
 

@@ -6,9 +6,11 @@ A part of :mod:`producers.brokers.tree_interests`, which sends the subscriptions
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 
 from producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
 from producers.brokers.match_content import Filter, intersects
+from producers.brokers.tree_repairs import TreeRepairs
 from producers.brokers.tree_tables import Advertisement, Entry, RoutingTables, TreePlanUnderWay
 from producers.brokers.two_epochs import TwoEpochBroker
 
@@ -23,6 +25,7 @@ class TreePublishers:
         self.broker = core.broker
         self.advertisements: dict[str, Advertisement] = {}
         self.unconfirmed_advertisements: dict[str, Advertisement] = {}
+        self.repairs = TreeRepairs(core, self)
 
     @abstractmethod
     def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
@@ -45,20 +48,40 @@ class TreePublishers:
         The next stay of a publisher waits for the end of the one before, which comes behind all that was published in
         it: so order holds across stays, and a late end cannot be taken for that of the next stay.
         """
-        earlier = self.advertisements.get(message.publisher)
+        if message.epoch not in self._core.tables:  # It has waited for the end of the stay before.
+            message = replace(message, epoch=min(self._core.tables))
+        earlier, effects = self.advertisements.get(message.publisher), list[Effect]()
+        if message.home in self._core.tables[message.epoch].dead:
+            return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
+        self.repairs.note_told(message)
+        if earlier is not None and self.repairs.supersedes(earlier, message):
+            effects += self._give_way(earlier, source, message)
+            earlier = None
         if earlier is not None and earlier.connection < message.connection:
             if earlier.successor is None or earlier.successor[1].connection < message.connection:
                 earlier.successor = (source, message)  # Else its client has come again since.
             return []
         if earlier is not None:
             return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
-        peers = self._flood_on(message.epoch, source)
+        sends = self._flood_on(message, source) + self.repairs.tell(message)
+        asked = {send.peer for send in sends}
         known = Advertisement(
-            message.epoch, message.publisher, message.connection, message.home, message.filter_, source, set(peers)
+            message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
         )
         self.advertisements[message.publisher] = known
         self.unconfirmed_advertisements[message.publisher] = known
-        effects: list[Effect] = [Send(peer, message) for peer in peers]
+        effects += sends
+        effects += self._attract(message)
+        known.unsettled = {
+            name
+            for tables in self._core.epochs()
+            for name, entry in tables.entries.items()
+            if not entry.is_settled and message.publisher in entry.meets
+        }
+        return effects
+
+    def _attract(self, message: Advertise) -> list[Effect]:
+        """Send the subscriptions that a publisher attracts towards it."""
         met = [
             (tables, entry)
             for tables in self._core.epochs()
@@ -68,15 +91,7 @@ class TreePublishers:
         ]
         for _, entry in met:
             entry.meets.add(message.publisher)
-        for tables, entry in met:
-            effects += self._forward(tables, entry)
-        known.unsettled = {
-            name
-            for tables in self._core.epochs()
-            for name, entry in tables.entries.items()
-            if not entry.is_settled and message.publisher in entry.meets
-        }
-        return effects
+        return [effect for tables, entry in met for effect in self._forward(tables, entry)]
 
     def forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
         """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch."""
@@ -85,19 +100,57 @@ class TreePublishers:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended before its turn came.
-            return []
-        del self.advertisements[message.publisher]
-        self.unconfirmed_advertisements.pop(message.publisher, None)
-        for tables in self._core.epochs():
-            for entry in tables.entries.values():
-                entry.meets.discard(message.publisher)
-        effects: list[Effect] = [Send(peer, message) for peer in self._flood_on(message.epoch, source)]
+            self.repairs.forget(message.publisher, message.connection)
+            return [*self._flood_on(message, source)] if self.repairs.passes_on_all else []
+        self.forget_stay(message.publisher)
+        self.repairs.keep_for_abort(known, message.epoch)
+        effects: list[Effect] = [*self._flood_on(message, source), *self.repairs.tell(message)]
+        effects += self.repairs.tell_back(source, message)
         return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
 
-    def _flood_on(self, epoch: int, source: str) -> list[str]:
-        """Return the living neighbours in the tree of an epoch, but for the one that a message came from."""
-        neighbours, lost = self._core.tables[epoch].neighbours, self._core.lost_peers
-        return [peer for peer in neighbours if peer != source and peer not in lost]
+    def _give_way(self, earlier: Advertisement, source: str, message: Advertise) -> list[Effect]:
+        """Let what is told take the place of what is known, here and, of an earlier stay, at all who know of that."""
+        if earlier.connection < message.connection:
+            earlier.successor = None
+            return self.forget_advertisement(source, Unadvertise(message.epoch, message.publisher, earlier.connection))
+        was_waited_for = message.publisher in self.unconfirmed_advertisements
+        self.forget_stay(message.publisher)
+        ack = AdvertiseAck(earlier.epoch, message.publisher, earlier.connection)
+        return [Send(earlier.told_by, ack)] if was_waited_for else []
+
+    def forget_stay(self, publisher: str) -> None:
+        """Forget a publisher that has ended, or whose home has died."""
+        known = self.advertisements.pop(publisher)
+        self.unconfirmed_advertisements.pop(publisher, None)
+        self.repairs.forget(publisher, known.connection)
+        for tables in self._core.epochs():
+            for entry in tables.entries.values():
+                entry.meets.discard(publisher)
+
+    def forget_dead_homes(self) -> list[Effect]:
+        """Forget the publishers whose home has died, unless the plan under way has another one for them."""
+        effects: list[Effect] = []
+        oldest, newest = self._core.epochs()[0], self._core.epochs()[-1]
+        for name, known in list(self.advertisements.items()):
+            tables = self._core.tables[max(known.epoch, oldest.epoch)]
+            home = self.home_in(newest, name)
+            if known.home in tables.dead and (home == known.home or home in newest.dead):
+                self.forget_stay(name)
+                effects += [] if known.successor is None else self.learn_advertisement(*known.successor)
+        return effects
+
+    def know_again(self, known: Advertisement) -> None:
+        """Know a publisher as before a plan that was aborted."""
+        self.advertisements[known.publisher] = known
+        for tables in self._core.epochs():
+            for entry in tables.entries.values():
+                if intersects(known.filter_, entry.filter_):
+                    entry.meets.add(known.publisher)
+
+    def _flood_on(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
+        """Send a message to the living neighbours in the tree of its epoch, but for the one that it came from."""
+        tables = self._core.tables[message.epoch]
+        return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
 
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry meets."""

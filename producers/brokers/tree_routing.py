@@ -37,7 +37,7 @@ from producers.brokers.tree_change import TreeChange
 from producers.brokers.tree_interests import TreeInterests
 from producers.brokers.tree_publishers import TreeBroker
 from producers.brokers.tree_tables import LOCAL, RoutingTables
-from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochBroker
+from producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, ProtocolError, TwoEpochBroker
 
 NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
 
@@ -83,6 +83,8 @@ class TreeRouting:
         tables = self._core.tables.get(notification.epoch)
         if tables is None:
             return [Dropped(notification, EPOCH_UNKNOWN)]
+        if source in tables.dead:
+            return [Dropped(notification, FROM_THE_DEAD)]
         destinations = tables.index.destinations(notification.content, source)
         for peer in sorted(destinations):
             if peer != LOCAL:
@@ -117,10 +119,13 @@ class TreeRouting:
         if message.epoch not in self._core.tables:
             return self._core.keep_early(message.epoch, source, message)
         tables = self._core.tables[message.epoch]
+        if source in tables.dead:
+            return []
         match message:
             case Advertise():
                 return self.interests.learn_advertisement(source, message) + self.interests.settle((), now_ms)
             case AdvertiseAck():
+                self.interests.repairs.accept_ack(source, message.publisher, message.connection)
                 known = self.interests.advertisements.get(message.publisher)
                 if known is not None and known.connection == message.connection:
                     known.unanswered.discard(source)
