@@ -54,6 +54,18 @@ class LoopMetrics:
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
         self._add_borders()
         self._add_leadership()
+        self._add_members()
+
+    def _add_members(self) -> None:
+        """Make what tells of members."""
+        self.members = self.stage.gauge("members", "Known brokers by state.", ["state"])
+        self.lost_brokers = self.stage.gauge("lost_brokers", "Brokers that are dead and still in the overlay in force.")
+        self.member_changes = self.stage.counter("member_changes", "Times that members came into a state.", ["state"])
+        self.repair_ms = self.stage.histogram(
+            "repair_ms",
+            "From a broker's death, as declared, to an overlay in force without it.",
+            buckets=LATENCY_MS_BUCKETS,
+        )
 
     def _add_leadership(self) -> None:
         """Make what tells who leads."""
