@@ -54,7 +54,6 @@ class LoopMetrics:
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
         self._add_borders()
         self._add_leadership()
-        self._add_members()
 
     def _add_members(self) -> None:
         """Make what tells of members."""
@@ -63,16 +62,17 @@ class LoopMetrics:
         self.member_changes = self.stage.counter("member_changes", "Times that members came into a state.", ["state"])
         self.repair_ms = self.stage.histogram(
             "repair_ms",
-            "From a broker's death, as declared, to an overlay in force without it.",
+            "From a declared death to an overlay in force without the dead.",
             buckets=LATENCY_MS_BUCKETS,
         )
 
     def _add_leadership(self) -> None:
-        """Make what tells who leads."""
+        """Make what tells who leads, and who serves."""
         counter, gauge = self.stage.counter, self.stage.gauge
         self.leads = gauge("leads", "1 while this controller leads, 0 while it stands by.")
         self.term = gauge("term", "The newest term that this controller knows of, its own while it leads.")
         self.depositions = counter("depositions", "Times that this controller has lost the lead.")
+        self._add_members()
 
     def _add_borders(self) -> None:
         """Make what the ports are measured by."""
