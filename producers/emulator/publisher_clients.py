@@ -224,6 +224,7 @@ class PublisherClients:
         """Let a broker take a publisher, which comes as soon as it has left its old home."""
         client = self._stay(publisher, connection)
         if client is None:
+            self._ask(home, UnadvertiseRequest(publisher, connection))  # It has begun another stay, or is gone.
             return
         client.taken_by = home
         if client.goes_to in (home, WHOEVER_TAKES_IT):
