@@ -57,9 +57,8 @@ class Network:
     def measured(self, tree: Configuration) -> tuple[float, float, float, float]:
         """Return what the tree costs per second, and the other measures."""
         cut_off = tree_cut_off(tree, self.deliveries_per_s)
-        mean = float(cut_off.per_s.mean()) / cut_off.total_per_s
         cost_per_s = TreeCosts(tree, self.inventory, self.sets).cost_per_s
-        return cost_per_s, cut_off.worst_share, mean, float(tree.degree_max)
+        return cost_per_s, cut_off.worst_share, cut_off.mean_share, float(tree.degree_max)
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ class DecisionSettings:
     rebuilt for crumbs. Default 0.01.
     ``frailty_weight``: what it counts against a change, as a share of the present cost, when the worst single death
     would cut off all deliveries where it cut off none before; less for less. 0 looks at the cost alone. Default 0.3:
-    it keeps the worst death from cutting off some 4 % more of all deliveries, for less than 1 % of cost
+    it keeps the worst death from cutting off some 4 % more of all deliveries, for some 1.5 % of cost
     (docs/frailty.md).
     ``cool_down_windows``: windows that must close after a plan before the next. Default 2: what the plan did must be
     seen before more is done.

@@ -152,8 +152,8 @@ def frailty_price_per_s(before: CutOff | None, after: CutOff | None, cost_per_s:
     """Return what counts against a change as the worst single death cuts off more after it, 0 where it does not.
 
     Nothing counts for a change that makes the overlay less frail: it would be made at a cost that verification sees,
-    for deaths that it does not. What deaths cut off altogether needs no price: it grows with the ways of deliveries,
-    and so falls with the cost (docs/frailty.md).
+    for deaths that it does not. What deaths cut off on average needs no price: it grows with the length of ways in
+    brokers, and so mostly falls with the cost (docs/frailty.md).
     """
     if before is None or after is None:
         return 0.0
@@ -161,11 +161,14 @@ def frailty_price_per_s(before: CutOff | None, after: CutOff | None, cost_per_s:
 
 
 def frailty_text(before: CutOff | None, after: CutOff | None) -> str:
-    """Say what the worst single death would cut off, before and after; empty where that is not known."""
+    """Say what the worst single death and a random one would cut off, before and after; empty where not known."""
     if before is None or after is None:
         return ""
     now, then = (f"{one.worst_share:.1%} ({one.worst_broker})" for one in (before, after))
-    return f"one death would cut off at most {then} of all deliveries, {now} before"
+    return (
+        f"one death would cut off at most {then} of all deliveries, {now} before, "
+        f"a random one {after.mean_share:.1%}, {before.mean_share:.1%} before"
+    )
 
 
 def transition_price_per_s(
