@@ -20,6 +20,11 @@ BROKERS_MIN = 2  # As inventories have it.
 MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and nobody has died.
 
 
+def is_membership(plan: Plan) -> bool:
+    """Return True if a plan was made because brokers die, join or leave: then not to save anything."""
+    return any(proposal.planner in (REPAIR, MEMBERSHIP) for proposal in plan.proposals)
+
+
 @dataclass(frozen=True, eq=False)
 class RepairTask:
     """What a repair has to go by.

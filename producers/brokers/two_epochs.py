@@ -36,6 +36,8 @@ CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; 
 HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; what comes then is dropped and counted.
 HOLD_OVERFLOW = "hold_overflow"
 EPOCH_UNKNOWN = "epoch_unknown"  # Of a notification whose epoch a broker has given up, or has never heard of.
+BROKER_DIED = "broker_died"  # Of a notification that was to cross a broker that is dead.
+FROM_THE_DEAD = "from_the_dead"  # Of what comes from a broker whose life in that epoch is over.
 EARLY_MESSAGES_MAX = 100_000  # Messages of an epoch that this broker has not prepared yet.
 
 
@@ -151,6 +153,9 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         refusal, reason = self.fence.refusal_of(command, self.epoch)
         if refusal is not Refusal.NONE:
             return [self._refuse(command, refusal, reason, now_ms)]
+        return self._change.heed_deaths(command, now_ms) + self._carry_out(command, now_ms)
+
+    def _carry_out(self, command: Command, now_ms: float) -> list[Effect]:
         match command.phase:
             case CommandPhase.PREPARE:
                 return self._prepare(command, now_ms)

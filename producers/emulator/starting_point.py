@@ -40,6 +40,10 @@ class StartingPoint:
             core.begin_at(self.plan, self.digest, self.term)
         return core
 
+    def outsider(self, broker: str, boot_ms: int) -> BrokerProtocol:
+        """Return the core of a broker that begins alone, while others go on: a plan must take it in."""
+        return core_of(broker, self.configuration, boot_ms, is_outside=True)
+
     def first_home(self, client: str, drawn: str) -> str:
         """Return where a client comes first: to where plans have put it, else to the home that was drawn for it."""
         return self.homes.get(client, drawn)

@@ -28,10 +28,10 @@ from producers.emulator.publisher_clients import ClientError
 from schemas.client import Role
 from schemas.plan import Plan, PlanPhase
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, check_empty
+from tests.scenarios.any_order_deaths import Action, MortalBrokers, PeerGone
 from tests.scenarios.any_order_leaders import ManyControllers
 from tests.scenarios.core_parts import parts_of
 
-Action = tuple[Any, ...]
 PATIENT = TransitionLimits(prepare_ms=10**9, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=300)
 HASTY = TransitionLimits(prepare_ms=120, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=150)
 KNOWN_EFFECTS = frozenset(typing.get_args(Effect))
@@ -51,7 +51,7 @@ class Clock:
         self.now = 0
 
 
-class AnyOrderOverlay(ManyControllers, EmulatedOverlay):
+class AnyOrderOverlay(MortalBrokers, ManyControllers, EmulatedOverlay):
     """Brokers, links, clients and controllers; nothing happens but what :meth:`apply` is told.
 
     ``trace`` takes a line for everything that brokers do, when it is a list. ``may_drop`` tells that brokers may cut
@@ -65,6 +65,7 @@ class AnyOrderOverlay(ManyControllers, EmulatedOverlay):
         self.account = account or Account()
         super().__init__(self.clock, inventory, None, self.account, queue_length_max=QUEUE_LENGTH_MAX, cells_kept_s=1)  # type: ignore[arg-type]
         self.set_up_controllers(inventory, limits, rival)
+        self.set_up_deaths()
         self.on_links: dict[tuple[str, str], deque[Any]] = {}  # Only links on which something is.
         self.busy: dict[str, None] = {}
         self.publisher_homes: dict[str, str] = {}  # Where each publisher was last, also of those that have left.
@@ -84,13 +85,13 @@ class AnyOrderOverlay(ManyControllers, EmulatedOverlay):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All brokers."""
-        return self.inventory.brokers
+        """All brokers that live."""
+        return tuple(name for name, broker in self.brokers.items() if not broker.is_dead)
 
     @property
     def cores(self) -> dict[str, Any]:
-        """The protocol cores by broker."""
-        return {name: broker.core for name, broker in self.brokers.items()}
+        """The protocol cores by broker, of those that live."""
+        return {name: self.brokers[name].core for name in self.names}
 
     @property
     def plans(self) -> list[Plan]:
@@ -130,12 +131,15 @@ class AnyOrderOverlay(ManyControllers, EmulatedOverlay):
 
     def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Any) -> None:
         if isinstance(message, SubscribeRequest):
+            self.subscription_homes[message.subscription] = broker.name
             self.account.ask(message.subscription, message.filter_)
-        broker.queue.append((source, message, self.clock.now))
-        self.busy[broker.name] = None
+        if not broker.is_dead:
+            broker.queue.append((source, message, self.clock.now))
+            self.busy[broker.name] = None
 
     def _send(self, source_broker: str, peer: str, message: Any) -> None:
-        self.on_links.setdefault((source_broker, peer), deque()).append(message)
+        if peer not in self.dead:
+            self.on_links.setdefault((source_broker, peer), deque()).append(message)
 
     def do_cross(self, source: str, target: str) -> bool:
         """The first message on a link comes to the other end."""
@@ -157,7 +161,12 @@ class AnyOrderOverlay(ManyControllers, EmulatedOverlay):
             del self.busy[name]
         if self.trace is not None:
             self.trace[-1] += f": <- {source or 'client'} {describe(message)}"
-        for effect in broker.core.handle(source, message, self.clock.now):
+        if isinstance(message, PeerGone):
+            effects = broker.core.lose_peer(message.peer, self.clock.now)
+        else:
+            effects = broker.core.handle(source, message, self.clock.now)
+        self.note_taken(name, message, effects)
+        for effect in effects:
             self._see(broker, effect)
         return True
 
@@ -167,7 +176,7 @@ class AnyOrderOverlay(ManyControllers, EmulatedOverlay):
         name = type(effect).__name__
         if type(effect) not in KNOWN_EFFECTS:
             raise NotImplementedError(f"{broker.name} wants {name}: tell the any-order overlay what that means")
-        if name in FAULT_EFFECTS and not self.may_drop:
+        if name in FAULT_EFFECTS and not self.may_drop and not self.dead:
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
         if isinstance(effect, Published):
             self.stamped_epochs.add(effect.notification.epoch)
@@ -181,7 +190,7 @@ class AnyOrderOverlay(ManyControllers, EmulatedOverlay):
 
     def do_advertise(self, name: str, home: str, what: str) -> bool:
         """A publisher comes, perhaps again under its name, unless it is connected."""
-        if self.publishers.home_of(name) is not None:
+        if self.publishers.home_of(name) is not None or home in self.dead:
             return False
         self.account.begin_stay(name)
         self.ending.discard(name)
@@ -266,7 +275,7 @@ class AnyOrderOverlay(ManyControllers, EmulatedOverlay):
                 continue
             if self.is_between_homes(name):
                 raise BrokenPromiseError("for ever between two homes", f"{name}: {self.publishers._publishers[name]}")
-            if name not in self.allowed:
+            if not self.publishers._publishers[name].may_publish:
                 which = "in its first stay" if not self.account.stays[name] else "having come again"
                 raise BrokenPromiseError(
                     f"never allowed to publish {which}", f"{name} at {self.publishers.home_of(name)}"

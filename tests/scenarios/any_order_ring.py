@@ -13,11 +13,15 @@ from controller.controller_settings import TransitionLimits
 from controller.state.plan_log import PlanLog
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.inventory import Inventory
+from producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
+from producers.brokers.chord_messages import AttachRequest
 from producers.brokers.match_content import Filter
+from producers.brokers.two_epochs import FROM_THE_DEAD
+from producers.emulator.emulate_overlay import EmulatedBroker
 from producers.emulator.user_clients import topic_filter
 from schemas.plan import ClientMove, Plan, RingId
 from tests.scenarios.any_order import Action, AnyOrderOverlay
-from tests.scenarios.any_order_account import Account, BrokenPromiseError
+from tests.scenarios.any_order_account import Account, BrokenPromiseError, Key
 from tests.scenarios.any_order_controller import new_plan
 
 TOPICS = ("A", "B", "C", "D")
@@ -43,10 +47,12 @@ class AnyOrderRing(AnyOrderOverlay):
     ) -> None:
         super().__init__(inventory, limits, account, rival)
         self.user_homes: dict[str, str] = {}  # Where each was last, also of those that have left.
+        self.served: dict[str, list[tuple[int, str]]] = {}  # By subscription: since which epoch at which home.
+        self.taken_down: dict[Key, set[str]] = {}
 
     def do_connect(self, name: str, home: str, topics: Sequence[str]) -> bool:
         """A user comes, perhaps again under its name, unless it is connected."""
-        if self.users.home_of(name) is not None:
+        if self.users.home_of(name) is not None or home in self.dead:
             return False
         self.user_homes[name] = home
         self.connect_user(name, home, topics)
@@ -91,11 +97,11 @@ class AnyOrderRing(AnyOrderOverlay):
 
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
         """Return random pairs of brokers that exchange their IDs."""
-        return tuple(tuple(rng.sample(self.names, 2)) for _ in range(count))
+        return tuple(tuple(rng.sample(self.names, 2)) for _ in range(count if len(self.names) > 1 else 0))
 
     def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
         """Return users and where they go."""
-        names = sorted(self.user_homes)
+        names = sorted(self.user_homes) if len(self.names) > 1 else []
         moves = []
         for name in sorted(rng.sample(names, min(count, len(names)))):
             home = self.users.home_of(name)
@@ -103,6 +109,52 @@ class AnyOrderRing(AnyOrderOverlay):
                 home = rng.choice(self.names)
             moves.append((name, home, rng.choice([broker for broker in self.names if broker != home])))
         return tuple(moves)
+
+    # --- repairs -----------------------------------------------------------------------------------------------
+
+    def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> ChordConfiguration | None:
+        """Return the ring without the lost, with IDs exchanged by pairs."""
+        before = log.present
+        assert isinstance(before, ChordConfiguration)
+        ids = {broker: number for broker, number in before.id_of.items() if broker not in lost}
+        for broker, other in change[0]:
+            if broker not in ids or other not in ids:
+                return None
+            ids[broker], ids[other] = ids[other], ids[broker]
+        return ChordConfiguration.of(log.epoch_next, before.bits, ids)
+
+    def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
+        """Return a repair by which successors take over what the lost had, now and then with IDs exchanged besides."""
+        return ("repair", self.random_changes(rng.choice((0, 0, 0, 1)), rng), self.random_moves(0, 0.0, rng))
+
+    def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Any) -> None:
+        if isinstance(message, SubscribeRequest):
+            self.served.setdefault(message.subscription, []).append((0, broker.name))
+        elif isinstance(message, AttachRequest):
+            for one in message.subscriptions:
+                self.served.setdefault(one.subscription, []).append((message.epoch, broker.name))
+        super()._enqueue(broker, source, message)
+
+    def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
+        """Return the way to the rendezvous and from there to the home of the subscription in that epoch."""
+        ring = self.overlay_of(epoch)
+        root = ring.rendezvous(str(self.account.subscriptions[subscription].filter_[0].value))
+        served = [broker for since, broker in self.served[subscription] if since <= epoch][-1:]
+        down = ring.route(root, served[0]) if served and served[0] in ring.brokers else (root,)
+        return [[*ring.route(home, root), *down[1:]]]
+
+    def note_taken(self, name: str, message: Any, effects: Sequence[Any]) -> None:
+        """Remember, too, what has come down from the rendezvous."""
+        super().note_taken(name, message, effects)
+        is_from_the_dead = any(isinstance(one, Dropped) and one.reason == FROM_THE_DEAD for one in effects)
+        if isinstance(message, Notification) and message.from_rendezvous and not is_from_the_dead:
+            self.taken_down.setdefault((message.publisher, message.sequence), set()).add(name)
+
+    def has_gone_on(self, key: Key, way: Sequence[str], at: int) -> bool:
+        """Tell whether the next broker has taken a notification, from the rendezvous where that is behind."""
+        root = self.overlay_of(self.stamped[key][0]).rendezvous(str(self.account.published[key].content["topic"]))
+        taken = self.taken_down.get(key, set()) if root in way[: at + 1] else self.taken[key]
+        return way[at + 1] in taken
 
     # --- checks ------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from schemas.plan import PlanPhase
 from tests.scenarios.any_order import HASTY, PATIENT, Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
 from tests.scenarios.any_order_controller import UP
-from tests.scenarios.any_order_deeds import FEATURES, Deeds, RingDeeds, TreeDeeds
+from tests.scenarios.any_order_deeds import DEATHS, FEATURES, Deeds, RingDeeds, TreeDeeds
 from tests.scenarios.any_order_leaders import RIVALS, SUCCESSORS
 from tests.scenarios.any_order_ring import AnyOrderRing, random_ring_inventory
 from tests.scenarios.any_order_schedules import SCHEDULES, schedule_of
@@ -27,13 +27,15 @@ TREE, RING = "tree", "ring"
 SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
 RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
+DEATHS_SHARE = {TREE: 0.0, RING: 0.4}  # Of the runs: those in which brokers die.
+REPAIRS_MAX = 70  # Until one is carried out: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is carried out: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """All that a run follows from: ``features`` are keys of FEATURES and at most one of RIVALS.
+    """All that a run follows from: ``features`` are keys of FEATURES and DEATHS and at most one of RIVALS.
 
     ``finish`` is the schedule behind the actions.
     """
@@ -61,12 +63,19 @@ class RunSpec:
         features = [name for name in FEATURES if rng.random() < share]
         others = random.Random(f"{seed} {overlay} rivals")  # Of their own: what is drawn behind stays what it was.
         features += [others.choice(list(RIVALS))] if others.random() < RIVALS_SHARE else []
+        deaths = random.Random(f"{seed} {overlay} deaths")
+        features += DEATHS if deaths.random() < DEATHS_SHARE[overlay] else []
+        broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
+        if overlay == RING and set(DEATHS).intersection(features):
+            broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # A dead broker is on ways of others on a larger ring.
+            if deaths.random() < 0.5:  # Where little else goes wrong, more plans are under way when brokers die.
+                features = [name for name in features if name in ("end", "return", "again", "late", *DEATHS)]
         return RunSpec(
             seed,
             overlay,
             schedule or chosen,
             tuple(name for name in features if name not in set(without)),
-            rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9)),
+            broker_count,
             rng.choice((250, 500, 1000)),
             rng.choice((0.1, 0.25, 0.4)),
             schedule or chosen,
@@ -146,9 +155,21 @@ class Driver:
         self.schedule.deaf = ""
         self.schedule.may_repeat = self.schedule.may_kill = False
         self.do([("store", UP)])
+        self._declare_dead()
         if overlay.rivals:
             self._leave_one()
         self._bring_to_rest()
+        rng = random.Random(f"{self.spec.seed} {overlay.now_ms} mend")
+        for _ in range(REPAIRS_MAX):
+            mending = overlay.mending_actions(rng)
+            if not mending:
+                return
+            self.do(mending)
+            self._bring_to_rest()
+        raise BrokenPromiseError("not repaired", f"after {REPAIRS_MAX} times: {list(overlay.controller.events)[-2:]}")
+
+    def _declare_dead(self) -> None:
+        self.do([("declare", tuple(name for name in self.overlay.dead if name not in self.overlay.declared))])
 
     def _bring_to_rest(self) -> None:
         overlay, controller, idle_rounds, before = self.overlay, self.overlay.controller, 0, ""
@@ -286,6 +307,8 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
         "publishers_moved": overlay.publishers.moves.moved,
         "users_moved": overlay.users.counts.moved,
         "waited": overlay.publishers.moves.notifications_waited,
+        "deaths": len(overlay.dead),
+        "repairs": overlay.repairs,
         "held_max": max(core.held_count_max for core in overlay.cores.values()),
         "stays": sum(overlay.account.stays.values()),
     }
