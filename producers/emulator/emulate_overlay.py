@@ -43,7 +43,7 @@ from producers.brokers.broker_protocol import BrokerProtocol
 from producers.brokers.match_content import Content, Filter
 from producers.emulator.delivery_cells import DeliveryCells
 from producers.emulator.emulated_parts import EmulatedBroker, LinkEnd, PeerLost, QueueCounters, Served
-from producers.emulator.judge_losses import LossJudge, passage
+from producers.emulator.judge_losses import LifeEnd, LossJudge, passage
 from producers.emulator.ledger import Ledger
 from producers.emulator.link_faults import LinkFaults
 from producers.emulator.overlay_listeners import OverlayListener, UserListener
@@ -52,7 +52,7 @@ from producers.emulator.starting_point import StartingPoint
 from producers.emulator.subscriber_clients import SubscriberClients
 from producers.emulator.user_clients import UserClients
 from schemas.client import Role
-from schemas.command import Command, CommandPhase, Outcome
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.telemetry import ClientChange
 
 CONTROL_BYTES = 64  # What a control message is taken to weigh on a link, also in a bundle.
@@ -203,23 +203,24 @@ class EmulatedOverlay:
     # --- outages -----------------------------------------------------------------------------------------------------
 
     def kill(self, name: str, notice_ms: float) -> None:
-        """Let a broker die: what it holds and what reaches it is lost, its clients wait for it or another home.
-
-        Its neighbours notice after ``notice_ms`` and all that it had sent them.
-        """
+        """Let a broker die with what it holds; its neighbours notice after ``notice_ms`` and all that it had sent."""
         dead = self.brokers[name]
         if dead.is_dead:
             return
-        self._end_life(dead)
+        end = self._end_life(dead)
         dead.is_dead = True
+        for _, message, _ in dead.queue:
+            self._lose(dead, message)
+        dead.lost.update(passage(one) for one in dead.core.held_notifications)
         self._under_way -= len(dead.queue)
         dead.queue.clear()
         known = {peer for peer, other in self.brokers.items() if name in other.core.live_neighbours}
         for peer in sorted(known.union(dead.core.live_neighbours)):
-            end = self.link_ends.get((name, peer))
-            last_ms = self.env.now if end is None else end.last_arrival_ms
+            sent = self.link_ends.get((name, peer))
+            last_ms = self.env.now if sent is None else sent.last_arrival_ms
             pause_ms = max(notice_ms, last_ms - self.env.now)
             dead.heard_from_ms = max(dead.heard_from_ms, self.env.now + pause_ms)
+            self.brokers[peer].ends_beside.append(end)
             self.env.timeout(pause_ms, (name, self.brokers[peer])).callbacks.append(self._notice_death)
 
     def _notice_death(self, event: simpy.Event) -> None:
@@ -227,15 +228,25 @@ class EmulatedOverlay:
         name, peer = cast("tuple[str, EmulatedBroker]", event.value)
         self._enqueue(peer, None, PeerLost(name))
 
-    def _end_life(self, broker: EmulatedBroker) -> None:
+    def _lose(self, dead: EmulatedBroker, message: Served) -> None:
+        if isinstance(message, Notification):
+            dead.lost.add(passage(message))
+
+    def _pass_the_dead(self, broker: EmulatedBroker, notification: Notification) -> None:
+        """Note what a neighbour of the dead handles only now: it may send it there no more, whichever way it goes."""
+        publisher, sequence, _ = passage(notification)
+        for end in broker.ends_beside:
+            if notification.publish_ms < end.ended_ms:
+                end.lost.update(((publisher, sequence, False), (publisher, sequence, True)))
+
+    def _end_life(self, broker: EmulatedBroker, *, is_alive: bool = False) -> LifeEnd:
         """Take a broker for dead, which may only be suspended: nobody counts on this life of it any more."""
-        held = {passage(one) for one in broker.core.held_notifications}
-        self.judge.end_life(
-            broker.name, self.env.now, {passage(one) for one in broker.handled if self.ledger.is_open(one)} - held
-        )
+        end = LifeEnd(self.env.now, broker.lost, is_alive)
+        self.judge.end_life(broker.name, end)
         broker.is_outside = True
         for clients in (self.publishers, self.subscribers, self.users):
             clients.lose_home(broker.name)
+        return end
 
     def come_back(self, name: str) -> None:
         """Let a dead broker begin anew, empty and outside the overlay, until a plan takes it in."""
@@ -243,7 +254,7 @@ class EmulatedOverlay:
         if not dead.is_dead:
             return
         core = self.start.outsider(name, int(self.env.now))
-        back = self.brokers[name] = EmulatedBroker(core, DeliveryCells(self._cells_kept_s), dead.life + 1)
+        back = self.brokers[name] = EmulatedBroker(core, DeliveryCells(self._cells_kept_s))
         back.is_outside, back.heard_from_ms = True, dead.heard_from_ms
         for pair in [pair for pair in self.link_ends if pair[0] == name]:
             del self.link_ends[pair]
@@ -268,19 +279,19 @@ class EmulatedOverlay:
         """Let a broker reach the present life of peers: it has heard that the one before is over."""
         for peer in peers:
             end = self.link_ends.get((broker, peer))
-            if end is not None and end.life != self.brokers[peer].life:
+            if end is not None and end.target is not self.brokers[peer]:
                 self._open_link(broker, peer, end.counters)
 
     def _open_link(self, broker: str, peer: str, counters: QueueCounters) -> LinkEnd:
-        source, target = self.brokers[broker], self.brokers[peer]
-        end = self.link_ends[broker, peer] = LinkEnd(broker, peer, target.life, counters, source.heard_from_ms)
+        first_arrival_ms = self.brokers[broker].heard_from_ms
+        end = self.link_ends[broker, peer] = LinkEnd(broker, self.brokers[peer], counters, first_arrival_ms)
         return end
 
     def _see_command(self, command: Command) -> None:
         """Note what a command says of the overlay to come, of who is lost, and where their clients are to go."""
         for name in self.judge.see_command(command):
             if not self.brokers[name].is_dead:
-                self._end_life(self.brokers[name])
+                self._end_life(self.brokers[name], is_alive=True)
         given = {move.client for move in command.moves if move.home_from in command.lost_brokers}
         if command.phase is CommandPhase.PREPARE and given:
             here = {move.client for move in command.moves if move.client in given and move.home_to == command.broker}
@@ -331,6 +342,12 @@ class EmulatedOverlay:
         for listener in self.user_listeners:
             listener.on_user_change(user, home, topics)
 
+    def _tell_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
+        if result.outcome is Outcome.ACTIVATED:
+            self._take_clients(broker)
+        for listener in self.listeners:
+            listener.on_result(result)
+
     def _tell(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         for listener in self.listeners:
             listener.on_client_change(client, role, home, filter_)
@@ -339,6 +356,7 @@ class EmulatedOverlay:
 
     def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Served) -> None:
         if broker.is_dead:
+            self._lose(broker, message)
             return
         queue = broker.queue
         counters = broker.counters
@@ -382,7 +400,8 @@ class EmulatedOverlay:
             counters.notifications_out += 1
             counters.bytes_out += message.size_bytes
             self.hop_count += 1
-            broker.handled.append(message)
+            if broker.ends_beside:
+                self._pass_the_dead(broker, message)
         else:
             counters.bytes_out += _control_bytes(message)
             self.control_count += control_messages_in(message)
@@ -429,10 +448,7 @@ class EmulatedOverlay:
             case UserDrained(user, subscription, home_to):
                 self.users.drain(user, subscription, home_to)
             case Answer(result):
-                if result.outcome is Outcome.ACTIVATED:
-                    self._take_clients(broker)
-                for listener in self.listeners:
-                    listener.on_result(result)
+                self._tell_result(broker, result)
             case ClientDropped(client, connection):
                 if not self.publishers.drop(client, connection):
                     self.users.drop(client, connection)
@@ -482,6 +498,4 @@ class EmulatedOverlay:
         else:
             counters.bytes_out += _control_bytes(message)
         self._under_way -= 1
-        target = self.brokers[end.peer]
-        if end.life == target.life:
-            self._enqueue(target, end.broker, message)
+        self._enqueue(end.target, end.broker, message)

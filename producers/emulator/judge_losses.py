@@ -3,14 +3,14 @@
 In: the commands that brokers get, deaths, homes of subscriptions. Out: why a delivery that is missing may be missing.
 Ways follow from configurations alone: no broker's tables are asked, so that whatever those get wrong is no excuse.
 
-A notification may be lost where its way, from its publisher's home to the subscription's, crosses a broker that died
-before it had put it on its way out; or whose end, the subscription's home, is such a broker. Nothing else may.
+A notification may be lost where its way, from its publisher's home to the subscription's, crosses a broker that was
+dead when it was published, or that it was in or on when that died, or that a neighbour of the dead one could send it to
+no more. Nothing else may. A broker that is taken for dead while it lives excuses what is missing on ways across it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from overlay.overlay_configuration import OverlayConfiguration
@@ -28,16 +28,20 @@ Passed = tuple[str, int, bool]  # Publisher, sequence number, whether it came fr
 
 
 def passage(notification: Notification) -> Passed:
-    """Return by what a broker remembers that it has passed on a notification."""
+    """Return what tells a notification, and on a ring its copy that goes up from its copy that goes down."""
     return notification.publisher, notification.sequence, notification.from_rendezvous
 
 
 @dataclass(frozen=True)
 class LifeEnd:
-    """When a broker's life ended, and what of that was still open it had put on its way."""
+    """When a broker's life ended, and what was lost in it, on its way to it, or beside it; ``lost`` grows afterwards.
+
+    ``is_alive``: it was only taken for dead.
+    """
 
     ended_ms: float
-    passed: frozenset[Passed]
+    lost: set[Passed]
+    is_alive: bool = False
 
 
 @dataclass
@@ -87,13 +91,17 @@ class LossJudge:
                 del self._epochs[number]
         elif command.phase is CommandPhase.ABORT:
             self._prepared.pop(key, None)
-        lives = self._epochs[command.epoch_from].life_of if command.epoch_from in self._epochs else {}
-        return [name for name in command.lost_brokers if lives.get(name) == self._life_now.get(name, 0)]
+        known = [self._epochs[one] for one in (command.epoch_from, command.epoch_to) if one in self._epochs]
+        return [
+            name
+            for name in command.lost_brokers
+            if any(epoch.life_of.get(name) == self._life_now.get(name, 0) for epoch in known)
+        ]
 
-    def end_life(self, broker: str, now_ms: float, passed: Iterable[Passed]) -> None:
-        """A life of a broker is over, after it had put on its way what it ``passed``; the next one begins."""
+    def end_life(self, broker: str, end: LifeEnd) -> None:
+        """A life of a broker is over, the next one begins."""
         life = self._life_now.get(broker, 0)
-        self._ends[broker, life] = LifeEnd(now_ms, frozenset(passed))
+        self._ends[broker, life] = end
         self._life_now[broker] = life + 1
         while len(self._ends) > LIVES_KEPT_MAX:
             del self._ends[next(iter(self._ends))]
@@ -116,24 +124,23 @@ class LossJudge:
         if epoch is None or home is None:
             return None
         way = way_in(epoch.configuration, notification, home)
-        found = [self._excuse_at(passed, epoch, notification, home) for passed in way]
+        found = [self._excuse_at(passed, epoch, notification) for passed in way]
         return next((reason for reason in found if reason), None)
 
-    def _excuse_at(self, passed: Passage, epoch: _Epoch, notification: Notification, home: str) -> str | None:
+    def _excuse_at(self, passed: Passage, epoch: _Epoch, notification: Notification) -> str | None:
         broker, from_rendezvous = passed
         end = self._ends.get((broker, epoch.life_of.get(broker, -1)))
         if end is None:
             return None
-        has_passed = (notification.publisher, notification.sequence, from_rendezvous) in end.passed
-        if has_passed and broker != home:
-            return None
-        return BROKER_WAS_DEAD if end.ended_ms <= notification.publish_ms else LOST_WITH_BROKER
+        if end.ended_ms <= notification.publish_ms:
+            return BROKER_WAS_DEAD
+        is_lost = (notification.publisher, notification.sequence, from_rendezvous) in end.lost
+        return LOST_WITH_BROKER if is_lost or end.is_alive else None
 
     def _lost_at_home(self, notification: Notification) -> str | None:
         """Return the excuse of what its home never stamped: it died in its queue."""
         ends = [end for (name, _), end in self._ends.items() if name == notification.home]
-        later = [end for end in ends if end.ended_ms >= notification.publish_ms]
-        is_lost = any(passage(notification) not in end.passed for end in later)
+        is_lost = any(end.is_alive or passage(notification) in end.lost for end in ends)
         return LOST_WITH_BROKER if is_lost else None
 
     def _home_of(self, subscription: str, epoch: int) -> str | None:

@@ -170,11 +170,6 @@ class Ledger:
         self._counts["expected"] += len(owed)
         return len(owed)
 
-    def is_open(self, notification: Notification) -> bool:
-        """Tell whether somebody who is owed the notification has not got it."""
-        account = self._accounts.get((notification.publisher, notification.sequence))
-        return account is not None and account.missing > 0
-
     # --- what brokers do -------------------------------------------------------------------------------------------
 
     def stamp(self, notification: Notification) -> None:
