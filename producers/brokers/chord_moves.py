@@ -130,6 +130,11 @@ class MovingUsers:
             under_way.unheard.pop(request.user, None)
         return []
 
+    def is_of_plan(self, user: str, connection: int) -> bool:
+        """Return True for a user that is to leave by the plan under way, or has come by it."""
+        under_way = self._core.under_way
+        return under_way is not None and self._stay_of(under_way, user) == connection
+
     def _stay_of(self, under_way: RingPlanUnderWay, user: str) -> int | None:
         """Return the connection of a user that is to leave or has come, None for others."""
         return under_way.leaving.get(user, under_way.come_users.get(user))

@@ -60,7 +60,7 @@ from producers.brokers.chord_parts import RingBroker
 from producers.brokers.chord_publishers import TopicPublishers
 from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
 from producers.brokers.chord_trees import TOPIC, TopicTrees
-from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochBroker
+from producers.brokers.two_epochs import EPOCH_UNKNOWN, OUTSIDE, ProtocolError, TwoEpochBroker
 
 RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
 
@@ -70,6 +70,11 @@ def ring_broker(
 ) -> RingBroker:
     """Return the protocol core of a broker of a ring, or of one that is outside."""
     return TwoEpochBroker(broker, ChordTables(broker, configuration, is_outside=is_outside), boot_ms, RingRouting)
+
+
+def _way_to(broker: str, topic: str, ring: ChordConfiguration) -> tuple[str, ...]:
+    """Return the way from a topic's rendezvous to a broker, empty where that is not on the ring."""
+    return ring.route(ring.rendezvous(topic), broker) if broker in ring.place_of else ()
 
 
 class RingRouting:
@@ -108,6 +113,8 @@ class RingRouting:
     def _route_to_all(self, source: str | None, notification: Notification) -> list[Effect]:
         effects: list[Effect] = []
         if source is None:
+            if self._core.tables[self._core.epoch].is_outside:
+                return [Dropped(notification, OUTSIDE)]
             notification = replace(notification, epoch=self._core.epoch)
             effects.append(Published(notification))
         oldest, topic = min(self._core.tables), str(notification.content[TOPIC])
@@ -120,6 +127,8 @@ class RingRouting:
             and not self._comes_as_ever(notification.epoch, topic, self.broker)
         ):
             return []  # From a parent that had not heard yet that we had left the tree: nobody here wants it.
+        if tables.is_outside:
+            return [Dropped(notification, OUTSIDE)]
         if not notification.from_rendezvous:
             root = tables.rendezvous(topic)
             if root != self.broker:
@@ -139,8 +148,8 @@ class RingRouting:
             since = [one for one in self._retired if one.epoch >= epoch]
             is_known = bool(since) and since[0].epoch == epoch
             now = self._core.tables[min(self._core.tables)].configuration
-            ways = {one.route(one.rendezvous(topic), broker) for one in (*since, now)} if is_known else ()
-            self._as_ever[key] = len(ways) == 1
+            ways = {_way_to(broker, topic, one) for one in (*since, now)} if is_known else ()
+            self._as_ever[key] = len(ways) == 1 and () not in ways
         return self._as_ever[key]
 
     def retire(self, gone: ChordTables) -> None:
@@ -185,6 +194,8 @@ class RingRouting:
 
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Take what a local client asks for."""
+        if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._takes(request):
+            return self._core.turn_away(request)
         match request:
             case SubscribeRequest():
                 return self.trees.subscribe(request, now_ms) + self.moves.see_late(request)
@@ -214,6 +225,12 @@ class RingRouting:
                 return self.moves.see_gone(request)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
+    def _takes(self, request: SubscribeRequest | AdvertiseRequest) -> bool:
+        """Tell whether a client may ask this broker: where it joins or leaves, users that move may, and nobody else."""
+        if self._core.takes_clients:
+            return True
+        return isinstance(request, SubscribeRequest) and self.moves.is_of_plan(request.client, request.connection)
+
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
         """Take a control message of a neighbour."""
         tables = self._core.tables.get(message.epoch)
@@ -221,6 +238,8 @@ class RingRouting:
             if any(one.epoch == message.epoch for one in self._retired):
                 return self._take_late(source, message)
             return self._core.keep_early(message.epoch, source, message)
+        if tables.is_outside and not self._concerns_who_leaves(tables, message):
+            return []  # It was for an earlier life of this broker, or is of another plan than this broker's.
         match message:
             case Join():
                 return self.trees.accept_join(tables, source, message, now_ms)
@@ -234,6 +253,13 @@ class RingRouting:
                 return self.endings.accept_end_wanted(source, message)
         return self.route_on(tables, message)
 
+    def _concerns_who_leaves(self, tables: ChordTables, message: Any) -> bool:
+        """Return True if a message of an epoch without this broker is for it: END is wanted, or it is to pass it on."""
+        is_leaving = tables.epoch > min(self._core.tables)
+        return is_leaving and (
+            isinstance(message, AskEndTopic) or getattr(message, "target", self.broker) != self.broker
+        )
+
     def _take_late(self, source: str, message: Any) -> list[Effect]:
         """Take from a message of a retired epoch what it says of the epoch that was derived from it.
 
@@ -241,6 +267,8 @@ class RingRouting:
         the same in both. Whatever else is under way is of no more use.
         """
         oldest = self._core.tables[min(self._core.tables)]
+        if oldest.is_outside:
+            return []
         match message:
             case Leave() if oldest.epoch > message.issued_max:
                 return self.trees.accept_leave(oldest, source, message)
@@ -280,7 +308,18 @@ class RingRouting:
         """Send a message one hop towards its target, or take it when this broker is it."""
         if message.target == self.broker:
             return self.arrive(tables, message)
-        return [Send(tables.next_hop(message.target), message)]
+        peer = self._relay_into(tables) if tables.is_outside else tables.find_hop(message.target)
+        return [] if peer is None else [Send(peer, message)]  # None: it is of another plan of the same epoch.
+
+    def _relay_into(self, tables: ChordTables) -> str:
+        """Return who passes on what a broker that leaves has to say in an epoch that is without it.
+
+        A neighbour that stays; where none does, the successor, which leaves, too, and does likewise.
+        """
+        old = self._core.tables[min(self._core.tables)]
+        staying = [peer for peer in old.neighbours if peer in tables.configuration.place_of]
+        ring = old.configuration
+        return staying[0] if staying else ring.broker_at[(ring.position_of[self.broker] + 1) % len(ring.brokers)]
 
     # --- what parts ask of those above them: :class:`producers.brokers.chord_parts.RingParts` ------------------------
 

@@ -8,7 +8,7 @@ the right moments; they use the core's public methods. On a tree they are :mod:`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -45,6 +45,13 @@ def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
     if told == target.digest:
         return ""
     return f"the target's digest is {target.digest} here, {told or 'missing'} in the command"
+
+
+def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
+    """Return which client a broker would leave behind, empty when the plan moves all that are at home there."""
+    moved = {move.client for move in command.moves if move.home_from == command.broker}
+    left = sorted(set(clients_here) - moved)
+    return f"cannot leave: {left[0]} and {len(left) - 1} more clients are at home here" if left else ""
 
 
 class EpochTables(Protocol):

@@ -17,12 +17,14 @@ from producers.brokers.answer_commands import AnsweringBroker
 from producers.brokers.broker_messages import (
     AdvertiseRequest,
     Bundle,
+    ClientDropped,
     ClientRequest,
     Deliver,
     Dropped,
     Effect,
     Message,
     Notification,
+    SubscribeRequest,
     UnadvertiseRequest,
     bundled,
 )
@@ -36,6 +38,7 @@ CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; 
 HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; what comes then is dropped and counted.
 HOLD_OVERFLOW = "hold_overflow"
 EPOCH_UNKNOWN = "epoch_unknown"  # Of a notification whose epoch a broker has given up, or has never heard of.
+OUTSIDE = "outside"  # Of a notification that comes to a broker which is no part of its overlay.
 EARLY_MESSAGES_MAX = 100_000  # Messages of an epoch that this broker has not prepared yet.
 
 
@@ -136,6 +139,19 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.lost_peers.add(peer)
         return bundled(self._change.lose_peer(peer, now_ms))
 
+    @property
+    def takes_clients(self) -> bool:
+        """May clients come: is this broker in the overlay of every live epoch?
+
+        One that joins is not before the older epoch is retired: nothing that is published in that comes here.
+        """
+        return not any(tables.is_outside for tables in self.tables.values())
+
+    def turn_away(self, request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:
+        """Tell a client that this broker is no home."""
+        client = request.client if isinstance(request, SubscribeRequest) else request.publisher
+        return [ClientDropped(client, request.connection)]
+
     # --- phases ------------------------------------------------------------------------------------------------------
 
     @property
@@ -192,6 +208,8 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if command.epoch_from != self.epoch or len(self.tables) > 1:
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
             return Refusal.PLAN if command.epoch_from == self.epoch else Refusal.EPOCH, reason
+        if self.tables[self.epoch].is_outside and self.broker not in command.brokers_joined:
+            return Refusal.PHASE, f"is outside epoch {self.epoch}, and the plan does not take it in"
         if self._early_overflowed:
             self._early_overflowed = False
             return Refusal.PHASE, f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"

@@ -451,8 +451,8 @@ class EmulatedOverlay:
                 for listener in self.listeners:
                     listener.on_result(result)
             case ClientDropped(client, connection):
-                if not self.publishers.drop(client, connection):
-                    self.users.drop(client, connection)
+                if not self.publishers.drop(client, connection) and not self.users.drop(client, connection):
+                    self.cancel(client)
             case Dropped(notification, reason):
                 self.ledger.drop(notification, reason)
             case Cancelled():
