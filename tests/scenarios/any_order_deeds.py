@@ -32,6 +32,7 @@ FEATURES = {
     "mistaken": "plans name wrong homes of clients",
     "deaf": "a broker hears no commands for a while",
 }
+ASTRAY_SHARE = 0.03  # Of the clients: those that come to any broker, also to one outside.
 Deed = Callable[[], list[Action]]
 
 
@@ -61,6 +62,8 @@ class Deeds(ABC):
             self.take_over: 0.3 * (overlay.rival == SUCCESSORS),
             self.wake: 0.5 * (overlay.rival == SUCCESSORS),
         }
+        if overlay.members_change:
+            self.deeds |= {self.install: 0.6, self.empty: 0.3}
 
     def next_actions(self) -> list[Action]:
         """Return the actions of a deed chosen by weight; while a plan is under way, some are more frequent."""
@@ -136,7 +139,8 @@ class Deeds(ABC):
             return []
         mistaken_share = 0.05 if "mistaken" in self.features else 0.0
         changes = overlay.random_changes(rng.choice((0, 1, 1, 2, 4)), rng)
-        self._planned = (changes, overlay.random_moves(rng.randint(0, 4), mistaken_share, rng))
+        moves = overlay.random_moves(rng.randint(0, 4), mistaken_share, rng)
+        self._planned = (changes, overlay.with_leaving(changes, moves, rng))
         return [("plan", *self._planned)]
 
     def kill(self) -> list[Action]:
@@ -191,8 +195,24 @@ class Deeds(ABC):
         asleep = sorted(self.overlay.suspended)
         return [("rival", self.rng.choice(asleep), "wake")] if asleep else []
 
+    # --- brokers that come and go ------------------------------------------------------------------------------
+
+    def install(self) -> list[Action]:
+        """A broker outside is told which overlay is in force."""
+        outside = [name for name in self.overlay.fleet if name not in self.overlay.names]
+        return [("install", self.rng.choice(outside))] if outside else []
+
+    def empty(self) -> list[Action]:
+        """All clients of a broker that no plan moves end: it may leave."""
+        return self.overlay.ends_of(self.overlay.staying_at(self._a_broker()))
+
     def _a_broker(self) -> str:
-        return self.rng.choice(self.overlay.names)
+        overlay = self.overlay
+        if not overlay.members_change:
+            return self.rng.choice(overlay.names)
+        if self.rng.random() < ASTRAY_SHARE:
+            return self.rng.choice(overlay.fleet)
+        return self.rng.choice([name for name in overlay.names if overlay.cores[name].takes_clients] or overlay.names)
 
     def _clients_of_plan(self) -> set[str]:
         moving = self.overlay.controller.log.moving
