@@ -98,6 +98,8 @@ class OrderDesk:
             raise OrderRefusedError(422, f"Only {OrderKind.MAINTAIN} evacuates, not {kind}.")
         if kind.scope == "plan":
             return self._check_plan(request)
+        if kind is OrderKind.ADD:
+            raise OrderRefusedError(422, "A broker is added by `regraft members add`, which says what it costs.")
         if kind.scope == "broker":
             configuration: ShownConfiguration | None = self._board.value("configuration")
             if configuration is None or subject not in configuration.brokers:

@@ -26,7 +26,7 @@ from infra.secure_valkey import start_secured_valkey
 from infra.service import RestartPolicy, Service, ServiceEvent, always_ready
 from infra.stack_error import StackError
 from infra.supervise import Supervisor
-from infra.valkey_server import external_redis_url, is_redis_ready, start_valkey_service
+from infra.valkey_server import URL_VARIABLES, external_redis_url, is_redis_ready, start_valkey_service
 
 BOOTSTRAP_VARIABLE = "REGRAFT_KAFKA_BOOTSTRAP"
 REDIS_VARIABLE = "REGRAFT_REDIS_URL"
@@ -89,6 +89,7 @@ class LocalStack:
         return self._supervisor
 
     def __enter__(self) -> Self:
+        self._check_servers_are_ours()
         with ExitStack() as cleanup:
             check_disk(self.run_dir, self._free_mb_min)
             cleanup.enter_context(_run_dir_lock(self.run_dir))
@@ -102,6 +103,15 @@ class LocalStack:
 
     def __exit__(self, *details: Any) -> None:
         self._cleanup.close()
+
+    def _check_servers_are_ours(self) -> None:
+        """Raise StackError where a secured stack is wanted of servers that somebody brings."""
+        for variable in (BOOTSTRAP_VARIABLE, *URL_VARIABLES):
+            if self._secure and self._environ.get(variable):
+                raise StackError(
+                    f"--secure secures servers that it starts, and {variable} names one of yours: unset it, or leave "
+                    "--secure out and say with kafka.security and redis.security how yours are reached."
+                )
 
     def environment(self) -> dict[str, str]:
         """Return what a child process needs to find this stack and the Java it was started with."""

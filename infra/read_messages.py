@@ -14,7 +14,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import Option, open_consumer
 from infra.stack_error import StackError
-from schemas.topics import Topic, topic_name
 
 RECORDS_PER_POLL_MAX = 5000
 CALL_S = 10.0
@@ -59,10 +58,10 @@ def read_to_end(kafka: KafkaAccess, topic: str) -> list[Message] | None:
         return None if unread else messages
 
 
-def count_records(kafka: KafkaAccess, namespace: str, topic: Topic) -> int:
-    """Return how many records a topic has ever held, by its offsets."""
+def count_records(kafka: KafkaAccess, names: Sequence[str]) -> int:
+    """Return how many records these topics have ever held, by their offsets."""
     with closing(_consumer(kafka, {"queued.max.messages.kbytes": 16_384})) as consumer:
-        parts = _partitions(consumer, [topic_name(topic, namespace)])
+        parts = _partitions(consumer, names)
         return sum(int(consumer.get_watermark_offsets(part, timeout=CALL_S)[1]) for part in parts)
 
 

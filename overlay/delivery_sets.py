@@ -6,7 +6,7 @@ published or delivered. Everything the planners and the cost need is popcounts o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -136,14 +136,18 @@ class DeliverySets:
         """
         if brokers == self.brokers:
             return self
-        row = {broker: position for position, broker in enumerate(self.brokers)}
-        rows = np.array([row.get(broker, -1) for broker in brokers], dtype=np.intp)
+        words, delivered = (
+            None if one is None else rows_over(one, self.brokers, brokers) for one in (self.words, self.delivered)
+        )
+        assert words is not None
+        return replace(self, brokers=brokers, words=words, delivered=delivered)
 
-        def picked(words: Words) -> Words:
-            return np.where((rows >= 0)[:, None], words[rows], np.uint64(0))
-
-        delivered = None if self.delivered is None else picked(self.delivered)
-        return replace(self, brokers=brokers, words=picked(self.words), delivered=delivered)
+    def of_publishers(self, publishers: Collection[str]) -> DeliverySets:
+        """Return what these publishers published, without all else."""
+        places = [place for place, (name, _) in enumerate(self.columns) if name in publishers]
+        delivered = None if self.delivered is None else self.delivered[:, places]
+        columns = tuple(self.columns[place] for place in places)
+        return replace(self, columns=columns, words=self.words[:, places], delivered=delivered)
 
     @cached_property
     def published(self) -> Words:
@@ -177,6 +181,15 @@ class DeliverySets:
             common[position, position:] = shared
             common[position:, position] = shared
         return common
+
+
+def rows_over(words: Words, brokers: Sequence[str], others: Sequence[str]) -> Words:
+    """Return the rows of other brokers: those of ``brokers`` that they are among these, empty ones for the rest."""
+    row = {broker: position for position, broker in enumerate(brokers)}
+    rows = np.array([row.get(broker, -1) for broker in others], dtype=np.intp)
+    found = words[rows]
+    found[rows < 0] = 0
+    return found
 
 
 def _unsigned(masks: Iterable[int]) -> Words:

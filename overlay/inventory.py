@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -34,9 +34,10 @@ class Inventory:
     ``brokers`` is sorted; ``processing_cost`` (n,) and ``link_cost`` (n, n, symmetric, diagonal 0) follow its order.
     Costs are per notification in one common unit; the demo takes milliseconds of one-way delay and of service.
     ``degree_max`` caps the links of a broker; on a ring the fingers are what they are. ``bootstrap`` is the overlay of
-    epoch 0, of any kind. ``load_max_per_s`` (n,) is how
-    many notifications a second may pass each broker, None for no cap. ``positions`` (n, 2) is where brokers are on a
-    map, x to the right and y upwards, as longitude and latitude; None where nobody knows. Nothing is decided by it.
+    epoch 0, of any kind: over all brokers as the file has it, and unchanged where brokers were added or left out.
+    ``load_max_per_s`` (n,) is how many notifications a second may pass each broker, None for no cap. ``positions``
+    (n, 2) is where brokers are on a map, x to the right and y upwards, as longitude and latitude; None where nobody
+    knows. They are shown, and price the links of brokers that are added without costs.
     ``agent_of`` names by broker who speaks for it in Kafka, in topics of its own; a broker that is not in it has no
     agent and shares the topics with all such.
     """
@@ -71,8 +72,6 @@ class Inventory:
         places = self.positions
         if places is not None and (places.shape != (count, 2) or not np.isfinite(places).all()):
             raise InventoryError(f"positions must be {count} pairs of finite numbers, got shape {places.shape}")
-        if self.bootstrap.brokers != self.brokers:
-            raise InventoryError("the bootstrap overlay is over other brokers than the inventory")
         self._check_agents()
 
     def _check_agents(self) -> None:
@@ -107,12 +106,40 @@ class Inventory:
         """Return c of the link between two brokers, per notification."""
         return float(self.link_cost[self.index[broker], self.index[peer]])
 
+    def restricted_to(self, brokers: Iterable[str]) -> Inventory:
+        """Return the inventory of these brokers alone; the bootstrap overlay stays as it is.
+
+        Raises InventoryError when one of them is unknown or fewer than 2 are left.
+        """
+        wanted = tuple(sorted(set(brokers)))
+        if wanted == self.brokers:
+            return self
+        if unknown := [broker for broker in wanted if broker not in self.index]:
+            raise InventoryError(f"{unknown[0]} and {len(unknown) - 1} more are no brokers of the {len(self.brokers)}")
+        rows = [self.index[broker] for broker in wanted]
+        return Inventory(
+            wanted,
+            self.processing_cost[rows],
+            self.link_cost[np.ix_(rows, rows)],
+            self.degree_max,
+            self.bootstrap,
+            None if self.load_max_per_s is None else self.load_max_per_s[rows],
+            None if self.positions is None else self.positions[rows],
+            {broker: agent for broker, agent in self.agent_of.items() if broker in wanted},
+        )
+
     def save(self, path: Path) -> None:
         """Write the inventory as JSON, whole: another process may be looking at this moment."""
         replace_file(path, self.to_json())
 
     def to_json(self) -> str:
-        """Return the inventory as JSON; :meth:`from_json` is the way back."""
+        """Return the inventory as JSON; :meth:`from_json` is the way back.
+
+        Raises InventoryError when brokers were added or left out: the file is what a fleet begins with.
+        """
+        if self.bootstrap.brokers != self.brokers:
+            count = len(self.bootstrap.brokers)
+            raise InventoryError(f"the overlay of epoch 0 has {count} brokers, the inventory {len(self.brokers)}")
         document: dict[str, Any] = {
             "brokers": self.brokers,
             "processing_cost": self.processing_cost.tolist(),

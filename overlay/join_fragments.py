@@ -103,10 +103,10 @@ class _Search:
         """Return links, their cost and the least that any choice can cost."""
         if self._count < 2:
             return (), 0.0, 0.0
-        best = self._greedy()
-        best_cost = self._cost(best)
         order = count()
         heap = [(*self._bound(_Node()), next(order), _Node())]
+        best = heap[0][1] if self._overfull(heap[0][1]) is None else self._greedy()
+        best_cost = self._cost(best)
         for _ in range(nodes_max):
             if not heap or heap[0][0] >= best_cost:
                 break

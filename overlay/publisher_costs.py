@@ -67,7 +67,7 @@ class PublisherCosts:
 
         For given homes they add up to :func:`overlay.cost.overlay_cost` of the delivery sets at those homes.
         """
-        return costs_at_homes(self.tree, self.inventory, self.published_per_s, self.below_per_s, self.above_per_s)
+        return self._at_homes(self.published_per_s, self.below_per_s, self.above_per_s)
 
     @cached_property
     def message_rates_per_s(self) -> Floats:
@@ -99,8 +99,7 @@ class PublisherCosts:
         """
         chosen = np.flatnonzero(self._groups // len(self.spans_s) == self._place[publisher])
         found = np.zeros((len(self.spans_s), len(self.brokers)))
-        counts = self._published[chosen], self._below[chosen], self._above[chosen]
-        costs = costs_at_homes(self.tree, self.inventory, *counts)
+        costs = self._at_homes(self._published[chosen], self._below[chosen], self._above[chosen])
         found[self._groups[chosen] % len(self.spans_s)] = costs
         return np.asarray(found / self.spans_s[:, None])
 
@@ -141,6 +140,11 @@ class PublisherCosts:
         starts = np.searchsorted(publishers, np.arange(len(self.publishers)))
         return np.asarray(np.add.reduceat(counts, starts, axis=0), dtype=np.float64)
 
+    def _at_homes(self, published: Floats, below: Floats, above: Floats) -> Floats:
+        parents = self.tree.parents
+        link_cost = self.inventory.link_cost[np.arange(len(parents)), parents]
+        return costs_at_homes(self.tree, self.inventory.processing_cost, link_cost, published, below, above)
+
     def _grouped(self, spans: Sequence[DeliverySets]) -> tuple[Words, Words, Places, Places]:
         """Return the words delivered and published of all spans, columns of one (publisher, span) side by side.
 
@@ -155,14 +159,16 @@ class PublisherCosts:
         return np.concatenate(delivered, axis=1)[:, order], np.concatenate(published)[order], columns, groups
 
 
-def costs_at_homes(tree: HungTree, inventory: Inventory, published: Floats, below: Floats, above: Floats) -> Floats:
+def costs_at_homes(
+    tree: HungTree, processing: Floats, link_cost: Floats, published: Floats, below: Floats, above: Floats
+) -> Floats:
     """Return what rows of notifications cost with each row published at each broker, shape (rows, brokers).
 
-    ``published`` (rows,) are counts or rates, ``below`` and ``above`` (rows, brokers) those of them that are wanted on
-    either side of each broker's link to its parent, as :func:`overlay.link_sides.link_sides` has them.
+    ``processing`` and ``link_cost`` (brokers,) are what each broker and its link to its parent cost. ``published``
+    (rows,) are counts or rates, ``below`` and ``above`` (rows, brokers) those of them that are wanted on either side
+    of each broker's link to its parent, as :func:`overlay.link_sides.link_sides` has them.
     """
-    processing, parents = inventory.processing_cost, tree.parents
-    link_cost = inventory.link_cost[np.arange(len(parents)), parents]
+    parents = tree.parents
     step = (link_cost + processing[parents]) * above - (link_cost + processing) * below
     step += published[:, None] * (processing - processing[parents])
     first = below @ (link_cost + processing) + (published - below[:, 0]) * processing[0]

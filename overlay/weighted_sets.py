@@ -7,12 +7,12 @@ belong here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.delivery_sets import DeliverySets
+from overlay.delivery_sets import DeliverySets, rows_over
 from overlay.distinct_sets import Words, digit_planes, merge_sets
 
 
@@ -53,9 +53,19 @@ class WeightedSets:
         length_s = max(sum(span.span_s for span in spans), 1e-9)
         return cls(brokers, words, counted[:, None].astype(np.float32), np.array([length_s]))
 
+    def over(self, brokers: tuple[str, ...]) -> WeightedSets:
+        """Return what other brokers, sorted, want of the same notifications; those that are new here want nothing."""
+        if brokers == self.brokers:
+            return self
+        return replace(self, brokers=brokers, words=rows_over(self.words, self.brokers, brokers))
+
     def counts(self, words: Words) -> NDArray[np.float64]:
         """Return how many notifications the bits of each row stand for, shape (..., spans)."""
         return weighed(words, self.weights)
+
+    def counts_of(self, words: Words, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return how many notifications of all spans rows over only these words stand for, shape (rows,)."""
+        return weighed(words, self.weights[columns].sum(axis=1, keepdims=True))[:, 0]
 
     def interest(self) -> NDArray[np.int64]:
         """Return I_ij over all spans together, shape (brokers, brokers); as :meth:`DeliverySets.interest`."""

@@ -33,7 +33,8 @@ class EmulatorSettings:
     results wait for a Kafka that is away. ``kafka_buffer_records_max``: how many of them may wait.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
-    ``security``: Kafka's TLS and SASL.
+    ``security``: Kafka's TLS and SASL. ``agents``: for whose brokers it sends telemetry and answers commands, by the
+    agents of the inventory, as one that is away leaves its brokers silent; none names all.
     """
 
     bootstrap: str
@@ -56,6 +57,7 @@ class EmulatorSettings:
     metrics_host: str = "127.0.0.1"
     clock: RunClock = field(default_factory=RunClock)
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    agents: tuple[str, ...] = ()
 
     @property
     def kafka(self) -> KafkaAccess:

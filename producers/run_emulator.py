@@ -20,7 +20,7 @@ import structlog
 from simpy.rt import RealtimeEnvironment
 
 from infra.serve_metrics import serve_metrics
-from overlay.inventory import Inventory
+from overlay.inventory import Inventory, InventoryError
 from producers.emulated_kinds import EMULATED_KINDS, workload_of
 from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, inventory_timing
@@ -31,6 +31,7 @@ from producers.emulator.ledger import Ledger, LedgerSnapshot
 from producers.emulator.log_transitions import TransitionLog
 from producers.emulator.starting_point import StartingPoint, starting_point
 from producers.emulator_settings import EmulatorSettings
+from schemas.broker_topics import BrokerTopics
 from schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -68,7 +69,7 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
         ports = KafkaPorts(
             settings.kafka,
-            inventory.broker_topics(settings.namespace),
+            _topics(inventory, settings),
             outage_s_max=settings.kafka_outage_s_max,
             buffer_records_max=settings.kafka_buffer_records_max,
         )
@@ -86,6 +87,16 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
         emulator.run(stop)
         unsent = ports.flush(FLUSH_S_MAX)
         return emulator.finish({"records_unsent": unsent, **_port_counts(ports)})
+
+
+def _topics(inventory: Inventory, settings: EmulatorSettings) -> BrokerTopics:
+    topics = inventory.broker_topics(settings.namespace)
+    if unknown := set(settings.agents) - set(topics.agents):
+        raise InventoryError(
+            f"emulator.agents names {', '.join(sorted(unknown))}, the agents of {settings.inventory_path} are "
+            f"{', '.join(filter(None, topics.agents)) or 'none'}: correct the one or the other"
+        )
+    return topics.of_agents(settings.agents) if settings.agents else topics
 
 
 def _port_counts(ports: EmulatorPorts) -> dict[str, int]:

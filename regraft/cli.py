@@ -141,8 +141,8 @@ def demo(
     With `--scenario chord` they form a Chord ring that serves mobile users, who are re-placed while ring IDs are
     reassigned.
 
-    With `--secure` every connection is encrypted and every client logs in, as at a site that has such servers; other
-    commands reach them with `--settings DIR/run/security/client.toml`.
+    With `--secure` every connection is encrypted and every client logs in, as at a site that has such servers (it is
+    refused with servers of your own); other commands reach them with `--settings DIR/run/security/client.toml`.
 
     Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos --secure`;
     `regraft demo --scenario chord`;

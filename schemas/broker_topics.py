@@ -5,10 +5,17 @@ In: the agent of each broker, from the inventory. Out: names of topics, and what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_names
+
+# For broker, agent and topic: Spark fills it in, too.
+NOBODY = "no agent"
+ANOTHERS = (
+    "it speaks for a broker of another agent: %s is spoken for by %s, not in %s; stop who writes there in its name, or "
+    "correct the agents in the inventory"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,14 @@ class BrokerTopics:
         """Who speaks for these brokers, sorted; NO_AGENT among them where a broker has none."""
         return tuple(sorted(set(self.agent_of.values()))) or (NO_AGENT,)
 
+    def of_agents(self, agents: Collection[str]) -> BrokerTopics:
+        """Return what these agents know: their own brokers and topics."""
+        return BrokerTopics(self.namespace, {name: agent for name, agent in self.agent_of.items() if agent in agents})
+
+    def speaks_for(self, broker: str) -> bool:
+        """Tell whether who has these topics may speak for the broker; without agents anybody may."""
+        return not self.agent_of or broker in self.agent_of
+
     def name(self, topic: Topic, broker: str) -> str:
         """Return the name of the topic with what is of or for this broker."""
         return topic_name(topic, self.namespace, self.agent_of.get(broker, NO_AGENT))
@@ -39,7 +54,4 @@ class BrokerTopics:
         if not self.agent_of or name in {self.name(topic, broker) for topic in TOPICS if topic.is_by_agent}:
             return ""
         agent = self.agent_of.get(broker, NO_AGENT)
-        return (
-            f"it speaks for a broker of another agent: {broker} is spoken for by {agent or 'no agent'}, not in {name}; "
-            "stop who writes there in its name, or correct the agents in the inventory"
-        )
+        return ANOTHERS % (broker, agent or NOBODY, name)

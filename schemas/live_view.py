@@ -14,6 +14,7 @@ from msgspec import Struct
 from schemas.event import AdaptationEvent
 from schemas.order_book import StandingOrders
 from schemas.plan import ClientMove, IdMove, LinkPair
+from schemas.shown_fleet import ShownFleet
 
 VIEW_VERSION = 1
 
@@ -270,7 +271,8 @@ class LiveView(ViewCounts, frozen=True, kw_only=True):
     """All that is shown of a control loop. Each field that ViewCounts has not is a part with a key of its own.
 
     ``window`` and ``network`` are of the newest window, None before the first; ``plans`` are by epoch, ``cost`` and
-    ``events`` oldest first; ``refusals`` are by verdict, ``faults`` by what went wrong on the borders.
+    ``events`` oldest first; ``refusals`` are by verdict, ``faults`` by what went wrong on the borders; ``members`` is
+    the fleet.
     """
 
     configuration: ShownConfiguration
@@ -284,6 +286,7 @@ class LiveView(ViewCounts, frozen=True, kw_only=True):
     last_decision: ShownDecision | None
     faults: dict[str, int]
     shadows: dict[str, ShownShadow]
+    members: ShownFleet = ShownFleet()
 
 
 COUNTS = "counts"

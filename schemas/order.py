@@ -4,9 +4,10 @@ import json
 from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct, structs, to_builtins
 
 from schemas.bounds import Name, NameOrNone, Text, TimeMs
+from schemas.member import BrokerFacts
 
 SIGNED_AS = "regraft.order.2"  # Begins what is signed, so that no signature over anything else fits an order.
 WHOLE_OVERLAY = "overlay"  # The subject of orders that concern all of it.
@@ -22,13 +23,29 @@ class OrderKind(StrEnum):
     RESUME = "resume"
     MAINTAIN = "maintain"
     RETURN = "return"
+    ADD = "add"
+    DRAIN = "drain"
+    DEAD = "dead"
+    REMOVE = "remove"
+    READMIT = "readmit"
 
     @property
     def scope(self) -> str:
-        """What the order's subject is: a plan, a broker, or the whole overlay."""
-        if self in (OrderKind.PAUSE, OrderKind.RESUME):
-            return "adaptation"
-        return "broker" if self in (OrderKind.MAINTAIN, OrderKind.RETURN) else "plan"
+        """What the order is about: a plan, a broker in the overlay, a member of the fleet, or the whole overlay."""
+        return _SCOPES.get(self, "plan")
+
+
+_SCOPES = {
+    OrderKind.PAUSE: "adaptation",
+    OrderKind.RESUME: "adaptation",
+    OrderKind.MAINTAIN: "broker",
+    OrderKind.RETURN: "broker",
+    OrderKind.ADD: "member",
+    OrderKind.DRAIN: "member",
+    OrderKind.DEAD: "member",
+    OrderKind.REMOVE: "member",
+    OrderKind.READMIT: "member",
+}
 
 
 class Order(Struct, frozen=True):
@@ -37,7 +54,7 @@ class Order(Struct, frozen=True):
     ``by`` says who gave it and ``reason`` why, both for people. An order ends by itself at ``until_ms`` (0: it stands
     until it is taken back); only ``pause`` and ``maintain`` may. ``evacuate`` asks that clients move away from the
     broker that is maintained. ``plan_digest`` says which plan an order about one means
-    (:attr:`schemas.plan.Plan.digest`).
+    (:attr:`schemas.plan.Plan.digest`). ``facts`` say what is to be known of a broker that is added.
 
     ``key_name`` names the key that signed it, ``nonce`` tells two orders of that key apart, and ``source`` is where it
     was given: user and host, or a dashboard and the address that asked it. All of them are empty in an order that is
@@ -56,6 +73,7 @@ class Order(Struct, frozen=True):
     key_name: NameOrNone = ""
     nonce: NameOrNone = ""
     signature: Annotated[bytes, Meta(max_length=64)] = b""
+    facts: BrokerFacts | None = None
 
     @property
     def key(self) -> str:
@@ -66,13 +84,21 @@ class Order(Struct, frozen=True):
         """Return what is signed: all fields but the signature, for one namespace only.
 
         JSON of the fields by name. One that stands at its default is left out, so a field that a later version adds
-        leaves the signatures of earlier orders as they are.
+        leaves the signatures of earlier orders as they are; so it is with the facts of a broker.
         """
-        told = {field.name: getattr(self, field.name) for field in structs.fields(self) if field.name != "signature"}
-        defaults = {field.name: field.default for field in structs.fields(self)}
-        kept = {name: value for name, value in told.items() if value != defaults[name]}
+        kept = {name: value for name, value in _told(self).items() if name != "signature"}
         return json.dumps([SIGNED_AS, namespace, kept], sort_keys=True, separators=(",", ":")).encode()
 
     def stands_at(self, now_ms: int) -> bool:
         """Tell whether the order has not ended by itself."""
         return not self.until_ms or now_ms < self.until_ms
+
+
+def _told(record: Struct) -> dict[str, object]:
+    """Return the fields that do not stand at their default, by name, as JSON has them."""
+    values = ((field, getattr(record, field.name)) for field in structs.fields(record))
+    return {
+        field.name: _told(value) if isinstance(value, Struct) else to_builtins(value, builtin_types=(bytes,))
+        for field, value in values
+        if value != field.default
+    }

@@ -51,7 +51,10 @@ class OrderBook:
             self.take(order)
 
     def take(self, order: Order) -> None:
-        """Take an order in the place of the one before about the same subject."""
+        """Take an order in the place of the one before about the same subject.
+
+        One about a member does not stand: once followed, it is in the record of the member.
+        """
         if order.kind is OrderKind.PAUSE:
             self._pause = order
         elif order.kind is OrderKind.RESUME:
@@ -63,7 +66,7 @@ class OrderBook:
                 del self._brokers[next(iter(self._brokers))]
         elif order.kind is OrderKind.RETURN:
             self._brokers.pop(order.subject, None)
-        else:
+        elif order.kind.scope == "plan":
             self._plans.pop(order.subject, None)  # The newest stand last, so that the oldest go first.
             self._plans[order.subject] = order
             if len(self._plans) > PLAN_ORDERS_KEPT_MAX:

@@ -47,9 +47,11 @@ SCHEMAS: dict[int, str] = {
     901: "dead_letter.v1",
     1001: "order.v1",
     1002: "order.v2",
+    1003: "order.v3",
     1101: "alert.v1",
     1201: "audit_entry.v1",
     1301: "leader_term.v1",
+    1401: "member.v1",
 }
 
 

@@ -12,11 +12,11 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from schemas.codec import use_wire_ids
 from schemas.registry import Schema, schema_by_id, schema_ids_of
-from schemas.topics import DEFAULT_NAMESPACE, TOPICS, topic_name
+from schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_names
 
 URL_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_URL"
 TIMEOUT_S = 5.0
@@ -30,10 +30,12 @@ class RegistryError(RuntimeError):
     """The registry cannot be reached or refuses a schema; the message says which, and what to do."""
 
 
-def use_registry(environ: Mapping[str, str] = os.environ, namespace: str = DEFAULT_NAMESPACE) -> dict[int, int]:
+def use_registry(
+    environ: Mapping[str, str] = os.environ, namespace: str = DEFAULT_NAMESPACE, agents: Iterable[str] = (NO_AGENT,)
+) -> dict[int, int]:
     """Make the codec use the registry's ids when a URL is set; return them, empty without one. Raises RegistryError."""
     url = environ.get(URL_VARIABLE, "").strip()
-    wire_ids = register_schemas(url, namespace) if url else {}
+    wire_ids = register_schemas(url, namespace, agents) if url else {}
     use_wire_ids(wire_ids)
     return wire_ids
 
@@ -41,6 +43,7 @@ def use_registry(environ: Mapping[str, str] = os.environ, namespace: str = DEFAU
 def register_schemas(
     url: str,
     namespace: str = DEFAULT_NAMESPACE,
+    agents: Iterable[str] = (NO_AGENT,),
     *,
     timeout_s: float = TIMEOUT_S,
     tries: int = TRIES,
@@ -48,15 +51,15 @@ def register_schemas(
 ) -> dict[int, int]:
     """Register every version of every topic's record, oldest first, and return fixed id -> the registry's id.
 
-    The subject is the topic's name with ``-value``, as Confluent's serialisers take it. Registering again returns the
-    same ids. User and password may stand in the URL. Raises RegistryError.
+    The subject is the topic's name, also of each agent's, with ``-value``, as Confluent's serialisers take it.
+    Registering again returns the same ids. User and password may stand in the URL. Raises RegistryError.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise RegistryError(f"the schema registry {_shown(url)!r} is no http or https URL: correct {URL_VARIABLE}")
     ids: dict[int, int] = {}
-    for topic in TOPICS:
-        subject = f"{topic_name(topic, namespace)}-value"
-        for schema_id in schema_ids_of(topic.record):
+    subjects = [(f"{name}-value", topic.record) for topic in TOPICS for name in topic_names(topic, namespace, agents)]
+    for subject, record in subjects:
+        for schema_id in schema_ids_of(record):
             request = _request(url, subject, schema_by_id(schema_id))
             ids[schema_id] = _registered_id(request, _shown(url), subject, timeout_s, tries, sleep)
     return ids

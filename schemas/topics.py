@@ -58,7 +58,15 @@ class Topic:
 
 
 TELEMETRY = Topic(
-    "telemetry", "TelemetryBatch", "broker", (BROKERS,), (STREAMING, RECORDER), 4, DAY_MS, LOG_APPEND_TIME
+    "telemetry",
+    "TelemetryBatch",
+    "broker",
+    (BROKERS,),
+    (STREAMING, RECORDER),
+    4,
+    DAY_MS,
+    LOG_APPEND_TIME,
+    is_by_agent=True,
 )
 CLIENTS = Topic("clients", "Client", "client", (BROKERS,), (BROKERS, CONTROLLER, RECORDER), 1, None)
 STATE = Topic("state", "StateRow", "window, kind, entity", (STREAMING,), (CONTROLLER, Role.ALERTS, RECORDER), 1, DAY_MS)
@@ -89,6 +97,16 @@ EVENTS = Topic(
     7 * DAY_MS,
 )
 LEADER = Topic("leader", "LeaderTerm", "leader", (CONTROLLER,), (CONTROLLER, RECORDER), 1, None, is_one_log=True)
+MEMBERS = Topic(
+    "members",
+    "Member",
+    "broker",
+    (CONTROLLER,),
+    (BROKERS, STREAMING, CONTROLLER, Role.ALERTS, OPERATOR, RECORDER),
+    1,
+    None,
+    is_one_log=True,
+)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(
     "orders",
@@ -123,6 +141,7 @@ TOPICS: tuple[Topic, ...] = (
     RESULTS,
     PLANS,
     LEADER,
+    MEMBERS,
     EVENTS,
     ORDERS,
     AUDIT,

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import leave_to_caller, open_consumer
 from schemas.event import AdaptationEvent, EventKind, Severity
-from streaming.keep_dead_letters import Offsets
+from streaming.source_topics import Offsets, Place, place_text
 
 ASK_TIMEOUT_S = 10.0
 PARTITIONS_TOLD_MAX = 20
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class TopicAnewError(RuntimeError):
-    """The topic was deleted and made again while it was read."""
+    """A topic was deleted and made again while it was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Loss:
     ``until_ms`` is when Kafka took the first record that is still there, None where there is none.
     """
 
-    partition: str
+    place: Place
     first: int
     end: int
     until_ms: int | None
@@ -47,13 +47,14 @@ class Loss:
         return f"offsets {self.first} to {self.end - 1} ({self.end - self.first} records)"
 
 
-def check_same_topic(topic: str, start: Offsets, end: Offsets) -> None:
+def check_same_topics(start: Offsets, end: Offsets) -> None:
     """Raise TopicAnewError when a micro-batch ends before where it starts: what is there now is another topic."""
-    if any(end.get(partition, offset) < offset for partition, offset in start.items()):
-        raise TopicAnewError(f"topic {topic} was made anew: the next start reads it from its beginning")
+    for place, offset in start.items():
+        if end.get(place, offset) < offset:
+            raise TopicAnewError(f"topic {place[0]} was made anew: the next start reads it from its beginning")
 
 
-def find_losses(kafka: KafkaAccess, topic: str, start: Offsets, end: Offsets) -> list[Loss] | None:
+def find_losses(kafka: KafkaAccess, start: Offsets, end: Offsets) -> list[Loss] | None:
     """Return what is gone of the offsets from ``start`` to ``end``, None when Kafka does not say.
 
     Takes at most 20 s for each partition.
@@ -61,15 +62,16 @@ def find_losses(kafka: KafkaAccess, topic: str, start: Offsets, end: Offsets) ->
     consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
         found = []
-        for partition, first in sorted(start.items(), key=lambda entry: int(entry[0])):
-            place = TopicPartition(topic, int(partition))
-            low, high = consumer.get_watermark_offsets(place, timeout=ASK_TIMEOUT_S)
+        for place, first in sorted(start.items()):
+            if place not in end:  # Of an agent that is no longer there: nobody reads it any more.
+                continue
+            low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=ASK_TIMEOUT_S)
             if low > first:
-                until_ms = _time_ms(consumer, topic, int(partition), low) if low < high else None
-                found.append(Loss(partition, first, min(low, end.get(partition, low)), until_ms))
+                until_ms = _time_ms(consumer, place, low) if low < high else None
+                found.append(Loss(place, first, min(low, end[place]), until_ms))
         return found
     except KafkaException as error:
-        log.warning("losses_unknown", topic=topic, reason=error.args[0].str())
+        log.warning("losses_unknown", reason=error.args[0].str())
         return None
     finally:
         consumer.close()
@@ -79,7 +81,7 @@ def loss_event(topic: str, count: int, losses: Sequence[Loss], since_ms: int) ->
     """Return the event that tells of ``count`` lost records, the last before which was read at ``since_ms``."""
     until_ms = max((loss.until_ms for loss in losses if loss.until_ms is not None), default=None)
     span = f"{_clock(since_ms)} to {_clock(until_ms)}"
-    told = {f"partition {loss.partition}": loss.text for loss in losses[:PARTITIONS_TOLD_MAX]}
+    told = {place_text(loss.place, topic): loss.text for loss in losses[:PARTITIONS_TOLD_MAX]}
     where = "; ".join(f"{name} {offsets}" for name, offsets in told.items())
     more = len(losses) - len(told)
     where += f"; and {more} partitions more" if more > 0 else ""
@@ -92,8 +94,8 @@ def loss_event(topic: str, count: int, losses: Sequence[Loss], since_ms: int) ->
     return AdaptationEvent(topic, EventKind.TELEMETRY_LOST, Severity.CRITICAL, now_ms, text, details=details)
 
 
-def _time_ms(consumer: Consumer, topic: str, partition: int, offset: int) -> int | None:
-    consumer.assign([TopicPartition(topic, partition, offset)])
+def _time_ms(consumer: Consumer, place: Place, offset: int) -> int | None:
+    consumer.assign([TopicPartition(*place, offset)])
     messages = consumer.consume(1, timeout=ASK_TIMEOUT_S)
     return messages[0].timestamp()[1] if messages and messages[0].error() is None else None
 

@@ -8,7 +8,7 @@ beside the checkpoint, so that a crash between a batch and its letters loses non
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -18,12 +18,11 @@ from infra.dead_letters import dead_letter
 from schemas.dead_letter import DeadLetter
 from schemas.status_file import replace_file
 from streaming.read_telemetry import dead_letters
+from streaming.source_topics import Offsets, topics_of
 from streaming.streaming_settings import StreamingSettings
 
 EARLIEST = -2
 LETTERS_AT_ONCE_MAX = 100  # Each may have VALUE_BYTES_MAX bytes, and so many are in memory at once.
-
-Offsets = dict[str, int]  # partition -> next offset
 
 
 class Position(NamedTuple):
@@ -40,7 +39,6 @@ class DeadLetterKeeper:
         self, spark: SparkSession, settings: StreamingSettings, write: Callable[[Sequence[DeadLetter]], None]
     ) -> None:
         self._spark, self._settings, self._write = spark, settings, write
-        self._topic = settings.source_topic
         self._file = settings.position_file
         self._position, self._read_ms = read_position(settings)
 
@@ -67,17 +65,17 @@ class DeadLetterKeeper:
             return 0
         kept = self._keep_range(begin, end) if refused or not known else 0
         self._position, self._read_ms = dict(end), read_ms
-        replace_file(self._file, json.dumps({"next_offsets": self._position, "read_ms": read_ms}) + "\n")
+        replace_file(self._file, json.dumps({"next_offsets": _by_topic(end), "read_ms": read_ms}) + "\n")
         return kept
 
     def _keep_range(self, begin: Offsets, end: Offsets) -> int:
-        starting = {partition: begin.get(partition, EARLIEST) for partition in end}
+        starting = {place: begin.get(place, EARLIEST) for place in end}
         records = (
             self._spark.read.format("kafka")
             .options(**self._settings.kafka.spark_options())
-            .option("subscribe", self._topic)
-            .option("startingOffsets", json.dumps({self._topic: starting}))
-            .option("endingOffsets", json.dumps({self._topic: end}))
+            .option("subscribe", ",".join(topics_of(end)))
+            .option("startingOffsets", json.dumps(_by_topic(starting)))
+            .option("endingOffsets", json.dumps(_by_topic(end)))
             .option("failOnDataLoss", "false")
             .option("maxRecordsPerPartition", LETTERS_AT_ONCE_MAX)
             .load()
@@ -90,15 +88,12 @@ class DeadLetterKeeper:
         return kept
 
 
-def offsets_of(reported: str, topic: str) -> Offsets | None:
-    """Return the offsets that a progress report holds for the topic, None before a query's first batch.
+def offsets_of(reported: str) -> Offsets | None:
+    """Return the offsets that a progress report holds, None before a query's first batch.
 
     PySpark gives them as the JSON text of Spark, and a missing one as a text that is no object.
     """
-    document = json.loads(reported) if reported.startswith("{") else {}
-    if topic not in document:
-        return None
-    return {str(partition): int(offset) for partition, offset in document[topic].items()}
+    return _places(json.loads(reported)) or None if reported.startswith("{") else None
 
 
 def letter_of(row: Row) -> DeadLetter:
@@ -120,5 +115,21 @@ def read_position(settings: StreamingSettings) -> Position:
     if not file.exists():
         return Position(None, 0)
     found = json.loads(file.read_text(encoding="utf-8"))
-    offsets = {str(partition): int(offset) for partition, offset in found["next_offsets"].items()}
-    return Position(offsets, int(found.get("read_ms", 0)))
+    by_topic = found["next_offsets"]
+    if any(isinstance(offset, int) for offset in by_topic.values()):  # Of before agents had topics: of the only one.
+        by_topic = {settings.source_topic: by_topic}
+    return Position(_places(by_topic), int(found.get("read_ms", 0)))
+
+
+def _places(by_topic: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {
+        (topic, int(partition)): int(offset) for topic, parts in by_topic.items() for partition, offset in parts.items()
+    }
+
+
+def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Return the offsets as Spark writes them."""
+    found: dict[str, dict[str, int]] = {topic: {} for topic in topics_of(offsets)}
+    for (topic, partition), offset in offsets.items():
+        found[topic][str(partition)] = offset
+    return found

@@ -8,8 +8,6 @@ A row is a part of a *batch*, not a single cell: nearly every cell (broker, publ
 a row of state for each of them merges nothing and has to be stored, shuffled and removed all the same.
 """
 
-from pathlib import Path
-
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name every Spark text uses)
 from pyspark.sql.avro.functions import from_avro
@@ -26,7 +24,8 @@ from schemas.codec import (
 )
 from schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
 from streaming.measure_backlog import batch_records_max
-from streaming.refuse_batches import implausible, strangers
+from streaming.refuse_batches import foreigners, implausible, strangers
+from streaming.source_topics import broker_topics, source_topics
 from streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
 RECORD = "TelemetryBatch"
@@ -34,14 +33,14 @@ LEAD_MS = 86_400_000  # Pulses stand so far ahead that no row of a window is ahe
 
 
 def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
-    """Return the telemetry topic as a stream of Kafka records, from its beginning for a new checkpoint.
+    """Return the telemetry of all agents as a stream of Kafka records, each topic from its beginning where it is new.
 
     ``batch_records_max`` is shared out in proportion to each partition's backlog, so all of them are read
     through at about the same pace. What Kafka has deleted meanwhile is passed over: ``find_losses`` says what it was.
     """
     options: dict[str, str | int] = {
         **settings.kafka.spark_options(),
-        "subscribe": settings.source_topic,
+        "subscribe": ",".join(source_topics(settings)),
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": batch_records_max(settings),
         "minPartitions": settings.read_partitions_min,
@@ -147,7 +146,7 @@ def _judge(records: DataFrame, settings: StreamingSettings) -> DataFrame:
     clock, where the publisher is).
     """
     decoded = records.withColumn("time_ms", F.unix_millis("timestamp")).withColumn("batch", _decoded())
-    decoded = decoded.withColumn("fault", _fault(settings.inventory_path))
+    decoded = decoded.withColumn("fault", _fault(settings))
     off = F.when(F.col("fault").isNull(), _clock_reason(settings.bounds))
     return (
         decoded.withColumn("reason", F.coalesce("fault", off))
@@ -184,13 +183,13 @@ def _decoded() -> Column:
     return branches
 
 
-def _fault(inventory_path: Path | None) -> Column:
+def _fault(settings: StreamingSettings) -> Column:
     """Return why a record is no telemetry that is taken, null when it is."""
     size = F.length("value")
     too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, at most {RECORD_BYTES_MAX} are read"))
     fault = F.when(size > RECORD_BYTES_MAX, too_large)
     fault = fault.when(F.col("batch.broker").isNull(), _undecodable_reason())
-    for found, why in (*implausible(), *strangers(inventory_path)):
+    for found, why in (*implausible(), *strangers(settings.inventory_path), *foreigners(broker_topics(settings))):
         fault = fault.when(found, why)
     return fault
 

@@ -1,19 +1,21 @@
 """Say of a decoded batch why it is refused: what the record's own bounds and the inventory rule out, in Spark's terms.
 
-In: the column ``batch``. Out: conditions, each with a reason. The bounds stand in :mod:`schemas.bounds` alone; clocks
-and what does not decode belong to :mod:`streaming.read_telemetry`.
+In: the columns ``batch`` and ``topic``. Out: conditions, each with a reason. The bounds stand in :mod:`schemas.bounds`
+alone; clocks and what does not decode belong to :mod:`streaming.read_telemetry`.
 """
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from overlay.inventory import Inventory
 from schemas.bounds import UNCLEAN, FieldBound, field_bounds
+from schemas.broker_topics import ANOTHERS, NOBODY, BrokerTopics
 from schemas.telemetry import TelemetryBatch
+from schemas.topics import TELEMETRY, topic_name
+from streaming.source_topics import known_brokers
 
 SEPARATOR = ","
 PEERS = ("queues.peer", "probes.peer")
@@ -42,10 +44,16 @@ def strangers(inventory_path: Path | None) -> list[Refusal]:
     return found
 
 
-@cache
-def known_brokers(inventory_path: Path) -> tuple[str, ...]:
-    """Return the brokers of the inventory. Raises InventoryError."""
-    return Inventory.load(inventory_path).brokers
+def foreigners(topics: BrokerTopics) -> list[Refusal]:
+    """Return what stands in another topic than that of its broker's agent; nothing where there are no agents."""
+    broker, topic = F.col("batch.broker"), F.col("topic")
+    found: list[Refusal] = []
+    for agent in topics.agents if topics.agent_of else ():
+        own = [name for name, speaker in topics.agent_of.items() if speaker == agent]
+        elsewhere = topic != F.lit(topic_name(TELEMETRY, topics.namespace, agent))
+        told = F.format_string(ANOTHERS, broker, F.lit(agent or NOBODY), topic)
+        found.append((broker.isin(*own) & elsewhere, told))
+    return found
 
 
 def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:

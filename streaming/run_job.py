@@ -6,7 +6,6 @@ their end. Falling behind by more than one full micro-batch brings the catch-up 
 """
 
 import queue
-import re
 import threading
 import time
 from contextlib import ExitStack, closing
@@ -34,11 +33,13 @@ from infra.serve_metrics import serve_metrics
 from schemas.status_file import StatusFile
 from schemas.topics import LOG_APPEND_TIME
 from streaming.close_windows import WindowRows
-from streaming.find_losses import TopicAnewError, check_same_topic, find_losses, loss_event
+from streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
+from streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
 from streaming.job_metrics import JobHealth, JobMetrics
-from streaming.keep_dead_letters import DeadLetterKeeper, Offsets, offsets_of, read_position
-from streaming.measure_backlog import batch_records_max, is_topic_anew, records_behind
+from streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, read_position
+from streaming.measure_backlog import batch_records_max, records_behind, topics_anew
 from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
+from streaming.source_topics import Offsets, source_topics, topics_of
 from streaming.streaming_settings import StreamingSettings
 from streaming.window_job import OBSERVATION, start_query
 from streaming.write_state import StateWriteError, StateWriter
@@ -48,20 +49,7 @@ IDLE_POLL_S = 0.005
 HEAP_PAUSE_S = 5.0  # Between two looks at the heap, which take some ms.
 REPORTS_WAITING_MAX = 1_000
 
-EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST = 1, 2, 3
-
-DATA_LOST = ("UnknownTopicOrPartition", "KAFKA_DATA_LOSS", "some data may have been missed", "does not host this topic")
-DISK_FULL = ("No space left on device", "Disk quota exceeded")
-
 log = structlog.get_logger()
-
-
-class StreamingJobError(RuntimeError):
-    """The job cannot start or go on; the message is one sentence for a person, ``exit_code`` one for a supervisor."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 @dataclass(slots=True)
@@ -112,9 +100,9 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     except CheckpointMismatchError as error:
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
-        raise _unwritable(error, settings) from error
+        raise unwritable(error, settings) from error
     _check_timestamps(settings)
-    _check_topic(settings)
+    _check_topics(settings)
     metrics, health = JobMetrics(), JobHealth()
     with ExitStack() as held:
         if settings.metrics_port is not None:
@@ -172,14 +160,13 @@ class _Job:
         self._spark, self._settings, self._writer = spark, settings, writer
         self._metrics, self._health = metrics, health
         self._heap_at_s = 0.0
-        self._topic = settings.source_topic
         self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
         self._letters = DeadLetterKeeper(spark, settings, writer.write_dead_letters)
         self._writing = threading.Lock()
         self._stopping = False
         self._late_rows_untold = 0
         self.reports = _Reports(health)
-        behind = records_behind(settings.kafka, self._topic, self._letters.next_offsets)
+        behind = records_behind(settings.kafka, source_topics(settings), self._letters.next_offsets)
         # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
         self._batch_records_max = batch_records_max(settings)
         self.status = JobStatus(catching_up=behind is None or behind > self._batch_records_max)
@@ -195,7 +182,7 @@ class _Job:
                 self._spark, settings, self._write, grace_ms=grace_ms, take_late_rows=self._take_late_rows
             )
         except (PySparkException, Py4JError) as error:
-            raise _explained(str(error), self._topic, settings) from error
+            raise explained(str(error), settings) from error
         self.reports.run_id = str(query.runId)
         self._metrics.query_starts.labels("catch_up" if catching_up else "live").inc()
         log.info("streaming_query_started", grace_ms=grace_ms, catching_up=catching_up)
@@ -243,7 +230,7 @@ class _Job:
             time.sleep(IDLE_POLL_S)
         failure = query.exception()
         if failure is not None:
-            raise _explained(str(failure), self._topic, self._settings) from failure
+            raise explained(str(failure), self._settings) from failure
         with self._writing:  # Whatever would be written from here on is not, and is run again at the next start.
             self._stopping = True
         query.stop()
@@ -278,9 +265,9 @@ class _Job:
         status.batch_ms = progress.durationMs.get("triggerExecution", 0)
         status.records_per_s = progress.processedRowsPerSecond
         source = progress.sources[0]
-        end, latest = offsets_of(str(source.endOffset), self._topic), offsets_of(str(source.latestOffset), self._topic)
+        end, latest = offsets_of(str(source.endOffset)), offsets_of(str(source.latestOffset))
         if end is not None:
-            start = offsets_of(str(source.startOffset), self._topic)
+            start = offsets_of(str(source.startOffset))
             try:
                 self._tell_losses(start or {}, end, observed.get("records", 0))
                 kept = self._letters.keep(start, end, observed.get("dead", 0), status.batch_time_ms)
@@ -288,7 +275,7 @@ class _Job:
                 self._metrics.dead_letters.inc(kept)
             except (PySparkException, Py4JError, StateWriteError, OSError) as error:
                 text = f"{type(error).__name__}: {error}"
-                raise _explained(text, self._topic, self._settings) from error
+                raise explained(text, self._settings) from error
             self._choose_grace(end, latest or end)
         self._show(progress, late, observed)
         if self._status_file is not None:
@@ -296,15 +283,15 @@ class _Job:
 
     def _tell_losses(self, start: Offsets, end: Offsets, records: int) -> None:
         """Say what the micro-batch covered and did not find; transactions of senders leave such holes, too."""
-        check_same_topic(self._topic, start, end)
-        missing = sum(end.get(partition, offset) - offset for partition, offset in start.items()) - records
+        check_same_topics(start, end)
+        missing = sum(end.get(place, offset) - offset for place, offset in start.items()) - records
         if missing <= 0:
             return
-        losses = find_losses(self._settings.kafka, self._topic, start, end)
+        losses = find_losses(self._settings.kafka, start, end)
         if losses == []:
             return
         count = missing if losses is None else min(missing, sum(loss.end - loss.first for loss in losses))
-        event = loss_event(self._topic, count, losses or [], self._letters.read_ms)
+        event = loss_event(self._settings.source_topic, count, losses or [], self._letters.read_ms)
         log.error("telemetry_lost", **event.details)
         self.status.records_lost += count
         self._metrics.records_lost.inc(count)
@@ -327,7 +314,7 @@ class _Job:
             metrics.show_heap(self._spark)
 
     def _choose_grace(self, end: Offsets, latest: Offsets) -> None:
-        behind = sum(max(latest[partition] - end.get(partition, 0), 0) for partition in latest)
+        behind = sum(max(latest[place] - end.get(place, 0), 0) for place in latest)
         self.status.records_behind = behind
         if behind == 0:
             self.status.catching_up = False
@@ -348,53 +335,31 @@ def _check_timestamps(settings: StreamingSettings) -> None:
     """Raise StreamingJobError when senders give telemetry its Kafka time: clocks are to be held against Kafka's own."""
     if settings.create_time or settings.bounds.future_ms_max is None:
         return
-    found = timestamp_type(settings.kafka, settings.source_topic)
-    if found is None:
-        log.warning("timestamp_type_unknown", topic=settings.source_topic, wanted=LOG_APPEND_TIME)
-    elif found != LOG_APPEND_TIME:
-        hint = alter_hint(settings.kafka, settings.source_topic, {TIMESTAMP_TYPE: LOG_APPEND_TIME})
-        raise StreamingJobError(
-            f"{TIMESTAMP_TYPE} of topic {settings.source_topic} is {found}, so its times are the senders' own and no "
-            f"wrong clock can be told: alter it ({hint}), or set streaming.create_time for a replay",
-            EXIT_REFUSED,
-        )
+    for topic in source_topics(settings):
+        found = timestamp_type(settings.kafka, topic)
+        if found is None:
+            log.warning("timestamp_type_unknown", topic=topic, wanted=LOG_APPEND_TIME)
+        elif found != LOG_APPEND_TIME:
+            hint = alter_hint(settings.kafka, topic, {TIMESTAMP_TYPE: LOG_APPEND_TIME})
+            raise StreamingJobError(
+                f"{TIMESTAMP_TYPE} of topic {topic} is {found}, so its times are the senders' own and no wrong clock "
+                f"can be told: alter it ({hint}), or set streaming.create_time for a replay",
+                EXIT_REFUSED,
+            )
 
 
-def _check_topic(settings: StreamingSettings) -> None:
-    """Begin anew where the topic ends before what was read of it: it is another one under the same name."""
-    next_offsets = read_position(settings).next_offsets or {}
-    if is_topic_anew(settings.kafka, settings.source_topic, next_offsets):
+def _check_topics(settings: StreamingSettings) -> None:
+    """Begin anew where a topic ends before what was read of it: it is another one under the same name.
+
+    Topics that have come are read from their beginning, those that have gone no more; the checkpoint stays.
+    """
+    next_offsets, topics = read_position(settings).next_offsets or {}, source_topics(settings)
+    if anew := topics_anew(settings.kafka, topics, next_offsets):
         aside = set_aside(settings)
-        log.error("telemetry_topic_made_anew", topic=settings.source_topic, read_until=next_offsets, checkpoint=aside)
-
-
-def _unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError:
-    """Return one clear sentence for a checkpoint directory that the job itself cannot write."""
-    if any(sign in str(error) for sign in DISK_FULL):
-        return _explained(str(error), settings.source_topic, settings)
-    return StreamingJobError(
-        f"{error.filename or settings.checkpoint_directory} cannot be written ({error.strerror}): choose another "
-        "checkpoint directory, or let this user write there",
-        EXIT_REFUSED,
-    )
-
-
-def _explained(text: str, topic: str, settings: StreamingSettings) -> StreamingJobError:
-    """Return one clear sentence for what ended the query."""
-    if any(sign in text for sign in DATA_LOST):
-        return StreamingJobError(
-            f"topic {topic} was deleted: create it again (`regraft topics --create`), and the job begins anew with it",
-            EXIT_TOPIC_LOST,
-        )
-    if any(sign in text for sign in DISK_FULL):
-        return StreamingJobError(
-            f"the disk of {settings.checkpoint_directory} is full: make room and start again, nothing is lost",
-            EXIT_FAILED,
-        )
-    written = re.search(r"StateWriteError: ([^\n]*)", text)
-    if written:
-        return StreamingJobError(written.group(1), EXIT_FAILED)
-    reason = next(
-        (line.strip() for line in reversed(text.splitlines()) if "Error" in line or "Exception" in line), text
-    )
-    return StreamingJobError(f"the streaming query ended: {reason[:500]}", EXIT_FAILED)
+        read_until = {f"{topic}-{partition}": offset for (topic, partition), offset in next_offsets.items()}
+        log.error("telemetry_topic_made_anew", topics=anew, read_until=read_until, checkpoint=aside)
+        return
+    before = topics_of(next_offsets)
+    come, gone = sorted(set(topics) - set(before)), sorted(set(before) - set(topics))
+    if before and (come or gone):
+        log.warning("telemetry_topics_changed", come=come, gone=gone)

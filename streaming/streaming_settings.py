@@ -94,7 +94,8 @@ class StreamingSettings:
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one.
-    ``inventory_path``: the brokers; telemetry that names another one is refused. None takes any name.
+    ``inventory_path``: the brokers; telemetry that names another one, or stands in the topic of an agent that
+    does not speak for its broker, is refused. None takes any name.
     ``security``: Kafka's TLS and SASL.
     """
 
@@ -126,7 +127,7 @@ class StreamingSettings:
 
     @property
     def source_topic(self) -> str:
-        """The topic that is read."""
+        """The topic that is read; agents of the inventory have one each, whose names begin so."""
         return self.telemetry_topic or topic_name(TELEMETRY, self.namespace)
 
     @property

@@ -17,8 +17,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from infra.kafka_access import KafkaSecurity
+from overlay.inventory import InventoryError
 from schemas.remote_registry import RegistryError, use_registry
-from streaming.run_job import EXIT_REFUSED, StreamingJobError, run_job
+from streaming.job_errors import EXIT_REFUSED, StreamingJobError
+from streaming.run_job import run_job
+from streaming.source_topics import broker_topics
 from streaming.streaming_settings import CATCH_UP_GRACE_MS, StreamingSettings
 
 
@@ -66,11 +69,11 @@ def _paths_or_text(name: str) -> type:
 
 
 def main() -> int:
-    """Run the job until SIGTERM or SIGINT; return the exit code of ``run_job.StreamingJobError``, 0 when stopped."""
+    """Run the job until SIGTERM or SIGINT; return the exit code of ``StreamingJobError``, 0 when stopped."""
     settings = parse_settings(sys.argv[1:])
     try:
-        use_registry(namespace=settings.namespace)
-    except RegistryError as error:
+        use_registry(namespace=settings.namespace, agents=broker_topics(settings).agents)
+    except (RegistryError, InventoryError) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_REFUSED
     stop = threading.Event()

@@ -7,7 +7,7 @@ decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`co
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import takewhile
 
 import msgspec
@@ -57,6 +57,7 @@ class PlanRunner:
         self._effects: deque[TransitionEffect] = deque()
         self._results: deque[CommandResult] = deque()
         self._is_blocked = False
+        self._dead: frozenset[str] = frozenset()
 
     @property
     def is_busy(self) -> bool:
@@ -80,6 +81,10 @@ class PlanRunner:
         if self._transition is not None and not self._effects:
             self._effects.extend(self._transition.cancel(reason, now_ms))
 
+    def lose(self, dead: Collection[str]) -> None:
+        """Know which brokers are dead: from the next :meth:`advance` the plan under way goes on without them."""
+        self._dead = frozenset(dead)
+
     def add(self, effects: Iterable[TransitionEffect]) -> None:
         """Queue effects that belong to no transition, to be run in order by the next :meth:`advance`."""
         self._effects.extend(effects)
@@ -100,12 +105,14 @@ class PlanRunner:
             self._transition = self._transition_of(unfinished)
             self._effects.extend(self._transition.resume(now_ms))
         if self._take_results(self._transition, now_ms):
+            self._effects.extend(self._transition.lose(self._dead, now_ms))
             self._effects.extend(self._transition.on_tick(now_ms))
             if self._run_effects(now_ms) and self._transition.is_done:
                 self._transition = None
 
     def _transition_of(self, plan: Plan) -> Transition:
-        return Transition(plan, self._log.target_of(plan), self._limits, self._term)
+        target, change = self._log.target_of(plan), self._log.change_of(plan)
+        return Transition(plan, target, self._limits, self._term, change)
 
     def _is_deposed(self) -> bool:
         """Take in what brokers answer, and tell whether one of them has heard of a higher term."""

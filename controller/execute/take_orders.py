@@ -6,10 +6,14 @@ is ordered about plans belongs to :mod:`controller.execute.review_plans`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from controller.control_ports import AuditSink, EventSink, OrderSource
 from controller.state.plan_log import PlanLog
 from schemas.audit import AuditOutcome, GivenOrder
 from schemas.event import FORGED, AdaptationEvent, EventKind, Severity
+from schemas.member import Member
+from schemas.member_life import against_member_order
 from schemas.order import Order, OrderKind
 from schemas.order_book import OrderBook, order_text
 from schemas.plan import Plan, PlanPhase
@@ -17,6 +21,7 @@ from schemas.plan_life import LIFE, against_order
 
 CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.
 OPEN_MAX = 1_000  # Orders about the one plan that is open, of which it is not known yet what comes of them.
+MEMBER_ORDERS_MAX = 1_000  # Between two steps; a fleet is not bigger.
 TOLD_MAX = 20  # Refused orders of one step that are told one by one; the audit has all.
 
 
@@ -27,6 +32,8 @@ class OrderTaker:
         self._source = source
         self._events = events
         self._audit = audit
+        self.members: Mapping[str, Member] = {}  # Whom orders may be about; its keeper puts it here.
+        self._about_members: list[Order] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -72,10 +79,25 @@ class OrderTaker:
             return given.refusal, AuditOutcome.REFUSED
         if order.kind.scope == "plan":
             return self._take_about_plan(given, order, plan_log)
+        if order.kind.scope == "member":
+            return self._take_about_member(given, order)
         self.book.take(order)
         if order.kind.scope == "broker" and order.subject not in plan_log.present.brokers:
             return f"the overlay has no broker {order.subject}", AuditOutcome.REFUSED
         return "", AuditOutcome.ACCEPTED
+
+    def _take_about_member(self, given: GivenOrder, order: Order) -> tuple[str, AuditOutcome]:
+        against = against_member_order(order.kind, order.subject, self.members.get(order.subject), order.facts)
+        if len(self._about_members) >= MEMBER_ORDERS_MAX:
+            against = against or f"{MEMBER_ORDERS_MAX} orders about members wait already: give it again in a moment"
+        if given.is_new and not against:  # What was told before was followed, or refused for good.
+            self._about_members.append(order)
+        return against, AuditOutcome.REFUSED if against else AuditOutcome.ACCEPTED
+
+    def take_about_members(self) -> list[Order]:
+        """Hand out, once, the orders about members that were accepted, oldest first."""
+        found, self._about_members = self._about_members, []
+        return found
 
     def _take_about_plan(self, given: GivenOrder, order: Order, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
         plan = _named(plan_log, order.subject)

@@ -10,18 +10,21 @@ plan can undo.
 
 Only answers of the own term count. So whoever takes over goes on when each broker has heard of the new term, and no
 broker obeys the predecessor any more.
+
+Who is dead, by its neighbours or by :meth:`Transition.lose`, is waited for by nobody. Before the point of no return
+that ends the plan; after it the plan goes on without the dead, whom the commands name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from controller.controller_settings import TERM_FIRST, TransitionLimits
 from controller.report.describe_changes import changes_text
-from overlay.overlay_configuration import OverlayConfiguration
+from overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
 from overlay.plan_digest import plan_digest
 from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from schemas.event import AdaptationEvent, EventKind, Severity
@@ -59,20 +62,28 @@ TransitionEffect = PersistPlan | SendCommand | EmitEvent
 class Transition:
     """One plan on its way from PREPARING to VERIFYING or ABORTED; ``target`` is the overlay that it leads to.
 
-    ``term`` is that of the leader who carries it on.
+    ``term`` is that of the leader who carries it on. ``change`` says which brokers the plan takes in and which go: all
+    of the earlier overlay that live and all that join take part.
     """
 
     def __init__(
-        self, plan: Plan, target: OverlayConfiguration, limits: TransitionLimits, term: int = TERM_FIRST
+        self,
+        plan: Plan,
+        target: OverlayConfiguration,
+        limits: TransitionLimits,
+        term: int = TERM_FIRST,
+        change: BrokerChange = NO_CHANGE,
     ) -> None:
         self.plan = plan
         self.limits = limits
         self._term = term
         self._target = target
         self._digest = plan_digest(plan, target)
-        self._brokers = target.brokers
+        self._change = change
+        self._brokers = tuple(sorted({*target.brokers, *change.left}))
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
-        self._lost: set[str] = set()  # Brokers that a neighbour has found dead.
+        self._lost: set[str] = set()  # Brokers found dead since the plan began, by a neighbour or the controller.
+        self._declared: set[str] = set()  # Those of them that the controller has declared dead: nobody asks them.
         self._control_messages: dict[str, int] = {}
         self._asked_ms = 0
         self._asked_all_ms = 0
@@ -86,13 +97,11 @@ class Transition:
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """The brokers whose answer the present phase still needs, sorted: a dead one is needed to prepare only."""
+        """The brokers whose answer the present phase still needs, sorted; a dead one is needed by none."""
         answer = self._facts.answer
         if answer is None:
             return ()
-        answered = self._answered[answer]
-        if self.plan.phase is not PlanPhase.PREPARING:
-            answered = answered | self._lost
+        answered = self._answered[answer] | self._lost
         return tuple(broker for broker in self._brokers if broker not in answered)
 
     @property
@@ -116,13 +125,33 @@ class Transition:
         """Abort a plan that is being prepared; later it is too late, and nothing happens."""
         return self._enter(PlanPhase.ABORTING, now_ms, reason) if PlanPhase.ABORTING in self._facts.next else []
 
+    def lose(self, brokers: Collection[str], now_ms: int) -> list[TransitionEffect]:
+        """Go on without brokers that are declared dead, or abort while that is possible; repeated, it changes nothing.
+
+        Those that take part are told at once, as they wait for what the dead would have sent.
+        """
+        found = set(brokers).intersection(self._brokers) - self._declared
+        if self.is_done or not found:
+            return []
+        self._declared |= found
+        self._lost |= found
+        if self.plan.phase is PlanPhase.PREPARING:
+            reason = f"{self._named(sorted(found))} declared dead: a plan needs every broker that takes part"
+            return self._enter(PlanPhase.ABORTING, now_ms, reason) + self._enter_answered(now_ms)
+        return self._enter_answered(now_ms) or self._ask(now_ms, self._living)
+
+    @property
+    def _living(self) -> tuple[str, ...]:
+        return tuple(broker for broker in self._brokers if broker not in self._declared)
+
     def on_result(self, result: CommandResult, now_ms: int) -> list[TransitionEffect]:
         """Take a broker's answer; late, repeated and foreign answers change nothing."""
         if self.is_done or self.foreign_part(result):
             return []
         sent = self._control_messages.get(result.broker, 0)
         self._control_messages[result.broker] = max(sent, result.control_messages)
-        self._lost |= set(result.lost_peers).intersection(self._brokers)
+        # Of a life that was over before the plan began neighbours go on telling.
+        self._lost |= set(result.lost_peers).intersection(self._brokers).difference(self.plan.brokers_lost)
         is_elsewhere = result.refusal in ELSEWHERE and result.phase is CommandPhase.ABORT
         if result.outcome is Outcome.REFUSED and not is_elsewhere:
             return self._on_refusal(result, now_ms)
@@ -131,6 +160,11 @@ class Transition:
         if self._lost and self.plan.phase is PlanPhase.PREPARING:
             reason = f"{self._named(sorted(self._lost))} dead, as the neighbours say: a plan needs every broker"
             effects += self._enter(PlanPhase.ABORTING, now_ms, reason)
+        return effects + self._enter_answered(now_ms)
+
+    def _enter_answered(self, now_ms: int) -> list[TransitionEffect]:
+        """Enter all phases that wait for nobody."""
+        effects: list[TransitionEffect] = []
         while not self.is_done and not self.waiting_for:
             effects += self._enter(self._facts.next[0], now_ms, "all brokers answered")
         return effects
@@ -159,7 +193,7 @@ class Transition:
                 return self._enter(PlanPhase.RETIRING, now_ms, f"{dead} dead: what was to come from there is lost")
             effects: list[TransitionEffect] = [] if self._stall_told else [self._stalled(late_ms, now_ms)]
             if now_ms - self._asked_all_ms >= self.limits.of(self.plan.phase):
-                effects += self._ask(now_ms, self._brokers)  # Who has answered may have found a neighbour dead since.
+                effects += self._ask(now_ms, self._living)  # Who has answered may have found a neighbour dead since.
             if effects:
                 return effects
         if now_ms - self._asked_ms >= self.limits.resend_ms:
@@ -216,26 +250,40 @@ class Transition:
         return [SendCommand(self._command(phase, broker)) for broker in asked]
 
     def _command(self, phase: CommandPhase, broker: str) -> Command:
-        plan = self.plan
-        if phase is not CommandPhase.PREPARE:
-            lost = tuple(sorted(self._lost)) if phase is CommandPhase.RETIRE else ()
-            return Command(
-                plan.plan, phase, broker, plan.epoch_from, plan.epoch_to,
-                digest=self._digest, lost_brokers=lost, term=self._term,
-            )  # fmt: skip
-        return Command(
+        plan, change = self.plan, self._change
+        bare = Command(
             plan.plan,
             phase,
             broker,
             plan.epoch_from,
             plan.epoch_to,
-            plan.links_removed,
-            plan.links_added,
-            self._digest,
-            self._target.moves_known_to(broker, plan.moves),
-            plan.id_moves,
+            digest=self._digest,
+            lost_brokers=self._lost_in(phase),
             term=self._term,
         )
+        if phase is not CommandPhase.PREPARE:
+            return bare
+        return msgspec.structs.replace(
+            bare,
+            links_removed=plan.links_removed,
+            links_added=plan.links_added,
+            moves=self._target.moves_known_to(broker, plan.moves),
+            id_moves=plan.id_moves,
+            brokers_joined=tuple(sorted(change.joined)),
+            brokers_left=tuple(sorted(change.left)),
+        )
+
+    def _lost_in(self, phase: CommandPhase) -> tuple[str, ...]:
+        """Return which brokers a command names as lost.
+
+        One that comes back by the plan is, in later phases, named only when its new life is over, too. A neighbour's
+        word alone counts when all else has drained.
+        """
+        before = self.plan.brokers_lost
+        if phase in (CommandPhase.ACTIVATE, CommandPhase.RETIRE):
+            before = tuple(broker for broker in before if broker not in self._change.joined)
+        since = self._lost if phase is CommandPhase.RETIRE else self._declared
+        return tuple(sorted({*before, *since}))
 
     def _named(self, brokers: Sequence[str]) -> str:
         named = ", ".join(brokers[:NAMED_BROKERS_MAX])

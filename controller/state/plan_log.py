@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from controller.state.find_homes import homes_after, homes_before
 from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
+from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from schemas.plan import Plan, PlanPhase
 from schemas.plan_life import LIFE
 
@@ -127,6 +127,16 @@ class PlanLog:
         """Return the overlay that a plan leads to, without homes. Raises as :meth:`record` does."""
         return self._targets.get(plan.epoch_to) or self._bootstrap.target_of(plan)
 
+    def change_of(self, plan: Plan) -> BrokerChange:
+        """Return which brokers a plan takes in and which go, by the overlay that it begins from.
+
+        Of a plan that begins from a forgotten overlay nobody knows more than who was lost.
+        """
+        target = self.target_of(plan).brokers
+        before = self._targets.get(plan.epoch_from)
+        present = {*target, *plan.brokers_lost} if before is None else before.brokers
+        return BrokerChange.between(present, target, plan.brokers_lost)
+
     def configuration_of(self, epoch: int) -> OverlayConfiguration | None:
         """Return the configuration with this epoch, None when no kept plan leads to it."""
         return self._configuration_at(epoch) if epoch in self._targets else None
@@ -161,7 +171,9 @@ class PlanLog:
                 if plan.epoch_to == epoch or (plan.epoch_to < epoch and LIFE[plan.phase].is_in_force)
             ]
             before = self._homes_forgotten if epoch > self._bootstrap.epoch else {}
-            found = self._targets[epoch].with_homes(before | homes_after(on_the_way))
+            target, homes = self._targets[epoch], before | homes_after(on_the_way)
+            present = set(target.brokers)  # Who was at a broker that is gone has no home.
+            found = target.with_homes({client: home for client, home in homes.items() if home in present})
             while len(self._configurations) >= CONFIGURATIONS_KEPT_MAX:
                 del self._configurations[next(iter(self._configurations))]
             self._configurations[epoch] = found

@@ -85,6 +85,27 @@ class Workload:
         words = np.packbits(dense, axis=1, bitorder="little").view(np.uint64)
         return DeliverySets(tuple(brokers), tuple(("all", column) for column in range(words.shape[1])), words, span_s)
 
+    def published_sets(self, brokers: Sequence[str], first_id: int, end_id: int, span_s: float) -> DeliverySets:
+        """Return the same with a publisher for each type, what it delivered told from what it published."""
+        flows = self.flow_of[first_id:end_id]
+        types = self.type_of_flow[flows]
+        order = np.argsort(types, kind="stable")
+        within = np.arange(len(flows)) - np.searchsorted(types[order], types[order])
+        columns, column_of = np.unique(types[order] * len(self.flow_of) + within // 64, return_inverse=True)
+        bits = np.uint64(1) << (within % 64).astype(np.uint64)
+        delivered = np.zeros((len(brokers), len(columns)), dtype=np.uint64)
+        members = self.members[flows[order]]
+        np.bitwise_or.at(delivered, (members[:, 1:], column_of[:, None]), bits[:, None])
+        words = delivered.copy()
+        np.bitwise_or.at(words, (members[:, 0], column_of), bits)
+        names = tuple((f"p{column // len(self.flow_of)}", column % len(self.flow_of)) for column in columns.tolist())
+        return DeliverySets(tuple(brokers), names, words, span_s, delivered)
+
+    def homes(self, brokers: Sequence[str]) -> dict[str, str]:
+        """Return the broker of the publisher of each type: publishers stay."""
+        firsts = {int(type_): int(flow[0]) for type_, flow in zip(self.type_of_flow, self.members, strict=True)}
+        return {f"p{number}": brokers[home] for number, home in sorted(firsts.items())}
+
 
 def draw_workload(settings: WorkloadSettings, rng: np.random.Generator) -> Workload:
     """Return the notifications of one run.

@@ -42,7 +42,7 @@ class KafkaUnreachableError(RuntimeError):
 
 
 class KafkaPorts:
-    """All ports of one emulator, or of an agent: who speaks for the brokers of ``topics``.
+    """All ports of one emulator, or of an agent: who speaks for the brokers of ``topics``, and is silent on others.
 
     Telemetry has a producer of its own, so that its buffer never keeps results out.
     """
@@ -120,11 +120,13 @@ class KafkaPorts:
 
     def send_batch(self, batch: TelemetryBatch) -> None:
         """Send a batch, keyed by its broker."""
-        self.telemetry.write(self._topics.name(TELEMETRY, batch.broker), batch.broker, batch)
+        if self._topics.speaks_for(batch.broker):
+            self.telemetry.write(self._topics.name(TELEMETRY, batch.broker), batch.broker, batch)
 
     def send_result(self, result: CommandResult) -> None:
         """Send a result, keyed by its broker."""
-        self.answers.write(self._topics.name(RESULTS, result.broker), result.broker, result)
+        if self._topics.speaks_for(result.broker):
+            self.answers.write(self._topics.name(RESULTS, result.broker), result.broker, result)
 
     def put_client(self, client: Client) -> None:
         """Write the client into the compacted register."""

@@ -26,6 +26,7 @@ from schemas.client import Client
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
 from schemas.leader import LeaderTerm
+from schemas.member import Member
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
@@ -37,6 +38,7 @@ from schemas.topics import (
     COMMANDS,
     EVENTS,
     LEADER,
+    MEMBERS,
     NO_AGENT,
     ORDERS,
     PLANS,
@@ -58,6 +60,7 @@ RECORD_TYPES: dict[Topic, type[msgspec.Struct]] = {
     PLANS: Plan,
     EVENTS: AdaptationEvent,
     LEADER: LeaderTerm,
+    MEMBERS: Member,
     ORDERS: Order,
     AUDIT: AuditEntry,
     ALERTS: Alert,

@@ -58,7 +58,7 @@ def read_stored_run(kafka: KafkaAccess, namespace: str, kind: AnyKind, limits: A
         changes = read_client_changes(kafka, namespace, READ_S_MAX)
         windows = with_register(windows, kind, changes, configurations, 1 - limits.completeness_share_min)
     events = tuple(record for record in told if isinstance(record, AdaptationEvent))
-    telemetry_records = count_records(kafka, namespace, TELEMETRY)
+    telemetry_records = count_records(kafka, inventory.broker_topics(namespace).names(TELEMETRY))
     return StoredRun(windows, plans, events, telemetry_records, configurations)
 
 

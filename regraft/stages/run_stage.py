@@ -50,7 +50,8 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
 def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
     from infra.spark_session import base_configuration, build_spark_session
-    from streaming.run_job import StreamingJobError, run_job
+    from streaming.job_errors import StreamingJobError
+    from streaming.run_job import run_job
     from streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
 
     ensure_inventory(settings)
@@ -124,8 +125,8 @@ def run_stage(name: str, settings: Settings) -> int:
         signal.signal(number, ask_to_stop)
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     try:
-        use_registry(namespace=settings.kafka.namespace)
         is_replay, agents = settings.streaming.create_time, agents_of(settings)
+        use_registry(namespace=settings.kafka.namespace, agents=agents)
         check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:

@@ -16,6 +16,7 @@ from schemas.command import Command, CommandPhase
 from schemas.dead_letter import DeadLetter
 from schemas.event import Severity
 from schemas.leader import LeaderTerm
+from schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from schemas.registry import latest_schema, schema_ids_of
 from schemas.topics import (
@@ -26,6 +27,7 @@ from schemas.topics import (
     DEAD_LETTERS,
     EVENTS,
     LEADER,
+    MEMBERS,
     ORDERS,
     PLANS,
     RESULTS,
@@ -73,11 +75,16 @@ def valid_records() -> dict[Topic, tuple[msgspec.Struct, ...]]:
         RESULTS: tuple(results),
         PLANS: tuple(overlay.ports.plans.versions),
         LEADER: (LeaderTerm(7, "b00.example:4711", 5), LeaderTerm(8, "b01.example:12", 6)),
+        MEMBERS: (
+            Member("b00", MemberState.DEAD, 5, "silent", 1, None, (5,), 5_005, 0, 7),
+            Member("x1", MemberState.JOINING, 6, "added", 0, BrokerFacts(1.0, (PeerCost("b00", 2.5),),
+                   position=Position(1.0, 2.0)), term=7),
+        ),
         EVENTS: tuple(overlay.ports.events.emitted),
         CLIENTS: _clients(),
         ORDERS: tuple(
             Order(
-                WHOLE_OVERLAY if kind.scope == "adaptation" else "b00" if kind.scope == "broker" else "plan-1",
+                WHOLE_OVERLAY if kind.scope == "adaptation" else "plan-1" if kind.scope == "plan" else "b00",
                 kind, "me", "why", 1_000 * place, 0, kind is OrderKind.MAINTAIN,
             )
             for place, kind in enumerate(OrderKind)

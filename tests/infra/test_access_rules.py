@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -87,11 +88,15 @@ def test_each_agent_has_rights_to_its_own_topics_alone(tmp_path: Path) -> None:
     assert {"regraft.results.east", "regraft.results.west"} < {row["topic"] for row in shown["topics"]}
     assert "regraft.results" not in {row["topic"] for row in shown["topics"]}
     may = {(rule["principal"], rule["name"], rule["operation"]) for rule in shown["acls"]}
-    by_agent = {right for right in may if "commands." in right[1] or "results." in right[1]}
+    by_agent = {right for right in may if right[1].endswith((".west", ".east"))}
     assert {right for right in by_agent if right[0] in ("User:w", "User:regraft-brokers-west")} == {
         ("User:w", "regraft.commands.west", "READ"),
         ("User:w", "regraft.results.west", "WRITE"),
+        ("User:w", "regraft.telemetry.west", "WRITE"),
     }
+    readers = {right for right in may if right[0] == "User:regraft-streaming" and right[1].startswith("regraft.telem")}
+    wanted = product(("regraft.telemetry.east", "regraft.telemetry.west"), ("READ", "DESCRIBE_CONFIGS"))
+    assert readers == {("User:regraft-streaming", *right) for right in wanted}
     assert ("User:regraft-controller", "regraft.commands.east", "WRITE") in may
     assert ("User:regraft-brokers-east", "regraft.commands.east", "READ") in may
     assert "User:regraft-brokers" not in {principal for principal, _, _ in may}

@@ -13,6 +13,7 @@ from infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX, OrderJudge
 from infra.order_keys import SigningKey, TrustedKeys
 from schemas.codec import decode, encode
 from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.member import BrokerFacts
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from tests.infra.order_signers import TRUSTED_UNTIL, trust
 
@@ -76,7 +77,7 @@ def test_no_field_can_be_changed(bench: Bench, changed: dict[str, Any]) -> None:
 def test_every_field_is_signed() -> None:
     """One that is added to the record is, too, unless it stands at its default."""
     names = {field.name for field in structs.fields(Order)} - {"signature"}
-    filled = Order("b1", OrderKind.MAINTAIN, "ana", "r", 1, 2, True, "d", "s", "k", "n", b"x")
+    filled = Order("b1", OrderKind.MAINTAIN, "ana", "r", 1, 2, True, "d", "s", "k", "n", b"x", BrokerFacts(1.0))
     text = filled.signed_text("live").decode()
     assert all(f'"{name}":' in text for name in names)
 

@@ -68,6 +68,16 @@ def test_external_kafka_that_does_not_answer_is_told(tmp_path: Path, monkeypatch
         LocalStack(tmp_path, environ={"REGRAFT_KAFKA_BOOTSTRAP": f"{LOOPBACK}:1"}).__enter__()
 
 
+@pytest.mark.parametrize("variable", ["REGRAFT_KAFKA_BOOTSTRAP", "REGRAFT_REDIS_URL"])
+def test_servers_of_the_user_are_not_secured(tmp_path: Path, variable: str) -> None:
+    """Who asks for that is told which server it is, before anything is started; no address is shown."""
+    stack = LocalStack(tmp_path / "run", secure=True, environ={variable: "redis://:secret@127.0.0.1:9"})
+    with pytest.raises(StackError, match=f"--secure secures servers that it starts, and {variable} names") as told:
+        stack.__enter__()
+    assert "secret" not in str(told.value)
+    assert not (tmp_path / "run").exists()
+
+
 def test_stack_that_was_not_entered_says_so(tmp_path: Path) -> None:
     """The supervisor exists only while the stack runs."""
     with pytest.raises(RuntimeError, match="not running"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from overlay.inventory import InventoryError
 from producers.emulator.emulator_ports import MemoryClients, MemoryCommands, MemoryResults, MemoryTelemetry
 from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.emulator_settings import EmulatorSettings
@@ -17,6 +18,7 @@ from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings
 from schemas.client import Role
 from schemas.command import Command, CommandPhase, Outcome
+from tests.overlay.small_overlays import inventory_of, line_of
 
 INVENTORY = place_overlay(8, 4, random.Random(1))
 WORKLOAD = WorkloadSettings(publisher_count=10, interested_broker_count=3, lifetime_s_mean=2.0)
@@ -98,3 +100,11 @@ def test_wrong_settings_stop_the_start(tmp_path: Path) -> None:
     wrong = EmulatorSettings("", tmp_path / "inventory.json", queue_length_max=0)
     with pytest.raises(ValueError, match=r"queue_length_max is 0.*bootstrap is empty"):
         run_emulator(wrong, threading.Event())
+
+
+def test_agents_that_nobody_named_stop_the_start(tmp_path: Path) -> None:
+    """The sentence says which agents the inventory has."""
+    file = tmp_path / "inventory.json"
+    replace(inventory_of(line_of(2), {}), agent_of={"b00": "west"}).save(file)
+    with pytest.raises(InventoryError, match=r"emulator\.agents names north, the agents of .* are west"):
+        run_emulator(EmulatorSettings("none:1", file, agents=("north",)), threading.Event())

@@ -28,11 +28,11 @@ from producers.emulator.publisher_clients import ClientError
 from schemas.client import Role
 from schemas.plan import Plan, PlanPhase
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, check_empty
+from tests.scenarios.any_order_deaths import Action, MortalBrokers, PeerGone
 from tests.scenarios.any_order_leaders import ManyControllers
 from tests.scenarios.any_order_members import ChangingMembers
 from tests.scenarios.core_parts import parts_of
 
-Action = tuple[Any, ...]
 PATIENT = TransitionLimits(prepare_ms=10**9, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=300)
 HASTY = TransitionLimits(prepare_ms=120, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=150)
 KNOWN_EFFECTS = frozenset(typing.get_args(Effect))
@@ -52,7 +52,7 @@ class Clock:
         self.now = 0
 
 
-class AnyOrderOverlay(ManyControllers, ChangingMembers, EmulatedOverlay):
+class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedOverlay):
     """Brokers, links, clients and controllers; nothing happens but what :meth:`apply` is told.
 
     ``trace`` takes a line for everything that brokers do, when it is a list. ``may_drop`` tells that brokers may cut
@@ -72,6 +72,7 @@ class AnyOrderOverlay(ManyControllers, ChangingMembers, EmulatedOverlay):
         super().__init__(self.clock, inventory, None, self.account, queue_length_max=QUEUE_LENGTH_MAX, cells_kept_s=1)  # type: ignore[arg-type]
         self.set_up_controllers(inventory, limits, rival)
         self.set_up_members(spares)
+        self.set_up_deaths()
         self.on_links: dict[tuple[str, str], deque[Any]] = {}  # Only links on which something is.
         self.busy: dict[str, None] = {}
         self.publisher_homes: dict[str, str] = {}  # Where each publisher was last, also of those that have left.
@@ -127,12 +128,15 @@ class AnyOrderOverlay(ManyControllers, ChangingMembers, EmulatedOverlay):
 
     def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Any) -> None:
         if isinstance(message, SubscribeRequest):
+            self.subscription_homes[message.subscription] = broker.name
             self.account.ask(message.subscription, message.filter_)
-        broker.queue.append((source, message, self.clock.now))
-        self.busy[broker.name] = None
+        if not broker.is_dead:
+            broker.queue.append((source, message, self.clock.now))
+            self.busy[broker.name] = None
 
     def _send(self, source_broker: str, peer: str, message: Any) -> None:
-        self.on_links.setdefault((source_broker, peer), deque()).append(message)
+        if peer not in self.dead:
+            self.on_links.setdefault((source_broker, peer), deque()).append(message)
 
     def do_cross(self, source: str, target: str) -> bool:
         """The first message on a link comes to the other end."""
@@ -154,7 +158,12 @@ class AnyOrderOverlay(ManyControllers, ChangingMembers, EmulatedOverlay):
             del self.busy[name]
         if self.trace is not None:
             self.trace[-1] += f": <- {source or 'client'} {describe(message)}"
-        for effect in broker.core.handle(source, message, self.clock.now):
+        if isinstance(message, PeerGone):
+            effects = broker.core.lose_peer(message.peer, self.clock.now)
+        else:
+            effects = broker.core.handle(source, message, self.clock.now)
+        self.note_taken(name, message, effects)
+        for effect in effects:
             self._see(broker, effect)
         return True
 
@@ -165,7 +174,7 @@ class AnyOrderOverlay(ManyControllers, ChangingMembers, EmulatedOverlay):
         if type(effect) not in KNOWN_EFFECTS:
             raise NotImplementedError(f"{broker.name} wants {name}: tell the any-order overlay what that means")
         is_turned_away = isinstance(effect, ClientDropped) and not broker.core.takes_clients
-        if name in FAULT_EFFECTS and not self.may_drop and not is_turned_away:
+        if name in FAULT_EFFECTS and not (self.may_drop or self.dead or is_turned_away):
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
         if isinstance(effect, Published):
             self.stamped_epochs.add(effect.notification.epoch)
@@ -179,7 +188,7 @@ class AnyOrderOverlay(ManyControllers, ChangingMembers, EmulatedOverlay):
 
     def do_advertise(self, name: str, home: str, what: str) -> bool:
         """A publisher comes, perhaps again under its name, unless it is connected."""
-        if self.publishers.home_of(name) is not None:
+        if self.publishers.home_of(name) is not None or home in self.dead:
             return False
         self.account.begin_stay(name)
         self.ending.discard(name)

@@ -60,6 +60,7 @@ class AnyOrderController:
         self.shelf = shelf or PlanShelf(term)
         self.results: deque[CommandResult] = deque()
         self.events: deque[str] = deque(maxlen=50)
+        self.dead: frozenset[str] = frozenset()  # As the controller has been told.
         self.kills = 0
         self.fenced = 0
         self._send = send
@@ -85,7 +86,9 @@ class AnyOrderController:
     def successor(self, term: int) -> AnyOrderController:
         """Return the one that takes over from what is stored here; from now on this one can store nothing."""
         self.shelf.term = term
-        return AnyOrderController(self.inventory, self.limits, self._send, term, f"t{term}", self.shelf)
+        after = AnyOrderController(self.inventory, self.limits, self._send, term, f"t{term}", self.shelf)
+        after.dead = self.dead
+        return after
 
     def begin_anew(self, other: AnyOrderController) -> None:
         """Start with a copy of what another one has stored."""
@@ -135,6 +138,7 @@ class AnyOrderController:
         if self.runner is None:
             return
         self._effects_left = kill_behind
+        self.runner.lose(self.dead)
         try:
             self.runner.advance(now_ms)
         except ControllerKilledError:

@@ -33,6 +33,8 @@ FEATURES = {
     "deaf": "a broker hears no commands for a while",
 }
 ASTRAY_SHARE = 0.03  # Of the clients: those that come to any broker, also to one outside.
+DEATHS = {"die": "brokers die, and the overlay is repaired"}
+DEATHS_MAX = 4
 Deed = Callable[[], list[Action]]
 
 
@@ -64,10 +66,14 @@ class Deeds(ABC):
         }
         if overlay.members_change:
             self.deeds |= {self.install: 0.6, self.empty: 0.3}
+        if "die" in self.features:
+            self.deeds |= {self.die: 0.15, self.cut: 0.3, self.declare: 0.4, self.mend: 1.0, self.come_again: 0.5}
 
     def next_actions(self) -> list[Action]:
         """Return the actions of a deed chosen by weight; while a plan is under way, some are more frequent."""
         moving = self.overlay.controller.log.moving
+        if moving is not None and "die" in self.features and self.rng.random() < 0.02:
+            return self.die()
         if moving is not None and LIFE[moving.phase].is_committed and self.rng.random() < 0.2:
             return self.want_more() + self.publish()
         if moving is not None and moving.phase is PlanPhase.PREPARING and self.rng.random() < 0.05:
@@ -135,7 +141,7 @@ class Deeds(ABC):
     def plan(self) -> list[Action]:
         """The controller takes up a plan when it has none under way."""
         overlay, rng = self.overlay, self.rng
-        if not overlay.controller.is_idle:
+        if not overlay.controller.is_idle or overlay.lost_in_force:
             return []
         mistaken_share = 0.05 if "mistaken" in self.features else 0.0
         changes = overlay.random_changes(rng.choice((0, 1, 1, 2, 4)), rng)
@@ -163,6 +169,37 @@ class Deeds(ABC):
         """The store of plans goes or comes."""
         is_up = self.overlay.controller.shelf.state == UP
         return [("store", self.rng.choice((AWAY, UNACKNOWLEDGED)) if is_up or self.rng.random() < 0.2 else UP)]
+
+    # --- deaths ------------------------------------------------------------------------------------------------
+
+    def die(self) -> list[Action]:
+        """A broker dies, now and then with another one, and some of what it had sent is lost on its links."""
+        rng, living = self.rng, self.overlay.names
+        count = min(rng.choice((1, 1, 1, 2)), DEATHS_MAX - len(self.overlay.dead), len(living) - 1)
+        names = rng.sample(living, max(count, 0))
+        cut = [(name, peer) for name in names for peer in self.overlay.fleet if rng.random() < 0.2]
+        dying: list[Action] = [("die", name) for name in names]
+        return dying + [("cut", *pair) for pair in cut if pair in self.overlay.on_links]
+
+    def cut(self) -> list[Action]:
+        """What a dead broker had sent and is still under way is lost."""
+        links = [pair for pair in self.overlay.on_links if pair[0] in self.overlay.dead]
+        return [("cut", *self.rng.choice(links))] if links else []
+
+    def declare(self) -> list[Action]:
+        """The controller learns of deaths."""
+        names = [name for name in self.overlay.dead if name not in self.overlay.declared]
+        return [("declare", tuple(self.rng.sample(names, self.rng.randint(1, len(names)))))] if names else []
+
+    def mend(self) -> list[Action]:
+        """The controller repairs the overlay."""
+        lost = self.overlay.lost_in_force
+        return [self.overlay.random_repair(lost, self.rng)] if lost and self.overlay.controller.is_idle else []
+
+    def come_again(self) -> list[Action]:
+        """A publisher that has lost its home comes again elsewhere."""
+        names = self.overlay.homeless
+        return [("come_again", self.rng.choice(names), self._a_broker())] if names else []
 
     # --- other controllers -------------------------------------------------------------------------------------
 

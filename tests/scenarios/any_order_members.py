@@ -41,18 +41,19 @@ class ChangingMembers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The brokers in the overlay in force."""
-        return self.controller.log.present.brokers
+        """The brokers of the overlay in force that live."""
+        living = (name for name in self.controller.log.present.brokers if not self.brokers[name].is_dead)
+        return tuple(living) if self.members_change else self.fleet
 
     @property
     def fleet(self) -> tuple[str, ...]:
-        """All brokers."""
-        return tuple(sorted(self.brokers))
+        """All brokers that live."""
+        return tuple(name for name, broker in sorted(self.brokers.items()) if not broker.is_dead)
 
     @property
     def cores(self) -> dict[str, Any]:
-        """The protocol cores by broker."""
-        return {name: broker.core for name, broker in self.brokers.items()}
+        """The protocol cores by broker, of those that live."""
+        return {name: self.brokers[name].core for name in self.fleet}
 
     @property
     def cores_inside(self) -> dict[str, Any]:

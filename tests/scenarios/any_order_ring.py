@@ -110,7 +110,10 @@ class AnyOrderRing(AnyOrderOverlay):
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
         """Return random pairs of brokers that exchange their IDs; where brokers come and go, some of these first."""
         coming_and_going = self.random_joins_and_leaves(rng)
-        return (*coming_and_going, *(tuple(rng.sample(self.names, 2)) for _ in range(count)))
+        return (*coming_and_going, *self._exchanges(count, rng))
+
+    def _exchanges(self, count: int, rng: random.Random) -> Sequence[Any]:
+        return tuple(tuple(rng.sample(self.names, 2)) for _ in range(count if len(self.names) > 1 else 0))
 
     def place_of(self, broker: str, rng: random.Random) -> Any:
         """Return a ring ID."""
@@ -118,7 +121,7 @@ class AnyOrderRing(AnyOrderOverlay):
 
     def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
         """Return users and where they go."""
-        names = sorted(self.user_homes)
+        names = sorted(self.user_homes) if len(self.names) > 1 else []
         moves = []
         for name in sorted(rng.sample(names, min(count, len(names)))):
             home = self.users.home_of(name)
@@ -126,6 +129,31 @@ class AnyOrderRing(AnyOrderOverlay):
                 home = rng.choice(self.names)
             moves.append((name, home, rng.choice([broker for broker in self.names if broker != home])))
         return tuple(moves)
+
+    # --- repairs -----------------------------------------------------------------------------------------------
+
+    def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> ChordConfiguration | None:
+        """Return the ring without the lost, with IDs exchanged by pairs."""
+        before = log.present
+        assert isinstance(before, ChordConfiguration)
+        ids = {broker: number for broker, number in before.id_of.items() if broker not in lost}
+        for broker, other in change[0]:
+            if broker not in ids or other not in ids:
+                return None
+            ids[broker], ids[other] = ids[other], ids[broker]
+        return ChordConfiguration.of(log.epoch_next, before.bits, ids)
+
+    def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
+        """Return a repair by which successors take over what the lost had, now and then with IDs exchanged besides."""
+        return ("repair", self._exchanges(rng.choice((0, 0, 0, 1)), rng), self.random_moves(0, 0.0, rng))
+
+    def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
+        """Return the way to the rendezvous and from there to the subscription, for each home that it has had."""
+        ring = self.overlay_of(epoch)
+        topic = str(self.account.subscriptions[subscription].filter_[0].value)
+        root = ring.rendezvous(topic)
+        there = ring.route(home, root)
+        return [[*there, *ring.route(root, self.subscription_homes[subscription])[1:]]]
 
     # --- checks ------------------------------------------------------------------------------------------------
 

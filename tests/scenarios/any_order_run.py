@@ -13,12 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.execute.transition import change_of
 from schemas.plan import PlanPhase
 from tests.scenarios.any_order import HASTY, PATIENT, Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
 from tests.scenarios.any_order_controller import UP
-from tests.scenarios.any_order_deeds import FEATURES, Deeds, RingDeeds, TreeDeeds
+from tests.scenarios.any_order_deeds import DEATHS, FEATURES, Deeds, RingDeeds, TreeDeeds
 from tests.scenarios.any_order_leaders import RIVALS, SUCCESSORS
 from tests.scenarios.any_order_members import MEMBERS
 from tests.scenarios.any_order_ring import AnyOrderRing, random_ring_inventory
@@ -30,13 +29,15 @@ SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
 RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
 MEMBERS_SHARE = 0.4  # Of the runs: those in which brokers join and leave.
+DEATHS_SHARE = {TREE: 0.0, RING: 0.0}  # Of the runs: those in which brokers die.
+REPAIRS_MAX = 70  # Until one is carried out: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is carried out: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """All that a run follows from: ``features`` are keys of FEATURES and at most one of RIVALS.
+    """All that a run follows from: ``features`` are keys of FEATURES and DEATHS and at most one of RIVALS.
 
     ``finish`` is the schedule behind the actions.
     """
@@ -70,8 +71,12 @@ class RunSpec:
         features = [name for name in FEATURES if rng.random() < share]
         others = random.Random(f"{seed} {overlay} rivals")  # Of their own: what is drawn behind stays what it was.
         features += [others.choice(list(RIVALS))] if others.random() < RIVALS_SHARE else []
+        deaths = random.Random(f"{seed} {overlay} deaths")
+        features += DEATHS if deaths.random() < DEATHS_SHARE[overlay] else []
         comings = random.Random(f"{seed} {overlay} members")
-        features += [name for name in MEMBERS if comings.random() < MEMBERS_SHARE]
+        features += [
+            name for name in MEMBERS if comings.random() < MEMBERS_SHARE and not {*DEATHS}.intersection(features)
+        ]
         return RunSpec(
             seed,
             overlay,
@@ -159,9 +164,21 @@ class Driver:
         self.schedule.deaf = ""
         self.schedule.may_repeat = self.schedule.may_kill = False
         self.do([("store", UP)])
+        self._declare_dead()
         if overlay.rivals:
             self._leave_one()
         self._bring_to_rest()
+        rng = random.Random(f"{self.spec.seed} {overlay.now_ms} mend")
+        for _ in range(REPAIRS_MAX):
+            mending = overlay.mending_actions(rng)
+            if not mending:
+                return
+            self.do(mending)
+            self._bring_to_rest()
+        raise BrokenPromiseError("not repaired", f"after {REPAIRS_MAX} times: {list(overlay.controller.events)[-2:]}")
+
+    def _declare_dead(self) -> None:
+        self.do([("declare", tuple(name for name in self.overlay.dead if name not in self.overlay.declared))])
 
     def _bring_to_rest(self) -> None:
         overlay, controller, idle_rounds, before = self.overlay, self.overlay.controller, 0, ""
@@ -289,7 +306,7 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
     shelves = {id(one.shelf): one.shelf for one in overlay.met_controllers}
     phases = [phase for shelf in shelves.values() for _, phase in shelf.phases]
     logs = [one.log for one in {id(one.shelf): one for one in overlay.met_controllers}.values()]
-    changes = [change_of(plan, log.target_of(plan)) for log in logs for plan in log.in_force]
+    changes = [log.change_of(plan) for log in logs for plan in log.in_force]
     return overlay.account.counts | {
         "plans": phases.count(PlanPhase.VERIFYING),
         "aborted": phases.count(PlanPhase.ABORTED),
@@ -301,6 +318,8 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
         "publishers_moved": overlay.publishers.moves.moved,
         "users_moved": overlay.users.counts.moved,
         "waited": overlay.publishers.moves.notifications_waited,
+        "deaths": len(overlay.dead),
+        "repairs": overlay.repairs,
         "held_max": max(core.held_count_max for core in overlay.cores.values()),
         "joined": sum(len(change.joined) for change in changes),
         "left": sum(len(change.left) for change in changes),

@@ -17,7 +17,15 @@ Lane = tuple[str, ...]
 UNIFORM, WEIGHTED, PRIORITIES = "uniform", "weighted", "priorities"
 PLAIN = "plain"
 SCHEDULES = (UNIFORM, WEIGHTED, PRIORITIES)
-KIND_WEIGHTS = {"link": 3.0, "broker": 4.0, "commands": 1.0, "results": 1.0, "controller": 2.0, "rival": 2.0}
+KIND_WEIGHTS = {
+    "link": 3.0,
+    "broker": 4.0,
+    "commands": 1.0,
+    "results": 1.0,
+    "controller": 2.0,
+    "rival": 2.0,
+    "notice": 1.0,
+}
 REPEATED_SHARE = 0.1  # Of commands and answers: those that come again.
 KILLED_SHARE = 0.02  # Of the controller's steps: those in which it dies.
 STEP_PAUSE_MS = 40  # The controller looks at the clock at least so often, if the schedule lets it.
@@ -54,6 +62,7 @@ class Schedule:
         lanes += [("broker", name) for name in overlay.busy]
         lanes += _unique(("commands", broker) for _, _, broker in overlay.commands if broker != self.deaf)
         lanes += _unique(("results", broker) for _, _, broker, _ in overlay.results)
+        lanes += [("notice", *pair) for pair in overlay.to_notice()]
         if self._may_step(overlay.controller, "controller"):
             lanes.append(("controller",))
         for at in overlay.rivals:
@@ -72,6 +81,8 @@ class Schedule:
         is_kept = int(self.may_repeat and rng.random() < REPEATED_SHARE)
         if lane[0] == "link":
             return ("cross", *lane[1:])
+        if lane[0] == "notice":
+            return lane
         if lane[0] == "broker":
             return ("serve", lane[1])
         if lane[0] == "commands":
@@ -120,7 +131,7 @@ class PlainSchedule(Schedule):
     """What is easiest to follow: each thing that was set off runs to its end before the next."""
 
     def _choose(self, lanes: list[Lane]) -> Lane:
-        kinds = ("broker", "link", "results", "controller", "rival", "commands")
+        kinds = ("broker", "link", "notice", "results", "controller", "rival", "commands")
         return min(lanes, key=lambda lane: (kinds.index(lane[0]), lane))
 
 

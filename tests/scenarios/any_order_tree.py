@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from controller.state.plan_log import PlanLog
@@ -38,7 +39,7 @@ class AnyOrderTree(AnyOrderOverlay):
 
     def do_subscribe(self, name: str, home: str, symbol: str, price_max: int) -> bool:
         """A subscriber comes; with a price above 0 it wants only what is cheaper."""
-        if name in self.account.subscriptions:
+        if name in self.account.subscriptions or home in self.dead:
             return False
         filter_ = self.filter_of(symbol)
         if price_max > 0:
@@ -101,12 +102,48 @@ class AnyOrderTree(AnyOrderOverlay):
 
     def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
         """Return publishers and where they go."""
-        names = sorted(name for name in self.publisher_homes if self.publishers.home_of(name) is not None)
+        living = self.names if len(self.names) > 1 else ()
+        names = sorted(name for name in self.publisher_homes if self.publishers.home_of(name) in living)
         moves = []
         for name in sorted(rng.sample(names, min(count, len(names)))):
             home = self.publisher_homes[name] if rng.random() >= mistaken_share else rng.choice(self.names)
-            moves.append((name, home, rng.choice([broker for broker in self.names if broker != home])))
+            moves.append((name, home, rng.choice([broker for broker in living if broker != home])))
         return tuple(moves)
+
+    # --- repairs -----------------------------------------------------------------------------------------------
+
+    def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> Configuration | None:
+        """Return the tree without the lost and with other links instead of some, None when that is none."""
+        removed, added = change
+        before = log.present
+        assert isinstance(before, Configuration)
+        links = {pair for pair in before.links if not {*lost}.intersection(pair)} - {link(*pair) for pair in removed}
+        links |= {link(*pair) for pair in added}
+        try:
+            return Configuration.of(log.epoch_next, set(before.brokers).difference(lost), links)
+        except ValueError:
+            return None
+
+    def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
+        """Return random links between the fragments, now and then with links exchanged besides."""
+        before = self.controller.log.present
+        living = [name for name in before.brokers if name not in lost]
+        kept = [pair for pair in before.links if not {*lost}.intersection(pair)]
+        removed = rng.sample(kept, min(len(kept), rng.choice((0, 0, 0, 1, 2))))
+        graph = nx.Graph(pair for pair in kept if pair not in removed)
+        graph.add_nodes_from(living)
+        added = []
+        while len(parts := [sorted(part) for part in nx.connected_components(graph)]) > 1:
+            one, other = rng.sample(sorted(parts), 2)
+            added.append(link(rng.choice(one), rng.choice(other)))
+            graph.add_edge(*added[-1])
+        both = set(added) & set(removed)
+        removed, added = [pair for pair in removed if pair not in both], [pair for pair in added if pair not in both]
+        return ("repair", tuple(removed), tuple(added), self.random_moves(rng.choice((0, 0, 1, 2)), 0.0, rng))
+
+    def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
+        """Return the one way through the tree."""
+        return [self.overlay_of(epoch).path(home, self.subscription_homes[subscription])]
 
     # --- checks ------------------------------------------------------------------------------------------------
 

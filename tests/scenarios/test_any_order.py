@@ -1,14 +1,17 @@
 """The any-order overlay itself: its account sees what is wrong, its runs can be done again, its faults do happen."""
 
 import hashlib
+import itertools
 import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from controller.controller_settings import TransitionLimits
+from overlay.configuration import Configuration
 from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter, Operator, Predicate
@@ -221,3 +224,23 @@ def test_equal_seeds_are_equal_runs_in_every_process() -> None:
         for seed in ("1", "2", "3")
     }  # fmt: skip
     assert len(digests) == 1
+
+
+def test_a_death_excuses_what_had_not_left_the_dead_broker_and_nothing_else() -> None:
+    """By the way in the tree: what the next broker has taken must come, and so must what took another way."""
+    line = tree_inventory(4, random.Random(0))
+    line = replace(line, bootstrap=Configuration.of(0, line.brokers, itertools.pairwise(line.brokers)))
+    overlay = AnyOrderTree(line, PATIENT)
+    overlay.apply(("subscribe", "near", "b01", "A", 0))
+    overlay.apply(("subscribe", "far", "b03", "A", 0))
+    overlay.account.published = {("p", number): notification(number, 6) for number in range(3)}
+    overlay.stamped = {("p", 0): (0, "b00"), ("p", 1): (0, "b00")}
+    overlay.taken = {("p", 0): {"b00", "b01", "b02"}, ("p", 1): {"b00", "b01", "b02", "b03"}}
+    assert not overlay.is_excused(("p", 0), "far")
+    overlay.apply(("die", "b02"))
+    assert overlay.is_excused(("p", 0), "far")
+    assert not overlay.is_excused(("p", 1), "far")
+    assert not overlay.is_excused(("p", 0), "near")
+    assert not overlay.is_excused(("p", 2), "far")
+    overlay.apply(("die", "b00"))
+    assert overlay.is_excused(("p", 2), "far")

@@ -20,6 +20,7 @@ import schemas.command
 import schemas.dead_letter
 import schemas.event
 import schemas.leader
+import schemas.member
 import schemas.order
 import schemas.plan
 import schemas.state
@@ -35,6 +36,7 @@ MODULES = (
     schemas.dead_letter,
     schemas.event,
     schemas.leader,
+    schemas.member,
     schemas.order,
     schemas.plan,
     schemas.state,

@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.broker_topics import BrokerTopics
-from schemas.topics import COMMANDS, PLANS, RESULTS
+from schemas.topics import COMMANDS, PLANS, RESULTS, TELEMETRY
 
 ALL_NAMED = BrokerTopics("live", {"b1": "west", "b2": "east", "b3": "west"})
 SOME_NAMED = BrokerTopics("live", {"b1": "west", "b2": ""})
@@ -24,6 +24,7 @@ def test_each_agent_has_topics_of_its_own() -> None:
         "live.commands.east",
         "live.commands.west",
     )
+    assert SOME_NAMED.names(TELEMETRY) == ("live.telemetry", "live.telemetry.west")
     assert ALL_NAMED.names(PLANS) == ("live.plans",)
     assert SOME_NAMED.names(RESULTS) == ("live.results", "live.results.west")
 
@@ -36,6 +37,7 @@ def test_each_agent_has_topics_of_its_own() -> None:
         (ALL_NAMED, "live.results.west", "b2", False),
         (ALL_NAMED, "live.results.west", "b9", False),
         (ALL_NAMED, "live.commands.east", "b1", False),
+        (ALL_NAMED, "live.telemetry.east", "b1", False),
         (SOME_NAMED, "live.results", "b2", True),
         (SOME_NAMED, "live.results", "b1", False),
         (SOME_NAMED, "live.results.west", "b2", False),

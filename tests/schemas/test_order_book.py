@@ -1,5 +1,7 @@
 """What people have ordered: the newest word about each subject stands, until it ends by itself."""
 
+import pytest
+
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from schemas.order_book import BROKER_ORDERS_KEPT_MAX, OrderBook, StandingOrder, order_text
 
@@ -35,7 +37,15 @@ def test_orders_of_different_scopes_do_not_replace_each_other() -> None:
     about = book.about_plan("plan-1")
     assert about is not None
     assert about.kind is OrderKind.APPROVE
-    assert {order(kind).key.split("/")[0] for kind in OrderKind} == {"plan", "adaptation", "broker"}
+    assert {order(kind).key.split("/")[0] for kind in OrderKind} == {"plan", "adaptation", "broker", "member"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OrderKind if kind.scope == "member"])
+def test_orders_about_members_do_not_stand(kind: OrderKind) -> None:
+    """They are followed once and are in the record of the member from then on; no plan or broker is meant by them."""
+    book = OrderBook([order(kind, "b1")])
+    assert book.about_plan("b1") is None
+    assert book.maintained(2_000) == {}
 
 
 def test_what_stands_is_shown_with_who_and_why() -> None:

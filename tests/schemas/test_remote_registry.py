@@ -33,6 +33,10 @@ def test_every_schema_is_registered_under_its_topic(registry: FakeRegistry) -> N
         for topic in TOPICS
     }
     assert register_schemas(registry.url, "regraft") == ids
+    assert register_schemas(registry.url, "regraft", ("east", "west")) == ids
+    assert {name for name in registry.subjects if name.endswith(".east-value")} == {
+        f"regraft.{topic.suffix}.east-value" for topic in TOPICS if topic.is_by_agent
+    }
 
 
 def test_the_codec_writes_with_the_registrys_ids(registry: FakeRegistry) -> None:

@@ -4,33 +4,34 @@ import pytest
 
 from schemas.codec import decode, encode
 from schemas.event import AdaptationEvent
-from streaming.find_losses import Loss, TopicAnewError, check_same_topic, loss_event
+from streaming.find_losses import Loss, TopicAnewError, check_same_topics, loss_event
 
 DAY_MS = 24 * 3_600_000
 
 
 def test_a_micro_batch_that_ends_before_its_start_is_of_another_topic() -> None:
     """Spark goes back without a word; nothing read and partitions that have come are no such thing."""
-    check_same_topic("t", {"0": 7, "1": 3}, {"0": 7, "1": 9, "2": 1})
+    start = {("t", 0): 7, ("t", 1): 3, ("gone", 0): 5}
+    check_same_topics(start, {("t", 0): 7, ("t", 1): 9, ("t.west", 0): 1})
     with pytest.raises(TopicAnewError, match="topic t was made anew"):
-        check_same_topic("t", {"0": 7, "1": 3}, {"0": 8, "1": 2})
+        check_same_topics(start, {("t", 0): 8, ("t", 1): 2})
 
 
 def test_the_event_says_which_records_of_when_are_gone() -> None:
-    """Offsets and number by partition, and the time from the last record read to the first that is there."""
-    losses = [Loss("0", 10, 40, 2 * DAY_MS), Loss("3", 5, 6, None)]
+    """Offsets and number by partition, an agent's with its topic, from the last record read to the first there is."""
+    losses = [Loss(("regraft.telemetry", 0), 10, 40, 2 * DAY_MS), Loss(("regraft.telemetry.west", 3), 5, 6, None)]
     event = loss_event("regraft.telemetry", 31, losses, DAY_MS)
     assert event.text == (
         "31 records of regraft.telemetry, from 1970-01-02 00:00:00 UTC to 1970-01-03 00:00:00 UTC, were deleted before "
-        "they were read: partition 0 offsets 10 to 39 (30 records); partition 3 offsets 5 to 5 (1 records). Was the "
-        "streaming job away for longer than the topic's retention?"
+        "they were read: partition 0 offsets 10 to 39 (30 records); partition 3 of regraft.telemetry.west "
+        "offsets 5 to 5 (1 records). Was the streaming job away for longer than the topic's retention?"
     )
     assert decode(encode(event), AdaptationEvent) == event
 
 
 def test_an_event_about_thousands_of_partitions_stays_short() -> None:
     """Some are named, the rest counted; without an answer of Kafka the number alone is told."""
-    many = loss_event("t", 5_000, [Loss(str(number), 0, 1, None) for number in range(5_000)], 0)
+    many = loss_event("t", 5_000, [Loss(("t", number), 0, 1, None) for number in range(5_000)], 0)
     assert "; and 4980 partitions more" in many.text
     assert len(many.details) == 23
     assert "from a time not known to a time not known" in many.text

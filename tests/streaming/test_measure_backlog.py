@@ -10,22 +10,24 @@ from confluent_kafka import Producer
 from infra.kafka_access import KafkaAccess
 from streaming import run_job
 from streaming.job_metrics import JobHealth, JobMetrics
-from streaming.measure_backlog import batch_records_max, records_behind
+from streaming.measure_backlog import batch_records_max, records_behind, topics_anew
+from streaming.source_topics import Offsets
 from streaming.streaming_settings import StreamingSettings
 from tests.overlay.small_overlays import inventory_of, line_of
 
-TOPIC = "telemetry"
-RECORDS = 30
+TOPIC, OTHER = "telemetry", "telemetry.west"
+RECORDS, OTHERS = 30, 7
 FLUSHES_PER_S = 4  # Of each broker, one each 250 ms.
 
 
 @pytest.fixture
 def bootstrap() -> Iterator[str]:
-    """The address of a mock cluster whose topic holds ``RECORDS`` records in the first of its partitions."""
+    """The address of a mock cluster whose topics hold ``RECORDS`` and ``OTHERS`` records in their first partitions."""
     owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
     broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
-    for number in range(RECORDS):
-        owner.produce(TOPIC, str(number).encode(), partition=0)
+    for topic, count in ((TOPIC, RECORDS), (OTHER, OTHERS)):
+        for number in range(count):
+            owner.produce(topic, str(number).encode(), partition=0)
     assert owner.flush(10) == 0
     yield f"{broker.host}:{broker.port}"
     owner.flush(1)
@@ -33,17 +35,29 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("next_offsets", "behind"),
-    [({}, RECORDS), ({"0": 10}, RECORDS - 10), ({"0": RECORDS, "1": 0}, 0), ({"0": RECORDS + 5}, 0)],
+    [
+        ({}, RECORDS + OTHERS),
+        ({(TOPIC, 0): 10}, RECORDS - 10 + OTHERS),
+        ({(TOPIC, 0): RECORDS, (TOPIC, 1): 0, (OTHER, 0): 0}, OTHERS),
+        ({(TOPIC, 0): RECORDS + 5, (OTHER, 0): OTHERS}, 0),
+    ],
 )
-def test_what_no_micro_batch_covered_is_behind(bootstrap: str, next_offsets: dict[str, int], behind: int) -> None:
+def test_what_no_micro_batch_covered_is_behind(bootstrap: str, next_offsets: Offsets, behind: int) -> None:
     """Counted is from the last run's offsets, from the beginning where there are none, and never below zero."""
-    assert records_behind(KafkaAccess(bootstrap), TOPIC, next_offsets) == behind
+    assert records_behind(KafkaAccess(bootstrap), (TOPIC, OTHER), next_offsets) == behind
+
+
+def test_a_topic_that_ends_before_what_was_read_is_another_one(bootstrap: str) -> None:
+    """The one of several agents is named, those of the others are what they were."""
+    topics, read = (TOPIC, OTHER), {(TOPIC, 0): RECORDS, (OTHER, 0): OTHERS + 1, ("gone", 0): 9}
+    assert topics_anew(KafkaAccess(bootstrap), topics, read) == [OTHER]
+    assert topics_anew(KafkaAccess(bootstrap), topics, {}) == []
 
 
 def test_without_kafka_nobody_knows(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A Kafka that does not answer in time gives no count, and no page of connection errors."""
     monkeypatch.setattr("streaming.measure_backlog.ASK_TIMEOUT_S", 0.3)
-    assert records_behind(KafkaAccess("127.0.0.1:1"), TOPIC, {}) is None
+    assert records_behind(KafkaAccess("127.0.0.1:1"), (TOPIC,), {}) is None
     assert "FAIL" not in capfd.readouterr().err
 
 

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,30 @@ from infra.find_port import choose_ports
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import RunningKafka
 from infra.read_clocks import read_clock_offsets_ms
+from overlay.configuration import Configuration
 from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent, EventKind
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import Delivery, TelemetryBatch
-from schemas.topics import CREATE_TIME, DEAD_LETTERS, EVENTS, STATE, TELEMETRY, TOPICS, WINDOWS, Topic, topic_name
-from streaming.run_job import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, JobStatus, StreamingJobError, run_job
+from schemas.topics import (
+    CREATE_TIME,
+    DEAD_LETTERS,
+    EVENTS,
+    NO_AGENT,
+    STATE,
+    TELEMETRY,
+    TOPICS,
+    WINDOWS,
+    Topic,
+    topic_name,
+)
+from streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
+from streaming.run_job import JobStatus, run_job
 from streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 from streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
+from tests.overlay.small_overlays import inventory_of
 from tests.scrape_stage import scraped
 from tests.wait_until import wait_until
 
@@ -103,10 +117,10 @@ class Running:
         return self.status
 
 
-def send(settings: StreamingSettings, values: list[tuple[str, bytes]]) -> None:
+def send(settings: StreamingSettings, values: list[tuple[str, bytes]], agent: str = NO_AGENT) -> None:
     producer = Producer({"bootstrap.servers": settings.bootstrap})
     for key, value in values:
-        producer.produce(topic_name(TELEMETRY, settings.namespace), value, key=key)
+        producer.produce(topic_name(TELEMETRY, settings.namespace, agent), value, key=key)
     assert producer.flush(20) == 0
 
 
@@ -317,6 +331,58 @@ def test_a_topic_made_anew_is_read_from_its_beginning(spark: SparkSession, job: 
     again.end()
     assert (job.query_directory.parent / f"{job.query_directory.name}.before" / "offsets").is_dir()
     check_windows(job, 19 + 9)
+
+
+AGENT_OF = {"b0": "west", "b1": "west", "b2": "east", "b3": "east", "b4": "east", "b5": "east"}
+
+NORTH = {f"b{number}": "north" for number in range(1, BROKERS)}
+
+
+def send_by_agent(job: StreamingSettings, values: list[tuple[str, bytes]], agent_of: Mapping[str, str]) -> None:
+    for agent in {NO_AGENT, *agent_of.values()}:
+        send(job, [(key, value) for key, value in values if agent_of.get(key, NO_AGENT) == agent], agent)
+
+
+def name_agents(job: StreamingSettings, agent_of: Mapping[str, str]) -> tuple[str, ...]:
+    """Write them into the job's inventory, make their topics, and return who there is."""
+    assert job.inventory_path is not None
+    tree = Configuration.of(1, sorted(AGENT_OF), [("b0", f"b{number}") for number in range(1, BROKERS)])
+    inventory = dataclasses.replace(inventory_of(tree, {}), agent_of=agent_of)
+    inventory.save(job.inventory_path)
+    agents = inventory.broker_topics(job.namespace).agents
+    create_topics(KafkaAccess(job.bootstrap), TOPICS, job.namespace, agents)
+    return agents
+
+
+def test_agents_that_come_are_taken_up_and_speak_for_their_own_alone(
+    spark: SparkSession, job: StreamingSettings, tmp_path: Path
+) -> None:
+    """The checkpoint goes on through agents that come and go; what one forges is refused, and costs nobody."""
+    job = dataclasses.replace(job, catch_up_grace_ms=500, inventory_path=tmp_path / "inventory.json")
+    begin_ms, sent = (int(time.time()) - 100) * 1_000, 0
+    forged = 0
+    for agent_of in ({}, {"b0": "west"}, AGENT_OF, AGENT_OF | {"b2": "north"}, {"b0": "west"} | NORTH):
+        name_agents(job, agent_of)
+        values = beats(range(sent, sent + 20), begin_ms)
+        if agent_of:
+            lies = [
+                ("b5", encode(TelemetryBatch("b5", 1, second, begin_ms + second * 1_000, 1)))
+                for second in range(sent, sent + 19)
+            ]
+            send(job, lies, "west")
+            forged += len(lies)
+        send_by_agent(job, values, agent_of)
+        sent += 20
+        running = Running(spark, job)
+        status = running.wait(lambda status, until=sent: status["window_end_ms_last"] == begin_ms + (until - 1) * 1_000)
+        running.end()
+        assert (status["late_rows"], status["records_lost"], status["windows_rewritten"]) == (0, 0, 0)
+    assert not job.query_directory.with_name(f"{job.query_directory.name}.before").exists()
+    check_windows(job, sent - 1)
+    letters = [letter for _, letter, _ in read(job, DEAD_LETTERS, DeadLetter)]
+    assert len(letters) == forged
+    assert {letter.topic for letter in letters} == {f"{job.namespace}.telemetry.west"}
+    assert all("a broker of another agent: b5 is spoken for by " in letter.reason for letter in letters)
 
 
 def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job: StreamingSettings) -> None:

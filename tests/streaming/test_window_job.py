@@ -1,5 +1,6 @@
 """The query on a real Spark session, its records from files in the shape of Kafka's: rows, lateness, dead letters."""
 
+import dataclasses
 import math
 import random
 import threading
@@ -20,6 +21,7 @@ from schemas.dead_letter import DeadLetter
 from schemas.registry import latest_schema, schema_by_id
 from schemas.state import BrokerClock
 from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+from schemas.topics import RESULTS, TELEMETRY
 from streaming.aggregate_windows import aggregate_windows
 from streaming.close_windows import WindowRows
 from streaming.encode_rows import encode_window
@@ -51,11 +53,14 @@ def settings_of(path: Path, **changes: Any) -> StreamingSettings:
 
 
 def kafka_frame(
-    spark: SparkSession, values: Sequence[bytes | None], times_ms: Sequence[int] | None = None
+    spark: SparkSession,
+    values: Sequence[bytes | None],
+    times_ms: Sequence[int] | None = None,
+    topics: Sequence[str] | None = None,
 ) -> DataFrame:
     moments = [datetime.fromtimestamp(time_ms / 1_000, UTC) for time_ms in times_ms or [KAFKA_MS] * len(values)]
-    places = zip(moments, values, strict=True)
-    rows = [("regraft.telemetry", 0, offset, moment, value) for offset, (moment, value) in enumerate(places)]
+    places = zip(topics or ["regraft.telemetry"] * len(values), moments, values, strict=True)
+    rows = [(topic, 0, offset, moment, value) for offset, (topic, moment, value) in enumerate(places)]
     return spark.createDataFrame(rows, KAFKA_RECORD)
 
 
@@ -370,6 +375,34 @@ def test_brokers_outside_of_the_inventory_become_no_row(spark: SparkSession, tmp
     [window] = in_spark(spark, kafka_frame(spark, values), job)
     assert [entry.broker for entry in window.marker.brokers] == [brokers[0]]
     assert len(letters(spark, values, settings_of(tmp_path))) == 0
+
+
+def test_an_agent_speaks_for_no_broker_of_another(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark refuses in the words of all readers what stands in another agent's topic; the windows are as without."""
+    inventory = dataclasses.replace(
+        inventory_of(line_of(4), {}), agent_of={"b00": "west", "b01": "west", "b02": "east"}
+    )
+    inventory.save(tmp_path / "inventory.json")
+    job = settings_of(tmp_path, inventory_path=tmp_path / "inventory.json")
+    topics, rng = inventory.broker_topics(job.namespace), random.Random(3)
+    good = [replace(GOOD, broker=broker, sequence=number) for number in range(3) for broker in inventory.brokers]
+    sent = [(topics.name(TELEMETRY, batch.broker), batch) for batch in good]
+    sent += [
+        (name, replace(GOOD, broker=broker, sequence=50, boot=1))
+        for broker in inventory.brokers
+        for name in (*topics.names(TELEMETRY), topics.name(RESULTS, broker))
+        if name != topics.name(TELEMETRY, broker)
+    ]
+    rng.shuffle(sent)
+    records = kafka_frame(spark, [encode(batch) for _, batch in sent], topics=[name for name, _ in sent])
+    told = {row["offset"]: row["reason"] for row in dead_letters(records, job).collect()}
+    faults = ((offset, topics.fault(name, batch.broker)) for offset, (name, batch) in enumerate(sent))
+    own = {topics.name(TELEMETRY, broker) for broker in inventory.brokers}
+    assert {offset: why for offset, why in told.items() if sent[offset][0] in own} == {
+        offset: why for offset, why in faults if why
+    }
+    assert len(told) == len(sent) - len(good)
+    assert content(in_spark(spark, records, job)) == content(reference_of(good, job.bounds).finish())
 
 
 @pytest.mark.parametrize("distance_ms", [-3_600_001, 1_001])

@@ -64,7 +64,8 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         Those that have left are not named. All other users are where the register says, too, and need no naming.
         """
         newest = windows[-1].interests
-        return present.with_homes({} if newest is None else homes_in(newest, present.home_of))
+        homes = {} if newest is None else homes_in(newest, present.home_of)
+        return present.with_homes({user: home for user, home in homes.items() if home in present.id_of})
 
     def state_of(self, configuration: ChordConfiguration, windows: Sequence[ClosedWindow]) -> RingState:
         """Return what planners of a ring look at."""

@@ -15,21 +15,25 @@ from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets
 from overlay.publisher_costs import PublisherCosts
 from overlay.publisher_placement import ROUNDING_SHARE
+from overlay.tree_costs import TreeCosts
+from overlay.weighted_sets import WeightedSets
 from schemas.plan import ClientMove
 
 
 def rehomed_publishers(
     tree: Configuration, homes: Mapping[str, str], emptied: Collection[str], task: RepairTask
-) -> tuple[ClientMove, ...]:
-    """Return moves of publishers whose home is one of ``emptied``, at most as many as the task allows.
+) -> tuple[tuple[ClientMove, ...], float]:
+    """Return moves of publishers whose home is one of ``emptied``, and what they add to the cost per second.
 
-    The busiest comes first, each to its cheapest home that has room; to the cheapest of all where none has: any home is
-    better than none. One that the windows do not know goes to the broker nearest to its old one. Brokers in maintenance
-    take nobody, unless there is no other. Cost O(brokers) for each publisher and home tried.
+    Without a home, what they published only costs what it takes to bring it from one broker that wants it to the
+    others. At most as many move as the task allows, the busiest first, each to its cheapest home that has room; to the
+    cheapest of all where none has: any home is better than none. One that the windows do not know goes to the broker
+    nearest to its old one. Brokers in maintenance take nobody, unless there is no other. Cost O(brokers) for each
+    publisher and home tried.
     """
     leaving = sorted(name for name, home in homes.items() if home in emptied)
     if not leaving:
-        return ()
+        return (), 0.0
     inventory = inventory_over(task.fleet, tree)
     is_open = np.array([broker not in task.avoided for broker in tree.brokers])
     if not is_open.any():
@@ -48,7 +52,20 @@ def rehomed_publishers(
         else:
             home, loads = _cheapest(priced, publisher, is_open, loads, caps)
         moves.append(ClientMove(publisher, homes[publisher], home))
-    return tuple(sorted(moves))
+    moved = {move.client: move.home_to for move in moves if move.client in rates}
+    if priced is None or not moved:
+        return tuple(sorted(moves)), 0.0
+    at_homes = sum(priced.cost_per_s(publisher, home) for publisher, home in moved.items())
+    return tuple(sorted(moves)), at_homes - _cost_unpublished_per_s(tree, homes, moved, task)
+
+
+def _cost_unpublished_per_s(
+    tree: Configuration, homes: Mapping[str, str], publishers: Collection[str], task: RepairTask
+) -> float:
+    """Return what it costs to bring to all who want it what these publishers published at brokers that are gone."""
+    spans = [window.sets.of_publishers(publishers) for window in task.windows]
+    spans = [at_known_homes(span, homes, tree.brokers).over(tree.brokers) for span in spans]
+    return TreeCosts(tree, inventory_over(task.fleet, tree), WeightedSets.over_all(spans)).cost_per_s
 
 
 def _cheapest(
@@ -83,21 +100,26 @@ def _nearest(tree: Configuration, home: str, is_open: NDArray[np.bool_], task: R
 def _priced(
     tree: Configuration, homes: Mapping[str, str], leaving: Sequence[str], task: RepairTask
 ) -> PublisherCosts | None:
-    """Return what publishers cost at each home of the tree, None where the windows do not tell."""
+    """Return what publishers cost at each home of the tree, None where the windows do not tell.
+
+    All of them where there are caps of load, which they share; else only those that have to leave.
+    """
     if not task.windows or any(window.sets.delivered is None for window in task.windows):
         return None
-    spans = [sets_after(window.sets_at(homes), tree.brokers, leaving) for window in task.windows]
+    provisional = {**homes, **dict.fromkeys(leaving, tree.brokers[0])}  # Where they publish is what is to be priced.
+    spans = [window.sets for window in task.windows]
+    if task.fleet.load_max_per_s is None:
+        spans = [span.of_publishers(frozenset(leaving)) for span in spans]
+    spans = [at_known_homes(span, provisional, tree.brokers).over(tree.brokers) for span in spans]
     return PublisherCosts(tree, inventory_over(task.fleet, tree), spans)
 
 
-def sets_after(sets: DeliverySets, brokers: tuple[str, ...], leaving: Collection[str]) -> DeliverySets:
-    """Return what was wanted over the brokers after the change, and published, also by those who have to leave.
+def at_known_homes(sets: DeliverySets, homes: Mapping[str, str], brokers: tuple[str, ...]) -> DeliverySets:
+    """Return the sets over these brokers too, with publishers at their homes.
 
-    What only brokers wanted that are gone is left out. Where those publish who are leaving is not known yet: at a
-    broker that stays.
+    Publishers that ``homes`` does not name are where they were, all where it is not known what was only published.
     """
-    shared = [broker for broker in sets.brokers if broker in set(brokers)]
     known = {name for name, _ in sets.columns}
-    if sets.delivered is not None and shared:
-        sets = sets.at_homes({name: shared[0] for name in leaving if name in known})
-    return sets.over(brokers)
+    placed = {name: home for name, home in homes.items() if name in known}
+    over_all = sets.over(tuple(sorted({*sets.brokers, *brokers, *placed.values()})))
+    return over_all if sets.delivered is None else over_all.at_homes(placed)

@@ -13,47 +13,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.kinds.repair import Repair, RepairTask, change_text, inventory_over
-from controller.kinds.tree.rehome_publishers import rehomed_publishers
+from controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers
 from overlay.configuration import Configuration, link
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
+from overlay.exchange_joints import exchange_joints
 from overlay.join_fragments import JoinedFragments, join_fragments
 from overlay.overlay_configuration import Link
+from overlay.tree_costs import TreeCosts
+from overlay.weighted_sets import WeightedSets
 
 
 def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> Repair:
     """Return the tree over the brokers after the change; ``present`` names the homes of publishers.
 
     All links between brokers that stay, stay. What they leave in fragments, and each broker that comes back, is joined
-    by the cheapest links within the cap (:func:`overlay.join_fragments.join_fragments`); then new brokers come in as
-    leaves, the cheapest link first. Publishers whose broker is gone go to their cheapest homes within the caps of load.
-    Where the cap leaves no tree, as few links as possible exceed it, and the reason says so.
+    by the cheapest links within the cap (:func:`overlay.join_fragments.join_fragments`); where the traffic is known,
+    each of these is then brought to where it costs least (:func:`overlay.exchange_joints.exchange_joints`). New brokers
+    come in as leaves, the cheapest link first. Publishers whose broker is gone go to their cheapest homes within the
+    caps of load. Where the cap leaves no tree, as few links as possible exceed it, and the reason says so.
     """
-    mended = _Mending(present, task, degree_max)
+    sets = _traffic(present, task) if task.windows else None
+    mended = _Mending(present, task, degree_max, sets)
     tree = Configuration.of(present.epoch + 1, mended.brokers, mended.kept | set(mended.joints) | set(mended.leaves))
     stay = {name: home for name, home in present.homes if home in tree.neighbours}
     tree = tree.with_homes(stay)
-    moves = rehomed_publishers(tree, present.home_of, task.emptied(present), task)
+    moves, added_per_s = rehomed_publishers(tree, present.home_of, task.emptied(present), task)
     target = tree.with_homes(stay | {move.client: move.home_to for move in moves})
-    before, after = (_cost_per_s(overlay, task) for overlay in (present, target))
-    return Repair(target, task.change, moves, before, after, mended.reason(len(moves)))
+    before, after = (_cost_per_s(overlay, task, sets) for overlay in (present, target))
+    return Repair(target, task.change, moves, before, after + added_per_s, mended.reason(len(moves)))
 
 
-def _cost_per_s(overlay: Configuration, task: RepairTask) -> float:
-    """Return what the traffic of the windows costs on an overlay, 0 where it or the overlay's costs are not known."""
-    if not task.windows or any(broker not in task.fleet.index for broker in overlay.brokers):
+def _traffic(overlay: Configuration, task: RepairTask) -> WeightedSets:
+    """Return the traffic of the windows with publishers at the homes of the overlay.
+
+    What the windows have merged already is not merged again where they are of these brokers and homes.
+    """
+    homes = overlay.home_of
+    known = set(overlay.brokers).intersection(*(window.sets.brokers for window in task.windows))
+    if all(window.sets.brokers == task.windows[0].sets.brokers for window in task.windows) and known.issuperset(
+        homes.values()
+    ):
+        return WeightedSets.over_all([window.sets_at(homes) for window in task.windows])
+    whole = tuple(sorted(set(overlay.brokers).union(*(window.sets.brokers for window in task.windows))))
+    return WeightedSets.over_all([at_known_homes(window.sets, homes, whole) for window in task.windows])
+
+
+def _cost_per_s(overlay: Configuration, task: RepairTask, sets: WeightedSets | None) -> float:
+    """Return what the traffic costs on an overlay, 0 where it or the overlay's costs are not known."""
+    if sets is None or any(broker not in task.fleet.index for broker in overlay.brokers):
         return 0.0
-    sets = DeliverySets.joined(_at_homes(window.sets, overlay) for window in task.windows)
-    return overlay_cost(overlay, inventory_over(task.fleet, overlay), sets).total_per_s
-
-
-def _at_homes(sets: DeliverySets, overlay: Configuration) -> DeliverySets:
-    """Return what is wanted on the overlay, with publishers at its homes."""
-    known = {name for name, _ in sets.columns}
-    homes = {name: home for name, home in overlay.homes if name in known}
-    whole = tuple(sorted({*sets.brokers, *overlay.brokers}))
-    over_all = sets.over(whole)
-    return (over_all if over_all.delivered is None else over_all.at_homes(homes)).over(overlay.brokers)
+    return TreeCosts(overlay, inventory_over(task.fleet, overlay), sets.over(overlay.brokers)).cost_per_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +71,7 @@ class _Mending:
     present: Configuration
     task: RepairTask
     degree_max: int
+    sets: WeightedSets | None
 
     @cached_property
     def brokers(self) -> tuple[str, ...]:
@@ -112,8 +121,14 @@ class _Mending:
 
     @cached_property
     def joints(self) -> tuple[Link, ...]:
-        """The links that join the fragments."""
-        return tuple(sorted(link(self.core[a], self.core[b]) for a, b in self.joined.links))
+        """The links that join the fragments: the cheapest ones, then where they cost least with the last traffic."""
+        cheapest = tuple(sorted(link(self.core[a], self.core[b]) for a, b in self.joined.links))
+        if not cheapest or self.sets is None:
+            return cheapest
+        tree = Configuration.of(0, self.core, self.kept | set(cheapest))
+        room = np.array([self.room[broker] for broker in self.core])
+        inventory = inventory_over(self.task.fleet, tree)
+        return exchange_joints(tree, inventory, self.sets.over(self.core), cheapest, room)
 
     @cached_property
     def leaves(self) -> tuple[Link, ...]:
@@ -144,7 +159,7 @@ class _Mending:
             said.append(f"{len(self.joints) + 1} fragments are joined by {names}")
         if self.leaves:
             said.append(f"leaves by {', '.join(f'{a}-{b}' for a, b in self.leaves)}")
-        if self.joined.cost_min < self.joined.cost * (1 - 1e-9):
+        if self.sets is None and self.joined.cost_min < self.joined.cost * (1 - 1e-9):
             said.append(f"links cost {self.joined.cost:.4g}, no choice costs less than {self.joined.cost_min:.4g}")
         degrees = Configuration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
         over = [f"{broker} with {len(peers)}" for broker, peers in degrees.items() if len(peers) > self.degree_max]

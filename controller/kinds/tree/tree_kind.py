@@ -41,7 +41,8 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
 
         What a window of the present epoch saw is newest; then what the plans set (``present.homes``), for a publisher
         that has been silent since it was moved; then what was seen before the last transition. A publisher that any of
-        the windows does not tell has none and so stays: of the others everything is known all the same.
+        the windows does not tell has none and so stays: of the others everything is known all the same. Who was at a
+        broker that is no longer in the tree has none, either.
         """
         untold = frozenset[str]().union(*(window.untold for window in windows))
         earlier: dict[str, str] = {}
@@ -50,7 +51,8 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
             (since if window.epoch == present.epoch else earlier).update(window.homes)
         placed = {name: home for name, home in present.homes if name in earlier or name in since}
         known = earlier | placed | since
-        return present.with_homes({name: home for name, home in known.items() if name not in untold})
+        here = present.neighbours
+        return present.with_homes({name: at for name, at in known.items() if name not in untold and at in here})
 
     def state_of(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> TreeState:
         """Return what planners of a tree look at."""

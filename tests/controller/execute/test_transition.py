@@ -4,10 +4,11 @@ import msgspec
 import pytest
 
 from controller.controller_settings import TransitionLimits
-from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
+from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionEffect
 from overlay.configuration import Configuration
+from overlay.overlay_configuration import BrokerChange
 from overlay.plan_digest import plan_digest
-from schemas.command import CommandPhase, CommandResult, Outcome, Refusal
+from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from schemas.event import EventKind
 from schemas.plan import Plan, PlanPhase
 from schemas.plan_life import LIFE
@@ -261,3 +262,80 @@ def test_an_epoch_held_elsewhere_is_no_answer_to_later_phases() -> None:
     refused = msgspec.structs.replace(answer("c", CommandPhase.RETIRE, Outcome.REFUSED), refusal=Refusal.PLAN)
     transition.on_result(refused, 20)
     assert "c" in transition.waiting_for
+
+
+def commands_in(effects: list[TransitionEffect]) -> list[Command]:
+    return [effect.command for effect in effects if isinstance(effect, SendCommand)]
+
+
+def test_a_death_that_is_declared_before_the_point_of_no_return_ends_the_plan_without_the_dead() -> None:
+    """The living are told to abort, and the dead one is not waited for."""
+    transition = run_to(PlanPhase.PREPARING)
+    effects = transition.lose({"b", "stranger"}, 20)
+    assert transition.plan.phase is PlanPhase.ABORTING
+    assert "b declared dead" in transition.plan.history[-1].reason
+    assert [(one.broker, one.phase, one.lost_brokers) for one in commands_in(effects)] == [
+        (broker, CommandPhase.ABORT, ("b",)) for broker in ("a", "c")
+    ]
+    assert transition.lose({"b"}, 30) == []
+    for broker in ("a", "c"):
+        transition.on_result(answer(broker, CommandPhase.ABORT, Outcome.ABORTED), 40)
+    assert transition.plan.phase is PlanPhase.ABORTED
+
+
+@pytest.mark.parametrize("phase", [PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING])
+def test_a_committed_plan_goes_on_at_once_without_whom_the_controller_declares_dead(phase: PlanPhase) -> None:
+    """Two die one after the other; who lives is told at once, and its answers alone end the plan."""
+    transition = run_to(phase)
+    told = commands_in(transition.lose({"b"}, 20))
+    assert [(one.broker, one.phase, one.lost_brokers) for one in told] == [
+        (broker, LIFE[phase].command, ("b",)) for broker in ("a", "c")
+    ]
+    told = commands_in(transition.lose({"b", "c"}, 30))
+    assert [(one.broker, one.lost_brokers) for one in told] == [("a", ("b", "c"))]
+    while not transition.is_done:
+        facts = LIFE[transition.plan.phase]
+        assert facts.command is not None
+        assert facts.answer is not None
+        effects = transition.on_result(answer("a", facts.command, facts.answer), 40)
+        assert {one.broker for one in commands_in(effects)} <= {"a"}
+    assert transition.plan.phase is PlanPhase.VERIFYING
+
+
+def test_a_plan_of_which_all_others_have_answered_ends_with_the_death_of_the_last() -> None:
+    """Who is declared dead was the only one still waited for."""
+    transition = run_to(PlanPhase.RETIRING)
+    for broker in ("a", "c"):
+        transition.on_result(answer(broker, CommandPhase.RETIRE, Outcome.RETIRED), 10)
+    transition.lose({"b"}, 20)
+    assert transition.plan.phase is PlanPhase.VERIFYING
+
+
+def test_all_that_live_and_all_that_join_take_part() -> None:
+    """In a plan without b, lost, without c, which leaves, and with d, which joins."""
+    target = Configuration.of(1, "ad", [("a", "d")])
+    bare = msgspec.structs.replace(swap_plan(), links_removed=(), links_added=(), brokers_lost=("b",))
+    plan = target.as_target(bare, Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")]))
+    transition = Transition(plan, target, LIMITS, TERM, BrokerChange.between(BROKERS, target.brokers, ["b"]))
+    told = commands_in(transition.start(0))
+    assert [one.broker for one in told] == ["a", "c", "d"]
+    assert {(one.brokers_joined, one.brokers_left, one.lost_brokers) for one in told} == {(("d",), ("c",), ("b",))}
+
+
+def test_who_comes_back_by_a_plan_is_lost_to_later_phases_only_when_its_new_life_is_over() -> None:
+    """Neighbours go on telling of the old life, which ends nothing."""
+    target = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
+    before = Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")])
+    plan = target.as_target(msgspec.structs.replace(swap_plan(), brokers_lost=("b",)), before)
+    transition = Transition(plan, target, LIMITS, TERM, BrokerChange.between(BROKERS, BROKERS, ["b"]))
+    assert {one.lost_brokers for one in commands_in(transition.start(0))} == {("b",)}
+    digest = plan_digest(plan, target)
+    for broker in BROKERS:
+        said = msgspec.structs.replace(
+            answer(broker, CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",)), digest=digest
+        )
+        effects = transition.on_result(said, 10)
+    assert transition.plan.phase is PlanPhase.ACTIVATING
+    assert {(one.broker, one.lost_brokers) for one in commands_in(effects)} == {(broker, ()) for broker in BROKERS}
+    effects = transition.lose({"b"}, 20)
+    assert {(one.broker, one.lost_brokers) for one in commands_in(effects)} == {("a", ("b",)), ("c", ("b",))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,7 +56,8 @@ def drawn_repair(rng: random.Random, brokers_max: int = 9) -> DrawnRepair:
             name: (home, [set(rng.sample(present, rng.randint(0, len(present)))) for _ in range(rng.randint(1, 9))])
             for name, home in homes.items()
         }
-        sets = publishers_of(present, published)
+        drawn = publishers_of(present, published)
+        sets = replace(drawn, columns=tuple((name, block + 9 * at) for name, block in drawn.columns))
         windows.append(ClosedWindow(1000 * at, 1000 * at + 1000, sets, epoch_min=4, epoch_max=4, homes=homes))
     present_tree = tree.at_epoch(4).with_homes(homes)
     return DrawnRepair(present_tree, RepairTask(drawn_change(present, names, rng), fleet, windows), degree_max)

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.repair import MEMBERSHIP, REPAIR, RepairTask
+from controller.kinds.repair import MEMBERSHIP, REPAIR, RepairTask, inventory_over
 from controller.state.closed_window import ClosedWindow
 from overlay.configuration import Configuration
+from overlay.cost import overlay_cost
+from overlay.delivery_sets import DeliverySets
 from overlay.overlay_configuration import BrokerChange
 from schemas.plan import ClientMove
 from tests.controller.kinds.drawn_repairs import DrawnRepair, drawn_repair
@@ -68,6 +70,25 @@ def test_caps_are_kept_where_they_can_be(seed: int) -> None:
     assert sum(max(0, over[broker] - max(before[broker], 0)) for broker in over) == missing
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_cost_is_that_of_the_last_traffic_on_the_new_tree(seed: int) -> None:
+    """Publishers at their new homes; what only brokers wanted that are gone costs nothing any more."""
+    drawn = drawn_repair(random.Random(seed))
+    repair = tree_kind(drawn.task.fleet, drawn.degree_max).repaired(drawn.present, drawn.task)
+    if not drawn.task.windows:
+        assert repair.cost_before_per_s == repair.cost_after_per_s == 0
+        return
+    target = repair.target
+    assert isinstance(target, Configuration)
+    whole = drawn.task.fleet.brokers
+    sets = DeliverySets.joined(window.sets.over(whole).at_homes(target.home_of) for window in drawn.task.windows)
+    inventory = inventory_over(drawn.task.fleet, target)
+    np.testing.assert_allclose(
+        repair.cost_after_per_s, overlay_cost(target, inventory, sets.over(target.brokers)).total_per_s
+    )
+
+
 def test_a_death_in_the_middle_is_bridged_by_the_cheapest_link() -> None:
     """The line b00-b01 | b03-b04 is joined by b01-b04, which costs least, and nothing else changes."""
     task = RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET)
@@ -111,6 +132,16 @@ def test_publishers_of_the_dead_go_where_they_cost_least() -> None:
     repair = tree_kind(FLEET).repaired(LINE, task)
     assert repair.moves == (ClientMove("p", "b02", "b04"), ClientMove("s", "b02", "b00"))
     assert repair.cost_after_per_s == 3.0  # p is published and wanted at b04, which costs 1 a notification.
+
+
+def test_no_publisher_goes_where_the_load_would_be_above_the_cap_unless_there_is_no_room_at_all() -> None:
+    """b04 may pass nothing more, so p publishes next to it; where nobody has room, b04 is the cheapest again."""
+    sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3), "q": ("b04", [{"b04"}] * 3)})
+    window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b02", "q": "b04"})
+    for caps, home in (([9.0, 9.0, 9.0, 9.0, 6.0], "b04"), ([1.0, 1.0, 1.0, 1.0, 1.0], "b04")):
+        fleet = replace(FLEET, load_max_per_s=np.array(caps))
+        task = RepairTask(BrokerChange(lost=frozenset({"b02"})), fleet, (window,))
+        assert tree_kind(fleet).repaired(LINE, task).moves == (ClientMove("p", "b02", home),)
 
 
 def test_a_broker_of_unknown_costs_is_named() -> None:

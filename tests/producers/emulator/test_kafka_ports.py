@@ -190,8 +190,8 @@ def test_commands_are_obeyed_from_the_start_on(cluster: tuple[Producer, str]) ->
 def test_an_agent_obeys_for_its_own_brokers_alone(cluster: tuple[Producer, str]) -> None:
     """It answers in its own topic, and a command for another agent's broker there is buried."""
     owner, bootstrap = cluster
-    ours = BrokerTopics(NAMESPACE, {"b1": "west"})
-    for topic in (COMMANDS, RESULTS):
+    ours = BrokerTopics(NAMESPACE, {"b1": "west", "b2": "east"}).of_agents(["west"])
+    for topic in (COMMANDS, RESULTS, TELEMETRY):
         owner.list_topics(ours.name(topic, "b1"), timeout=10)
     ports = KafkaPorts(KafkaAccess(bootstrap), ours, outage_s_max=60, buffer_records_max=1_000)
     ports.connect(WAIT_S_MAX)
@@ -203,8 +203,13 @@ def test_an_agent_obeys_for_its_own_brokers_alone(cluster: tuple[Producer, str])
     wait_until(lambda: got.extend(ports.poll()) or bool(got))  # type: ignore[func-returns-value]
     assert got == [COMMAND]
     result = CommandResult("plan-1", CommandPhase.ACTIVATE, "b1", 1, Outcome.ACTIVATED, "", 3, 0)
-    ports.send_result(result)
+    batch = TelemetryBatch("b1", 7, 0, 1_000, 0)
+    for broker in ("b2", "b1"):
+        ports.send_result(msgspec.structs.replace(result, broker=broker))
+        ports.send_batch(msgspec.structs.replace(batch, broker=broker))
     assert ports.flush(WAIT_S_MAX) == 0
+    assert ports.telemetry.written == {f"{NAMESPACE}.telemetry.west": 1}
+    assert read_all(bootstrap, f"{NAMESPACE}.telemetry.west", 1) == [("b1", encode(batch))]
     assert read_all(bootstrap, f"{NAMESPACE}.results.west", 1) == [("b1", encode(result))]
     [(_, letter)] = read_all(bootstrap, topic_name(DEAD_LETTERS, NAMESPACE), 1)
     assert "a broker of another agent: b2" in decode(letter, DeadLetter).reason

@@ -1,0 +1,136 @@
+"""Links of a tree that may be exchanged for others, each brought to where it costs least with the traffic there is.
+
+In: a tree, what is wanted where, and which links may go elsewhere. Out: the tree with those links at better places.
+
+Taken away, a link leaves two sides. What both sides want crosses the new link a-b, wherever that is, and has to get to
+a on the one side and to b on the other, as if it were published there; all else stays as it is. So what each broker of
+a side costs as the end of the link is what one publisher costs at each home (:mod:`overlay.publisher_costs`), and the
+cheapest pair of ends is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.configuration import Configuration, link
+from overlay.inventory import Inventory
+from overlay.link_sides import HungTree, link_sides
+from overlay.overlay_configuration import Link
+from overlay.publisher_costs import costs_at_homes
+from overlay.weighted_sets import WeightedSets
+
+WORDS_MAX = 50_000_000  # Words of brokers swept over: at a thousand brokers some fifty looks at a link, seconds.
+GAIN_SHARE_MIN = 1e-9  # A gain below this share is the rounding of floats.
+
+Floats = NDArray[np.float64]
+
+
+def exchange_joints(
+    tree: Configuration,
+    inventory: Inventory,
+    sets: WeightedSets,
+    joints: Collection[Link],
+    room: NDArray[np.integer],
+    words_max: int = WORDS_MAX,
+) -> tuple[Link, ...]:
+    """Return the links that take the place of ``joints``, sorted.
+
+    ``room`` (brokers,) is how many ends of such links each broker may have; one that has more keeps those, and gets no
+    other. Each link in turn, the dearest first, goes where it costs least while the others stay, until none can be
+    bettered or ``words_max`` words have been swept over. Exact for a single link; of several, no one alone can be
+    exchanged for a cheaper one, unless the bound is reached. Cost O(brokers * words + brokers^2) for each look.
+    """
+    row = inventory.index
+    found = _dearest_first(tree, inventory, sets, joints)
+    rest = np.asarray(room, dtype=np.int64).copy()
+    for pair in found:
+        rest[[row[end] for end in pair]] -= 1
+    settled, place = 0, 0  # So many looks in a row have found nothing.
+    for _ in range(max(words_max // max(sets.words.size, 1), len(found) == 1)):
+        if settled == len(found):
+            break
+        pair = found[place]
+        rest[[row[end] for end in pair]] += 1
+        better = _best_ends(tree, inventory, sets, pair, rest > 0)
+        rest[[row[end] for end in better]] -= 1
+        settled += 1
+        if better != pair:
+            links = [*(one for one in tree.links if one != pair), better]
+            tree, found[place], settled = Configuration.of(tree.epoch, tree.brokers, links), better, 1
+        place = (place + 1) % len(found)
+    return tuple(sorted(found))
+
+
+def _dearest_first(
+    tree: Configuration, inventory: Inventory, sets: WeightedSets, joints: Collection[Link]
+) -> list[Link]:
+    """Return the links by what the traffic across them costs, the dearest first."""
+    hung = HungTree.of(tree)
+    below, above = link_sides(hung, sets.words)
+    counts = sets.counts(below & above).sum(axis=-1)
+    places = [(inventory.index[a], inventory.index[b]) for a, b in joints]
+    costs = {
+        pair: float(counts[a if hung.parents[a] == b else b] * inventory.link_cost[a, b])
+        for pair, (a, b) in zip(joints, places, strict=True)
+    }
+    return sorted(joints, key=lambda pair: (-costs[pair], pair))
+
+
+def _best_ends(
+    tree: Configuration, inventory: Inventory, sets: WeightedSets, pair: Link, is_open: NDArray[np.bool_]
+) -> Link:
+    """Return the link that costs least in the place of ``pair``; the same where no other is cheaper."""
+    behind = tree.reached_over(set(tree.links) - {pair}, pair[1])
+    is_far = np.array([broker in behind for broker in tree.brokers])
+    sides = [np.flatnonzero(~is_far), np.flatnonzero(is_far)]
+    near, far = (np.bitwise_or.reduce(sets.words[side], axis=0) for side in sides)
+    crossing = _Crossing.of(sets, near & far)
+    if not crossing.count:
+        return pair
+    at_end = np.zeros(len(tree.brokers))
+    for side in sides:
+        at_end[side] = _end_costs(tree, inventory, crossing, side)
+    a, b = (inventory.index[end] for end in pair)
+    here = at_end[a] + at_end[b] + crossing.count * inventory.link_cost[a, b]
+    ends = [side[is_open[side]] for side in sides]
+    if not (len(ends[0]) and len(ends[1])):
+        return pair
+    costs = at_end[ends[0]][:, None] + at_end[ends[1]] + crossing.count * inventory.link_cost[np.ix_(*ends)]
+    first, second = np.unravel_index(int(costs.argmin()), costs.shape)
+    if costs[first, second] >= here - GAIN_SHARE_MIN * abs(here):
+        return pair
+    return link(tree.brokers[int(ends[0][first])], tree.brokers[int(ends[1][second])])
+
+
+@dataclass(frozen=True, eq=False)
+class _Crossing:
+    """What both sides of a link want: ``mask`` of the words at ``columns``, worth ``count`` notifications."""
+
+    sets: WeightedSets
+    columns: NDArray[np.intp]
+    mask: NDArray[np.uint64]
+    count: float
+
+    @classmethod
+    def of(cls, sets: WeightedSets, words: NDArray[np.uint64]) -> _Crossing:
+        columns = np.flatnonzero(words)
+        return cls(sets, columns, words[columns], float(sets.counts_of(words[columns][None], columns)[0]))
+
+
+def _end_costs(tree: Configuration, inventory: Inventory, crossing: _Crossing, side: NDArray[np.intp]) -> Floats:
+    """Return what each broker of a side costs as the end of the link, by what the side wants of what crosses."""
+    sets, columns = crossing.sets, crossing.columns
+    names = [tree.brokers[place] for place in side]
+    inside = set(names)
+    part = Configuration.of(0, names, [pair for pair in tree.links if inside.issuperset(pair)])
+    hung = HungTree.of(part)
+    below, above = (
+        sets.counts_of(words, columns) for words in link_sides(hung, sets.words[np.ix_(side, columns)] & crossing.mask)
+    )
+    processing, link_cost = inventory.processing_cost[side], inventory.link_cost[side, side[hung.parents]]
+    published = np.array([crossing.count])
+    return np.asarray(costs_at_homes(hung, processing, link_cost, published, below[None], above[None])[0])

@@ -1,0 +1,164 @@
+"""The fleet: all brokers that are known, the state of each, and the inventory that holds them all.
+
+In: the inventory as its file has it, and the records of members. Out: who is in which state, and an inventory of all
+known brokers. Which of them are in the overlay is said by its configuration; reading topics belongs to the stages.
+
+The inventory file is the first fill: a broker of it without a record is in service. A record's facts take the place of
+what the file says of its broker. A link that neither end's facts price costs as much by distance as the inventory's
+links do, where both have positions; else UNKNOWN_COST_FACTOR times the dearest link that is known: it can be used where
+nothing else joins the overlay, and is chosen by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.inventory import Inventory
+from schemas.member import BrokerFacts, Member, MemberState
+
+UNKNOWN_COST_FACTOR = 100.0
+FIRST_FILL = "of the inventory"
+RESTRICTED_KEPT_MAX = 8  # Overlays before, in force and planned, and those of shadows.
+
+
+@dataclass(frozen=True, eq=False)
+class FleetView:
+    """All known brokers: the inventory as it was at first, and the newest record of each member by name.
+
+    ``records`` holds what topic and orders have said; ``members`` has every known broker.
+    """
+
+    first_fill: Inventory
+    records: Mapping[str, Member] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, first_fill: Inventory, records: Iterable[Member] = ()) -> FleetView:
+        """Build the fleet from records in the order of their topic; the newest of a broker counts."""
+        return cls(first_fill).with_records(records)
+
+    def with_records(self, records: Iterable[Member]) -> FleetView:
+        """Return the fleet after these records.
+
+        One of a broker that is neither in the inventory nor has facts says nothing that could be used; it is left out.
+        """
+        newest = dict(self.records)
+        for record in records:
+            if record.facts is not None or record.broker in self.first_fill.index:
+                newest[record.broker] = record
+        return self if newest == self.records else FleetView(self.first_fill, newest)
+
+    @cached_property
+    def members(self) -> dict[str, Member]:
+        """The newest record of every known broker, by name in order."""
+        unsaid = {broker: Member(broker, MemberState.IN_SERVICE, 0, FIRST_FILL) for broker in self.first_fill.brokers}
+        return dict(sorted((unsaid | dict(self.records)).items()))
+
+    def in_state(self, *states: MemberState) -> tuple[str, ...]:
+        """Return the brokers in one of these states, sorted."""
+        return tuple(broker for broker, member in self.members.items() if member.state in states)
+
+    @cached_property
+    def serving(self) -> tuple[str, ...]:
+        """The brokers that are expected to be heard of: in service or draining, sorted."""
+        return tuple(broker for broker, member in self.members.items() if member.state.is_serving)
+
+    def inventory_over(self, brokers: tuple[str, ...]) -> Inventory:
+        """Return the inventory of these brokers, those of an overlay, and one value as long as neither changes."""
+        return _restricted(self.inventory, brokers)
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """The inventory of all known brokers, in whatever state they are. O(brokers^2) when a record has facts."""
+        told = {broker: record.facts for broker, record in self.records.items() if record.facts is not None}
+        return extended(self.first_fill, told) if told else self.first_fill
+
+
+def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inventory:
+    """Return the inventory with these facts of brokers that it has or has not; its bootstrap overlay stays."""
+    brokers = tuple(sorted({*inventory.brokers, *facts_of}))
+    row = {broker: place for place, broker in enumerate(brokers)}
+    known = np.array([row[broker] for broker in inventory.brokers])
+    processing, loads = np.zeros(len(brokers)), np.full(len(brokers), np.inf)
+    places = np.full((len(brokers), 2), np.nan)
+    processing[known] = inventory.processing_cost
+    if inventory.load_max_per_s is not None:
+        loads[known] = inventory.load_max_per_s
+    if inventory.positions is not None:
+        places[known] = inventory.positions
+    for broker, facts in facts_of.items():
+        processing[row[broker]] = facts.processing_cost
+        loads[row[broker]] = facts.load_max_per_s or np.inf
+        if facts.position is not None:
+            places[row[broker]] = facts.position.x, facts.position.y
+    link_cost = _link_costs(inventory, brokers, places, facts_of)
+    agents = {broker: facts.agent for broker, facts in facts_of.items() if facts.agent}
+    kept = {broker: agent for broker, agent in inventory.agent_of.items() if broker not in facts_of}
+    return Inventory(
+        brokers,
+        processing,
+        link_cost,
+        inventory.degree_max,
+        inventory.bootstrap,
+        None if np.isinf(loads).all() else loads,
+        _shown_places(places, link_cost),
+        kept | agents,
+    )
+
+
+def _link_costs(
+    inventory: Inventory, brokers: tuple[str, ...], places: NDArray[np.float64], facts_of: Mapping[str, BrokerFacts]
+) -> NDArray[np.float64]:
+    """Return what all links cost, shape (n, n): by facts, as the inventory says, by distance, or as unknown."""
+    row = {broker: place for place, broker in enumerate(brokers)}
+    known = np.array([row[broker] for broker in inventory.brokers])
+    cost = np.full((len(brokers), len(brokers)), np.nan)
+    cost[np.ix_(known, known)] = inventory.link_cost
+    for (broker, peer), told in costs_told(facts_of).items():
+        if broker in row and peer in row:
+            cost[row[broker], row[peer]] = cost[row[peer], row[broker]] = told
+    unknown = UNKNOWN_COST_FACTOR * float(np.nanmax(cost, initial=0.0) or 1.0)
+    distance = np.linalg.norm(places[:, None, :] - places[None, :, :], axis=2)
+    cost = np.where(np.isnan(cost), distance * _cost_per_distance(inventory), cost)
+    cost[np.isnan(cost)] = unknown
+    np.fill_diagonal(cost, 0.0)
+    return cost
+
+
+def costs_told(facts_of: Mapping[str, BrokerFacts]) -> dict[tuple[str, str], float]:
+    """Return the cost of each link that facts name, by its ends in order; the larger of two, as both ends know it."""
+    found: dict[tuple[str, str], float] = {}
+    for broker, facts in facts_of.items():
+        for told in facts.link_costs:
+            if told.peer != broker:
+                ends = (min(broker, told.peer), max(broker, told.peer))
+                found[ends] = max(told.cost, found.get(ends, 0.0))
+    return found
+
+
+def _cost_per_distance(inventory: Inventory) -> float:
+    """Return the median of cost over distance of the inventory's links, no number where nobody knows distances."""
+    if inventory.positions is None:
+        return float("nan")
+    apart = np.linalg.norm(inventory.positions[:, None, :] - inventory.positions[None, :, :], axis=2)
+    per_distance = inventory.link_cost[np.nonzero(apart)] / apart[np.nonzero(apart)]
+    return float(np.median(per_distance)) if per_distance.size else float("nan")
+
+
+def _shown_places(places: NDArray[np.float64], link_cost: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return places for a map, shape (n, 2): a broker without one stands where the nearest with one does."""
+    placed = np.flatnonzero(~np.isnan(places[:, 0]))
+    if not placed.size:
+        return None
+    shown, missing = places.copy(), np.flatnonzero(np.isnan(places[:, 0]))
+    shown[missing] = places[placed[np.argmin(link_cost[np.ix_(missing, placed)], axis=1)]]
+    return shown
+
+
+@lru_cache(maxsize=RESTRICTED_KEPT_MAX)
+def _restricted(inventory: Inventory, brokers: tuple[str, ...]) -> Inventory:
+    return inventory.restricted_to(brokers)

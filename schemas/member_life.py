@@ -1,0 +1,56 @@
+"""What people may order about a member in which state, and which state that leads to.
+
+In: an order's kind and the member it is about. Out: the state that follows, or why it cannot be followed. Doing it
+belongs to the controller.
+"""
+
+from __future__ import annotations
+
+from schemas.member import BrokerFacts, Member, MemberState
+from schemas.order import OrderKind
+
+FOLLOWS: dict[OrderKind, dict[MemberState, MemberState]] = {
+    OrderKind.DRAIN: {MemberState.IN_SERVICE: MemberState.DRAINING},
+    OrderKind.DEAD: {
+        MemberState.JOINING: MemberState.DEAD,
+        MemberState.IN_SERVICE: MemberState.DEAD,
+        MemberState.DRAINING: MemberState.DEAD,
+    },
+    OrderKind.REMOVE: {MemberState.JOINING: MemberState.LEFT, MemberState.DEAD: MemberState.LEFT},
+    OrderKind.READMIT: {
+        MemberState.DRAINING: MemberState.IN_SERVICE,
+        MemberState.DEAD: MemberState.JOINING,
+        MemberState.LEFT: MemberState.JOINING,
+    },
+}
+INSTEAD: dict[tuple[OrderKind, MemberState], str] = {
+    (OrderKind.DRAIN, MemberState.JOINING): "it is not in the overlay yet: remove it, or wait until it is in service",
+    (OrderKind.REMOVE, MemberState.IN_SERVICE): "it serves: drain it, or say that it is dead",
+    (OrderKind.REMOVE, MemberState.DRAINING): "it still serves and leaves by itself: wait, or say that it is dead",
+}
+
+
+def state_after(kind: OrderKind, member: Member | None) -> MemberState | None:
+    """Return the state that an order about a member leads to, None where it cannot be followed."""
+    if kind is OrderKind.ADD:
+        return MemberState.JOINING if member is None else None
+    return None if member is None else FOLLOWS.get(kind, {}).get(member.state)
+
+
+def against_member_order(kind: OrderKind, broker: str, member: Member | None, facts: BrokerFacts | None) -> str:
+    """Return why an order about a member cannot be followed, empty when it can; ``member`` None is an unknown one."""
+    if state_after(kind, member) is not None:
+        if kind is OrderKind.ADD and facts is None:
+            return f"{broker} cannot be added: what its links cost, or where it is, must be said"
+        return ""
+    if member is None:
+        return f"there is no broker {broker} among the members: `regraft members list` names them"
+    if kind is OrderKind.ADD:
+        hint = " (`regraft members readmit` takes it in again)" if member.state in FOLLOWS[OrderKind.READMIT] else ""
+        return f"{broker} is a member already and {_said(member.state)}{hint}"
+    hint = INSTEAD.get((kind, member.state), "")
+    return f"{broker} is {_said(member.state)}, so there is nothing to {kind}{f'; {hint}' if hint else ''}"
+
+
+def _said(state: MemberState) -> str:
+    return str(state).replace("_", " ")

@@ -1,0 +1,43 @@
+"""What the live view shows of members and repairs: a part of :class:`schemas.live_view.LiveView`."""
+
+from msgspec import Struct
+
+
+class ShownMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A broker that does not simply serve, or that died lately: its fields are those of :class:`schemas.member.Member`.
+
+    ``in_overlay`` tells that the overlay in force has it, ``deaths`` counts the late ones. ``position`` is where one
+    that is not in the inventory's file stands on a map, None where nobody knows.
+    """
+
+    broker: str
+    state: str
+    since_ms: int
+    reason: str
+    in_overlay: bool = False
+    deaths: int = 0
+    returns_ms: int = 0
+    position: tuple[float, float] | None = None
+
+
+class ShownRepair(Struct, frozen=True, kw_only=True):
+    """A plan that takes lost brokers out: since when they are dead, and when its overlay was in force, 0 until then."""
+
+    plan: str
+    lost: tuple[str, ...]
+    dead_since_ms: int
+    whole_ms: int
+    phase: str
+
+
+class ShownFleet(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All known brokers: how many are in each state, and those that do not simply serve, by name.
+
+    ``repairs`` are the last ones, oldest first. ``traffic_at_risk_per_s`` is how many deliveries a second had their way
+    over brokers that are dead now and still in the overlay in force, None where no window says so.
+    """
+
+    counts: dict[str, int] = {}
+    members: tuple[ShownMember, ...] = ()
+    repairs: tuple[ShownRepair, ...] = ()
+    traffic_at_risk_per_s: float | None = 0.0

@@ -1,0 +1,226 @@
+"""Brokers of an any-order overlay that die, what is lost with them, and the plans that repair the overlay.
+
+In: actions ("die", "cut", "notice", "declare", "repair", "come_again"). Out: what they set off, and for each
+notification that has not come whether a death excuses that. A broker that dies takes with it what is in it and on links
+to it; what it had sent may still come, up to where a link is cut. Neighbours notice behind what has come, each in its
+own time. The controllers know of a death when it is declared. Nobody dies twice: whoever comes back is another broker.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from overlay.overlay_configuration import OverlayConfiguration
+from producers.brokers.broker_messages import Dropped, Notification, Published
+from producers.emulator.publisher_clients import WHOEVER_TAKES_IT
+from schemas.plan import ClientMove, Plan
+from tests.scenarios.any_order_account import Account, Key
+from tests.scenarios.any_order_controller import new_plan
+
+Action = tuple[Any, ...]
+FROM_THE_DEAD = "from_the_dead"
+
+
+@dataclass(frozen=True)
+class PeerGone:
+    """A broker's own word to itself that a neighbour is dead."""
+
+    peer: str
+
+
+class MortalBrokers:
+    """Deaths of brokers. A part of an any-order overlay.
+
+    ``dead`` are all that have died, ``declared`` those of which the controllers know. ``taken`` says which brokers have
+    taken a notification from their queues, ``stamped`` in which epoch and at which home it was published.
+    """
+
+    account: Account
+    brokers: dict[str, Any]
+    busy: dict[str, None]
+    on_links: dict[tuple[str, str], deque[Any]]
+    publishers: Any
+    users: Any
+    controller: Any
+    met_controllers: list[Any]
+    allowed: set[str]
+    ending: set[str]
+    clock: Any
+    cancel: Callable[[str], None]
+    names: tuple[str, ...]
+    _subscriptions: dict[str, tuple[str, Any]]
+
+    def set_up_deaths(self) -> None:
+        """Begin with nobody dead."""
+        self.dead: dict[str, None] = {}
+        self.declared: set[str] = set()
+        self.noticed: set[tuple[str, str]] = set()
+        self.taken: dict[Key, set[str]] = {}
+        self.stamped: dict[Key, tuple[int, str]] = {}
+        self.subscription_homes: dict[str, str] = {}
+        self.repairs = 0
+        self.account.is_excused = self.is_excused
+
+    # --- deaths ------------------------------------------------------------------------------------------------
+
+    def do_die(self, name: str) -> bool:
+        """A broker dies with its queue and what is on links to it; its clients have no home any more."""
+        broker = self.brokers[name]
+        if broker.is_dead or len(self.dead) + 1 >= len(self.brokers):
+            return False
+        broker.is_dead = True
+        self.dead[name] = None
+        broker.queue.clear()
+        self.busy.pop(name, None)
+        for pair in [pair for pair in self.on_links if pair[1] == name]:
+            del self.on_links[pair]
+        for subscription in [one for one, (home, _) in self._subscriptions.items() if home == name]:
+            self.cancel(subscription)
+        self.publishers.lose_home(name)
+        self.users.lose_home(name)
+        return True
+
+    @abstractmethod
+    def _enqueue(self, broker: Any, source: str | None, message: Any) -> None:
+        """Put a message into a broker's queue."""
+
+    def do_cut(self, name: str, peer: str) -> bool:
+        """What a dead broker had sent to a neighbour and is still under way is lost."""
+        return name in self.dead and self.on_links.pop((name, peer), None) is not None
+
+    def do_notice(self, peer: str, name: str) -> bool:
+        """A neighbour notices a death, behind all that has come over the link."""
+        if (peer, name) not in self.to_notice():
+            return False
+        self.noticed.add((peer, name))
+        self._enqueue(self.brokers[peer], None, PeerGone(name))
+        return True
+
+    def to_notice(self) -> list[tuple[str, str]]:
+        """Return who may notice whose death now."""
+        return [
+            (peer, name)
+            for name in self.dead
+            for peer, broker in self.brokers.items()
+            if not broker.is_dead
+            and (peer, name) not in self.noticed
+            and (name, peer) not in self.on_links
+            and (name in broker.core.live_neighbours or peer in self.brokers[name].core.live_neighbours)
+        ]
+
+    def do_declare(self, names: Sequence[str]) -> bool:
+        """The controllers know from now on that these are dead."""
+        found = self.dead.keys() & set(names) - self.declared
+        self.declared |= found
+        for controller in self.met_controllers:
+            controller.dead = frozenset(self.declared)
+        return bool(found)
+
+    # --- clients that have lost their home ---------------------------------------------------------------------
+
+    @property
+    def homeless(self) -> list[str]:
+        """The publishers whose home has died, or the one that they were to go to."""
+        gone = {WHOEVER_TAKES_IT, *self.dead}
+        return sorted(name for name, client in self.publishers._publishers.items() if client.goes_to in gone)
+
+    def do_come_again(self, name: str, home: str) -> bool:
+        """A publisher that has lost its home begins a new stay elsewhere; what it had not handed over is its own."""
+        if name not in self.homeless or home in self.dead:
+            return False
+        client = self.publishers._publishers.pop(name)
+        self.allowed.discard(name)
+        if client.is_ending:
+            return True
+        self.account.begin_stay(name)
+        self.ending.discard(name)
+        self.publishers.connect(name, home, client.filter_)
+        return True
+
+    # --- repairs -----------------------------------------------------------------------------------------------
+
+    @property
+    def lost_in_force(self) -> list[str]:
+        """The brokers of the overlay in force that are declared dead."""
+        return [name for name in self.controller.log.present.brokers if name in self.declared]
+
+    def do_repair(self, *change: Any) -> bool:
+        """The controller takes up the plan that takes the declared dead out of the overlay in force."""
+        lost = self.lost_in_force
+        if not lost or not self.controller.is_idle:
+            return False
+        moves = [ClientMove(*move) for move in change[-1]]
+        target = self.repaired(self.controller.log, lost, *change[:-1])
+        if target is None:
+            return False
+        self.repairs += 1
+        plan: Plan = new_plan(self.controller.log, target, moves)
+        plan = msgspec.structs.replace(plan, brokers_lost=tuple(lost))
+        self.controller.begin(target.as_target(plan, self.controller.log.present), self.clock.now)
+        return True
+
+    @abstractmethod
+    def repaired(self, log: Any, lost: Sequence[str], *change: Any) -> OverlayConfiguration | None:
+        """Return the overlay without the lost, None when this change leads to none."""
+
+    @abstractmethod
+    def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
+        """Return a repair as an action."""
+
+    def mending_actions(self, rng: random.Random) -> list[Action]:
+        """Return what must still be done about the dead when all is quiet, empty when nothing must."""
+        undeclared = [name for name in self.dead if name not in self.declared]
+        if undeclared:
+            return [("declare", tuple(undeclared))]
+        coming: list[Action] = [("come_again", name, rng.choice(self.names)) for name in self.homeless]
+        if not self.lost_in_force:
+            return coming
+        repair = self.random_repair(self.lost_in_force, rng)
+        return [*coming, repair] if rng.random() < 0.5 else [repair, *coming]
+
+    # --- what a death excuses ----------------------------------------------------------------------------------
+
+    def note_taken(self, name: str, message: Any, effects: Sequence[Any]) -> None:
+        """Remember which broker has taken a notification, and where it was published."""
+        if not isinstance(message, Notification):
+            return
+        key = message.publisher, message.sequence
+        for effect in effects:
+            if isinstance(effect, Published):
+                self.stamped[key] = effect.notification.epoch, effect.notification.home
+            if isinstance(effect, Dropped) and effect.reason == FROM_THE_DEAD:
+                return
+        self.taken.setdefault(key, set()).add(name)
+
+    def is_excused(self, key: Key, subscription: str) -> bool:
+        """Tell whether a notification may not have come because of a death.
+
+        So it is where its way, in the overlay of the epoch that it is stamped with, begins or ends at a broker that has
+        died, or leads over one from which the next broker of the way had not taken it.
+        """
+        if not self.dead:
+            return False
+        if key not in self.stamped:
+            return self.account.published[key].home in self.dead
+        epoch, home = self.stamped[key]
+        taken = self.taken[key]
+        return any(
+            broker in self.dead and (at + 1 == len(way) or way[at + 1] not in taken)
+            for way in self.ways(epoch, home, subscription)
+            for at, broker in enumerate(way)
+        )
+
+    @abstractmethod
+    def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
+        """Return the ways that a notification published at ``home`` may take to a subscription."""
+
+    def overlay_of(self, epoch: int) -> Any:
+        """Return the overlay of an epoch, by the controllers' plans."""
+        return next(found for one in self.met_controllers if (found := one.log.configuration_of(epoch)) is not None)

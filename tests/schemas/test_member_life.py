@@ -1,0 +1,73 @@
+"""What may be ordered about a member, and what a signature over its facts covers."""
+
+import json
+
+import pytest
+from msgspec import structs
+
+from schemas.codec import decode, encode
+from schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
+from schemas.member_life import against_member_order, state_after
+from schemas.order import Order, OrderKind
+
+ABOUT_MEMBERS = [kind for kind in OrderKind if kind.scope == "member"]
+FACTS = BrokerFacts(2.0, (PeerCost("b01", 3.5),), position=Position(1.0, -2.0))
+
+
+def member(state: MemberState) -> Member:
+    return Member("b07", state, 1_000, "as said")
+
+
+@pytest.mark.parametrize("kind", ABOUT_MEMBERS)
+@pytest.mark.parametrize("state", [None, *MemberState])
+def test_an_order_leads_to_another_state_or_is_refused_with_a_reason(
+    kind: OrderKind, state: MemberState | None
+) -> None:
+    """Never both, and a refusal names the broker."""
+    about = None if state is None else member(state)
+    after, against = state_after(kind, about), against_member_order(kind, "b07", about, FACTS)
+    assert (after is None) is bool(against)
+    assert after != state or after is None
+    assert against == "" or "b07" in against
+
+
+def test_every_state_can_be_left_by_an_order() -> None:
+    """No member is stuck where a person cannot help it out."""
+    for state in MemberState:
+        assert any(state_after(kind, member(state)) for kind in ABOUT_MEMBERS), state
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "why"),
+    [
+        (OrderKind.DRAIN, None, "no broker b07 among the members"),
+        (OrderKind.DRAIN, MemberState.DEAD, "b07 is dead, so there is nothing to drain"),
+        (OrderKind.DRAIN, MemberState.JOINING, "not in the overlay yet"),
+        (OrderKind.REMOVE, MemberState.IN_SERVICE, "drain it, or say that it is dead"),
+        (OrderKind.ADD, MemberState.IN_SERVICE, "a member already and in service"),
+        (OrderKind.ADD, MemberState.LEFT, "members readmit"),
+        (OrderKind.READMIT, MemberState.IN_SERVICE, "nothing to readmit"),
+    ],
+)
+def test_nonsense_gets_a_sentence(kind: OrderKind, state: MemberState | None, why: str) -> None:
+    """What cannot be followed says why, and what would help."""
+    assert why in against_member_order(kind, "b07", None if state is None else member(state), FACTS)
+
+
+def test_nobody_is_added_of_whom_nothing_is_known() -> None:
+    """Without facts no link to the broker could be priced."""
+    assert "what its links cost" in against_member_order(OrderKind.ADD, "b07", None, None)
+
+
+def test_a_signature_covers_the_facts_of_who_is_added() -> None:
+    """A changed cost is another text; facts that later versions add leave earlier signatures as they are."""
+    order = Order("b07", OrderKind.ADD, "ada", "more room", 1_000, facts=FACTS)
+    dearer = structs.replace(order, facts=structs.replace(FACTS, link_costs=(PeerCost("b01", 4.0),)))
+    assert order.signed_text("live") != dearer.signed_text("live")
+    signed = json.loads(order.signed_text("live"))[2]["facts"]
+    assert signed == {
+        "processing_cost": 2.0,
+        "link_costs": [{"peer": "b01", "cost": 3.5}],
+        "position": {"x": 1.0, "y": -2.0},
+    }
+    assert decode(encode(order), Order).signed_text("live") == order.signed_text("live")
