@@ -60,6 +60,7 @@ from producers.brokers.chord_parts import RingBroker
 from producers.brokers.chord_publishers import TopicPublishers
 from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
 from producers.brokers.chord_trees import TOPIC, TopicTrees
+from producers.brokers.epoch_change import turned_away
 from producers.brokers.two_epochs import EPOCH_UNKNOWN, OUTSIDE, ProtocolError, TwoEpochBroker
 
 RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
@@ -97,6 +98,11 @@ class RingRouting:
     def ended_count(self) -> int:
         """How many subscriptions that have ended wait for a flush."""
         return self.trees.ended_count
+
+    def clients_here(self) -> dict[str, int]:
+        """Return publishers and users whose home this broker is, as far as it knows them, with their stays."""
+        publishers = {name: one.connection for name, one in self.publishers.here.items()}
+        return publishers | self.trees.users_here() | self.moves.users_of_plan()
 
     def look_around(self, now_ms: float) -> list[Effect]:
         """Whatever it was, it may have been the last thing that being prepared or drained still waited for."""
@@ -195,7 +201,7 @@ class RingRouting:
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Take what a local client asks for."""
         if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._takes(request):
-            return self._core.turn_away(request)
+            return turned_away(request)
         match request:
             case SubscribeRequest():
                 return self.trees.subscribe(request, now_ms) + self.moves.see_late(request)

@@ -121,6 +121,11 @@ class TreeChange:
             change=change_asked(command, present),
         )
 
+    def tables_outside(self, command: Command) -> RoutingTables:
+        """Return tables of the tree that an install names, from outside."""
+        tree = Configuration.of(command.epoch_to, command.brokers_joined, command.links_added)
+        return RoutingTables(self.broker, tree, is_outside=True)
+
     def _own_unconfirmed(self) -> set[str]:
         return {name for name, known in self._interests.unconfirmed_advertisements.items() if known.told_by == LOCAL}
 

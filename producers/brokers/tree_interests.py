@@ -64,7 +64,7 @@ class TreeInterests:
         name = request.subscription
         if name in self.locals:
             raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
-        self.locals[name] = LocalSubscription(name, set(self._core.tables))
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._core.tables))
         effects: list[Effect] = []
         for tables in self._core.epochs():
             meets = self._meets(tables, request.filter_)
@@ -73,10 +73,10 @@ class TreeInterests:
             effects += self._forward(tables, entry)
         return effects + self.settle((name,), now_ms)
 
-    def clients_here(self) -> set[str]:
-        """Return the publishers and the subscriptions, as long as they have not ended, whose home this broker is."""
-        publishers = {name for name, known in self.advertisements.items() if known.home == self.broker}
-        return publishers | {name for name, local in self.locals.items() if not local.has_ended}
+    def clients_here(self) -> dict[str, int]:
+        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        publishers = {name: one.connection for name, one in self.advertisements.items() if one.home == self.broker}
+        return publishers | {one.client: one.connection for one in self.locals.values() if not one.has_ended}
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         """Begin to let go of a local client's subscription; nothing happens when it has ended before."""

@@ -33,6 +33,7 @@ from producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from producers.brokers.epoch_change import turned_away
 from producers.brokers.tree_change import TreeChange
 from producers.brokers.tree_interests import TreeBroker, TreeInterests
 from producers.brokers.tree_tables import LOCAL, RoutingTables
@@ -64,6 +65,10 @@ class TreeRouting:
     def ended_count(self) -> int:
         """How many subscriptions have ended and are not gone from every broker."""
         return self.interests.ended_count
+
+    def clients_here(self) -> dict[str, int]:
+        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        return self.interests.clients_here()
 
     def look_around(self, now_ms: float) -> list[Effect]:
         """Return nothing: on a tree each step looks itself at what it makes possible."""
@@ -101,7 +106,7 @@ class TreeRouting:
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Take what a local client asks for."""
         if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._core.takes_clients:
-            return self._core.turn_away(request)
+            return turned_away(request)
         match request:
             case SubscribeRequest():
                 return self.interests.subscribe(request, now_ms)

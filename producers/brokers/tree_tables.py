@@ -71,6 +71,8 @@ class LocalSubscription:
     """
 
     subscription: str
+    client: str
+    connection: int
     unconfirmed_epochs: set[int]
     is_confirmed: bool = False
     has_ended: bool = False

@@ -24,7 +24,6 @@ from producers.brokers.broker_messages import (
     Effect,
     Message,
     Notification,
-    SubscribeRequest,
     UnadvertiseRequest,
     bundled,
 )
@@ -71,20 +70,25 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     ) -> None:
         self.broker = broker
         self.boot_ms = boot_ms
-        self.epoch = tables.epoch
-        self.tables: dict[int, Tables] = {tables.epoch: tables}
-        self.under_way: Plan | None = None
         self.lost_peers: set[str] = set()
-        self.held: deque[Deliver] = deque()
         self.held_count_max = 0
         self.control_messages_sent = 0
         self.now_ms = 0.0  # Of the message that is being handled.
-        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
         self._early: deque[tuple[int, str | None, Any]] = deque()  # With the epoch it waits for.
         self._early_overflowed = False
         self._epoch_aborted_max = -1
         self.fence = CommandFence()
-        self.routing = routing(self)
+        self._routing_of = routing
+        self._begin_with(tables)
+
+    def _begin_with(self, tables: Tables) -> None:
+        """Hold these tables, and nothing else of clients and neighbours."""
+        self.epoch = tables.epoch
+        self.tables: dict[int, Tables] = {tables.epoch: tables}
+        self.under_way: Plan | None = None
+        self.held: deque[Deliver] = deque()
+        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
+        self.routing = self._routing_of(self)
         self._change: EpochChange[Tables, Plan] = self.routing.change
 
     def begin_at(self, plan: str, digest: str, term: int) -> None:
@@ -147,11 +151,6 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         """
         return not any(tables.is_outside for tables in self.tables.values())
 
-    def turn_away(self, request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:
-        """Tell a client that this broker is no home."""
-        client = request.client if isinstance(request, SubscribeRequest) else request.publisher
-        return [ClientDropped(client, request.connection)]
-
     # --- phases ------------------------------------------------------------------------------------------------------
 
     @property
@@ -177,7 +176,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             case CommandPhase.ABORT:
                 return self._abort(command, now_ms)
             case CommandPhase.INSTALL:
-                return [self._refuse(command, Refusal.PHASE, "begins with an overlay of its own", now_ms)]
+                return self._install(command, now_ms)
             case CommandPhase.REPORT:
                 answer = self._answer(command, Outcome.REPORTED, now_ms)
                 return [reported(answer, self.tables[self.epoch].configuration, self.phase, self.fence)]
@@ -290,6 +289,30 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if command.epoch_to not in self.tables:
             return [answer]
         return [*self._drop_tables(command.epoch_to, now_ms), answer]
+
+    def _install(self, command: Command, now_ms: float) -> list[Effect]:
+        """Begin anew outside the epoch in force, whatever is held; one that comes again changes nothing."""
+        held = self.tables.get(command.epoch_to)
+        if held is not None and held.is_outside:
+            return [self._answer(command, Outcome.INSTALLED, now_ms)]
+        if command.epoch_to < min(self.tables):
+            reason = f"holds epoch {self.epoch}, past {command.epoch_to}"
+            return [self._refuse(command, Refusal.EPOCH, reason, now_ms)]
+        try:
+            tables = self._change.tables_outside(command)
+            reason = digest_mismatch(command, tables.configuration) if command.digest else ""
+        except ValueError as error:
+            reason = str(error)
+        if reason:
+            return [self._refuse(command, Refusal.PHASE, reason, now_ms)]
+        coming = {one.publisher: one.connection for one in self._postponed if isinstance(one, AdvertiseRequest)}
+        stays = sorted((self.routing.clients_here() | coming).items())
+        effects: list[Effect] = [ClientDropped(*stay) for stay in stays]
+        effects += [Dropped(notification, OUTSIDE) for notification in self.held_notifications]
+        self._early = deque(one for one in self._early if one[0] > command.epoch_to)
+        self._begin_with(tables)
+        self.fence.claim(command, self.tables)
+        return [*effects, self._answer(command, Outcome.INSTALLED, now_ms)]
 
     def take_late(self, waiting: dict[str, float], now_ms: float) -> list[str]:
         """Take out of ``waiting`` (client -> since when) whoever has been waited for too long, and return them."""
