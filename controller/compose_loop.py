@@ -19,6 +19,7 @@ from controller.execute.take_orders import OrderTaker
 from controller.execute.verify_plans import PlanVerifier
 from controller.kinds.find_kind import kind_of
 from controller.loop_state import LoopState
+from controller.loop_steps.begin_shadows import ShadowStarter
 from controller.loop_steps.carry_on import CarryOn
 from controller.loop_steps.decide_once import DecideOnce
 from controller.loop_steps.decision_timer import DecisionTimer
@@ -35,6 +36,7 @@ from controller.state.plan_log import PlanLog
 from controller.state.planner_interface import Planner
 from controller.windows.read_windows import WindowReader
 from overlay.inventory import Inventory
+from overlay.members import FleetView
 
 
 def compose_loop(
@@ -56,7 +58,8 @@ def compose_loop(
     than any before; ``instance`` names this controller in the plans that it begins, and no two have the same.
     """
     metrics = metrics or LoopMetrics()
-    kind, state, teller = kind_of(inventory, settings), LoopState(PlanLog(inventory), term), RefusalTeller()
+    kind, teller = kind_of(inventory, settings), RefusalTeller()
+    state, shadows = LoopState(PlanLog(inventory), FleetView(inventory), term), ShadowStarter(settings, kind)
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
     runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
@@ -67,13 +70,13 @@ def compose_loop(
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     steps = LoopSteps(
-        start=StartLoop(settings, kind, ports.plans, events),
+        start=StartLoop(shadows, ports.plans, events),
         carry_on=(CarryOn(orders, reviewer, runner), TakeWindows(settings, kind, windows, teller, events, metrics)),
         decide=(
             PlanVerifier(settings, kind, windows, runner, events, begin).verify,
             FollowReview(reviewer, situations),
             DecideOnce(settings, planners, situations, reviewer, begin, timer, teller, events, metrics),
-            RunShadows(situations, timer, events),  # Last: no shadow may delay the commands of a plan that begins.
+            RunShadows(situations, shadows, timer, events),  # Last: it may not delay a plan that begins.
         ),
         show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),
     )

@@ -15,6 +15,7 @@ from controller.decide.judge_proposals import Situation
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
+from overlay.members import FleetView
 from schemas.event import AdaptationEvent
 from schemas.live_view import CostPoint, DecisionTimes, Horizon
 from schemas.plan import Plan
@@ -30,14 +31,16 @@ class LoopState:
 
     ``term`` is that of the leader, whom ``leader`` names: this controller, unless it ``is_standby``.
 
-    ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``has_begun``
-    says that a plan has begun in this step of the loop. ``shadows`` are the planners that look on; ``for_shadows`` is
-    the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which the
-    acting planner has decided. ``is_changed`` says that there is something new since the state was shown at
+    ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``fleet`` is
+    all known brokers and where each stands. ``has_begun`` says that a plan has begun in this step of the loop,
+    ``taken`` are the windows that were put together in it. ``shadows`` are the planners that look on; ``for_shadows``
+    is the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which
+    the acting planner has decided. ``is_changed`` says that there is something new since the state was shown at
     ``shown_ms``. ``decision_times`` are by role and planner.
     """
 
     plan_log: PlanLog
+    fleet: FleetView
     term: int = TERM_FIRST
     leader: str = ""
     is_standby: bool = False
@@ -53,6 +56,7 @@ class LoopState:
     last_decision: Decision | None = None
     is_changed: bool = False
     shown_ms: int = -1
+    taken: tuple[ClosedWindow, ...] = ()
     windows_closed: int = 0
     windows_incomplete: int = 0
     late_rows: int = 0

@@ -35,6 +35,7 @@ from controller.report.render_view import render_view
 from controller.state.plan_log import PlanLog
 from infra.serve_metrics import serve_metrics
 from overlay.inventory import Inventory
+from overlay.members import FleetView
 from schemas.broker_topics import BrokerTopics
 from schemas.command import CommandResult
 from schemas.order_book import OrderBook
@@ -109,7 +110,9 @@ def _stand_by(
         metrics.term.set(seat.newest.term)
         if file is not None and now_ms - shown_ms >= settings.status_ms:
             shown_ms = now_ms
-            state = LoopState(PlanLog(inventory), seat.newest.term, leader=seat.newest.leader, is_standby=True)
+            state = LoopState(
+                PlanLog(inventory), FleetView(inventory), seat.newest.term, leader=seat.newest.leader, is_standby=True
+            )
             file.publish(render_view(state, settings, OrderBook().standing(now_ms), {}, now_ms), now_ms)
         stop.wait(settings.clock.wall_s(settings.tick_ms))
     return None

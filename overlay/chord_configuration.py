@@ -116,6 +116,11 @@ class ChordConfiguration:
         position = self.position_of
         return tuple(self.broker_at[at] for at in self.ring.route(position[broker], position[target_broker]))
 
+    def way_of(self, topic: str, broker: str, *, is_up: bool) -> tuple[str, ...]:
+        """Return the brokers on the way from a broker up to a topic's rendezvous, or from there down to it."""
+        root = self.rendezvous(topic)
+        return self.route(broker, root) if is_up else self.route(root, broker)
+
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
         """For each broker its fingers and those whose finger it is, sorted: messages go only between these."""

@@ -22,6 +22,7 @@ from regraft.commands.command_options import Assignments, Bootstrap, SettingsFil
 from regraft.commands.dashboard_command import dashboard_app
 from regraft.commands.doctor_command import doctor
 from regraft.commands.keys_command import keys_app
+from regraft.commands.members_command import members_app
 from regraft.commands.metrics_command import metrics
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
 from regraft.commands.plans_command import plans_app
@@ -63,6 +64,7 @@ app.add_typer(reproduce_app, name="reproduce")
 app.add_typer(record_app)
 app.add_typer(replay_app)
 app.add_typer(plans_app, name="plans")
+app.add_typer(members_app, name="members")
 app.command()(backtest)
 app.command()(pause)
 app.command()(resume)

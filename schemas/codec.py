@@ -13,6 +13,7 @@ import msgspec
 from fastavro import schemaless_reader, schemaless_writer
 
 from schemas.bounds import RECORD_BYTES_MAX
+from schemas.overlong_numbers import check_numbers
 from schemas.registry import SCHEMAS, Schema, latest_schema, newer_ids, schema_by_fingerprint, schema_by_id
 
 CONFLUENT_MAGIC = b"\x00"
@@ -88,7 +89,9 @@ def decode(value: bytes | None, record_type: type[Record]) -> Record:
         if body.tell() != len(value) - header_bytes:
             trailing = len(value) - header_bytes - body.tell()
             raise UndecodableRecordError(f"{trailing} bytes follow the {writer.record}: is the record cut wrongly?")
-        return msgspec.convert(datum, record_type)
+        record = msgspec.convert(datum, record_type)
+        check_numbers(value[header_bytes:], writer.parsed)
+        return record
     except UndecodableRecordError:
         raise
     except msgspec.ValidationError as error:

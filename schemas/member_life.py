@@ -23,6 +23,12 @@ FOLLOWS: dict[OrderKind, dict[MemberState, MemberState]] = {
         MemberState.LEFT: MemberState.JOINING,
     },
 }
+DONE = {
+    OrderKind.DRAIN: "drained",
+    OrderKind.DEAD: "declared dead",
+    OrderKind.REMOVE: "removed",
+    OrderKind.READMIT: "readmitted",
+}
 INSTEAD: dict[tuple[OrderKind, MemberState], str] = {
     (OrderKind.DRAIN, MemberState.JOINING): "it is not in the overlay yet: remove it, or wait until it is in service",
     (OrderKind.REMOVE, MemberState.IN_SERVICE): "it serves: drain it, or say that it is dead",
@@ -49,7 +55,7 @@ def against_member_order(kind: OrderKind, broker: str, member: Member | None, fa
         hint = " (`regraft members readmit` takes it in again)" if member.state in FOLLOWS[OrderKind.READMIT] else ""
         return f"{broker} is a member already and {_said(member.state)}{hint}"
     hint = INSTEAD.get((kind, member.state), "")
-    return f"{broker} is {_said(member.state)}, so there is nothing to {kind}{f'; {hint}' if hint else ''}"
+    return f"{broker} is {_said(member.state)} and cannot be {DONE[kind]}{f': {hint}' if hint else ''}"
 
 
 def _said(state: MemberState) -> str:

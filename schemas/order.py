@@ -54,7 +54,7 @@ class Order(Struct, frozen=True):
     ``by`` says who gave it and ``reason`` why, both for people. An order ends by itself at ``until_ms`` (0: it stands
     until it is taken back); only ``pause`` and ``maintain`` may. ``evacuate`` asks that clients move away from the
     broker that is maintained. ``plan_digest`` says which plan an order about one means
-    (:attr:`schemas.plan.Plan.digest`). ``facts`` say what is to be known of a broker that is added.
+    (:attr:`schemas.plan.Plan.approval_digest`). ``facts`` say what is to be known of a broker that is added.
 
     ``key_name`` names the key that signed it, ``nonce`` tells two orders of that key apart, and ``source`` is where it
     was given: user and host, or a dashboard and the address that asked it. All of them are empty in an order that is

@@ -166,10 +166,11 @@ class Plan(Struct, frozen=True):
     brokers_lost: tuple[Name, ...] = ()
 
     @property
-    def digest(self) -> str:
-        """Return what tells this plan from any other, of the same name too, and stays the same in all its phases.
+    def approval_digest(self) -> str:
+        """Return what a person approves: it tells this plan from any other, in all its phases, and orders carry it.
 
-        It covers when the plan was made, so nobody knows it before, and all that carrying it out changes.
+        It covers when the plan was made, so nobody knows it before, and all that carrying it out changes. Commands
+        carry another one, by which brokers tell plans apart (:mod:`overlay.plan_digest`).
         """
         made_ms = self.history[0].time_ms if self.history else 0
         deed = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]

@@ -1,8 +1,8 @@
 """Register our schemas at a Confluent-compatible schema registry, when one is named.
 
-In: REGRAFT_SCHEMA_REGISTRY_URL. Out: fixed id -> the registry's id, for ``schemas.codec.use_wire_ids``. By default no
-registry is needed: the ``.avsc`` files with their fixed ids are one. Plain REST over urllib; the only module of this
-package that opens a connection.
+In: REGRAFT_SCHEMA_REGISTRY_URL, and where its password is kept. Out: fixed id -> the registry's id, for
+``schemas.codec.use_wire_ids``. By default no registry is needed: the ``.avsc`` files with their fixed ids are one.
+Plain REST over urllib; the only module of this package that opens a connection.
 """
 
 import base64
@@ -13,12 +13,16 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from schemas.codec import use_wire_ids
 from schemas.registry import Schema, schema_by_id, schema_ids_of
 from schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_names
 
 URL_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_URL"
+USERNAME_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_USERNAME"
+PASSWORD_FILE_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_PASSWORD_FILE"  # Names the file that holds it.
+PASSWORD_VARIABLE_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_PASSWORD_VARIABLE"  # Names the variable that holds it.
 TIMEOUT_S = 5.0
 TRIES = 3
 BACKOFF_S = 0.5
@@ -33,9 +37,12 @@ class RegistryError(RuntimeError):
 def use_registry(
     environ: Mapping[str, str] = os.environ, namespace: str = DEFAULT_NAMESPACE, agents: Iterable[str] = (NO_AGENT,)
 ) -> dict[int, int]:
-    """Make the codec use the registry's ids when a URL is set; return them, empty without one. Raises RegistryError."""
+    """Make the codec use the registry's ids when a URL is set; return them, empty without one.
+
+    The user and the file or variable that holds the password are named beside it. Raises RegistryError.
+    """
     url = environ.get(URL_VARIABLE, "").strip()
-    wire_ids = register_schemas(url, namespace, agents) if url else {}
+    wire_ids = register_schemas(url, namespace, agents, _login(url, environ)) if url else {}
     use_wire_ids(wire_ids)
     return wire_ids
 
@@ -44,6 +51,7 @@ def register_schemas(
     url: str,
     namespace: str = DEFAULT_NAMESPACE,
     agents: Iterable[str] = (NO_AGENT,),
+    login: tuple[str, str] | None = None,
     *,
     timeout_s: float = TIMEOUT_S,
     tries: int = TRIES,
@@ -52,7 +60,8 @@ def register_schemas(
     """Register every version of every topic's record, oldest first, and return fixed id -> the registry's id.
 
     The subject is the topic's name, also of each agent's, with ``-value``, as Confluent's serialisers take it.
-    Registering again returns the same ids. User and password may stand in the URL. Raises RegistryError.
+    Registering again returns the same ids. ``login``: user and password, which may also stand in the
+    URL. Raises RegistryError.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise RegistryError(f"the schema registry {_shown(url)!r} is no http or https URL: correct {URL_VARIABLE}")
@@ -60,18 +69,43 @@ def register_schemas(
     subjects = [(f"{name}-value", topic.record) for topic in TOPICS for name in topic_names(topic, namespace, agents)]
     for subject, record in subjects:
         for schema_id in schema_ids_of(record):
-            request = _request(url, subject, schema_by_id(schema_id))
+            request = _request(url, login, subject, schema_by_id(schema_id))
             ids[schema_id] = _registered_id(request, _shown(url), subject, timeout_s, tries, sleep)
     return ids
 
 
-def _request(url: str, subject: str, schema: Schema) -> urllib.request.Request:
+def _login(url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return user and password where they do not stand in the URL, None without a user. Raises RegistryError."""
+    user = environ.get(USERNAME_VARIABLE, "")
+    file, variable = environ.get(PASSWORD_FILE_VARIABLE, ""), environ.get(PASSWORD_VARIABLE_VARIABLE, "")
+    if not (user or file or variable):
+        return None
+    if urllib.parse.urlsplit(url).username is not None:
+        raise RegistryError(f"user and password stand in {URL_VARIABLE} and beside it: take them out of the URL")
+    if not user or bool(file) == bool(variable):
+        raise RegistryError(
+            f"a login at the schema registry needs {USERNAME_VARIABLE} and one of {PASSWORD_FILE_VARIABLE} and "
+            f"{PASSWORD_VARIABLE_VARIABLE}: set these two, or none"
+        )
+    try:
+        password = Path(file).read_text(encoding="utf-8").rstrip("\r\n") if file else environ.get(variable, "")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise RegistryError(f"{PASSWORD_FILE_VARIABLE} {file} cannot be read ({reason}): check its name") from None
+    if not password or not password.isprintable():  # What should name a variable may be the secret: it is not told.
+        place = f"{PASSWORD_FILE_VARIABLE} {file}" if file else f"the variable that {PASSWORD_VARIABLE_VARIABLE} names"
+        raise RegistryError(f"{place} holds no password of one line: put it there, and nothing else")
+    return user, password
+
+
+def _request(url: str, login: tuple[str, str] | None, subject: str, schema: Schema) -> urllib.request.Request:
     parts = urllib.parse.urlsplit(url)
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
     headers = {"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE}
-    if parts.username is not None:
-        user = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
-        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    if login is None and parts.username is not None:
+        login = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
+    if login is not None:
+        headers["Authorization"] = f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
     body = json.dumps({"schemaType": "AVRO", "schema": json.dumps(json.loads(schema.text))}).encode()
     path = f"{address}/subjects/{urllib.parse.quote(subject, safe='')}/versions"
     return urllib.request.Request(path, data=body, headers=headers, method="POST")

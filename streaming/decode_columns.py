@@ -68,6 +68,7 @@ class ColumnWalk:
         is_last = self._bytes < 0x80
         self._lasts = np.flatnonzero(is_last)
         self._lasts_before = np.cumsum(is_last, dtype=np.int32)
+        self._overlong_before = self._find_overlong()
         self.at = starts.astype(np.int64, copy=True)
         self._ends = ends
         self.is_bad: NDArray[np.bool_] = np.zeros(starts.size, dtype=np.bool_)
@@ -175,6 +176,7 @@ class ColumnWalk:
         byte = self._bytes[at]
         rest = (byte & 0x7F).astype(np.uint64)
         at += 1
+        begin = at - 1
         more = np.flatnonzero(byte > 0x7F)
         shift = 7
         while more.size and shift < 7 * LONG_BYTES_MAX:
@@ -184,6 +186,7 @@ class ColumnWalk:
             more = more[byte > 0x7F]
             shift += 7
         self.is_bad[rows[more]] = True
+        self._refuse_overlong(rows, begin, at)
         self.at[rows] = at
         return (rest >> np.uint64(1)).view(np.int64) ^ -((rest & np.uint64(1)).view(np.int64))
 
@@ -201,7 +204,28 @@ class ColumnWalk:
         """Step over some longs in a row."""
         at = np.minimum(self.at[rows], len(self._raw) - 1)
         first = self._lasts_before[at] - (self._bytes[at] < 0x80)
-        self.at[rows] = self._lasts[np.minimum(first + count - 1, self._lasts.size - 1)] + 1
+        end = self._lasts[np.minimum(first + count - 1, self._lasts.size - 1)] + 1
+        self._refuse_overlong(rows, at, end)
+        self.at[rows] = end
+
+    def _find_overlong(self) -> NDArray[np.int32] | None:
+        """Return how many bytes up to each are too much for a number of 64 bits, if longs stand there; None for none.
+
+        Such a byte is the tenth at least of a number, all of those before it say that more follows, and only the
+        lowest bit is left for it.
+        """
+        before = self._lasts_before[LONG_BYTES_MAX - 2 : -1].copy()
+        before[1:] -= self._lasts_before[: before.size - 1]
+        found = np.zeros(self._bytes.size, dtype=np.bool_)
+        found[LONG_BYTES_MAX - 1 :] = (before == 0) & (self._bytes[LONG_BYTES_MAX - 1 :] > 1)
+        return np.cumsum(found, dtype=np.int32) if found.any() else None
+
+    def _refuse_overlong(self, rows: Longs, begin: Longs, end: Longs) -> None:
+        """Mark the bodies that have a number of more than 64 bits among the longs from ``begin`` to ``end``."""
+        if self._overlong_before is None:
+            return
+        first = np.minimum(begin + LONG_BYTES_MAX - 2, end - 1)  # Before it no byte can be the tenth of one of these.
+        self.is_bad[rows[self._overlong_before[end - 1] > self._overlong_before[first]]] = True
 
     def _arrow(self, kind: Any, values: _Values, owner: Longs) -> pa.Array:
         """Return values as an array, texts by a dictionary; a body with a text that is no UTF-8 is bad."""

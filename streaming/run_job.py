@@ -27,11 +27,8 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from infra.compare_topics import TIMESTAMP_TYPE
-from infra.create_topics import alter_hint, timestamp_type
 from infra.serve_metrics import serve_metrics
 from schemas.status_file import StatusFile
-from schemas.topics import LOG_APPEND_TIME
 from streaming.close_windows import WindowRows
 from streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
 from streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
@@ -91,6 +88,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     """Run until ``stop`` is set, then finish the micro-batch in hand; return the last status.
 
     A crash at any point is healed by starting again: the last micro-batch writes the same keys with the same rows.
+    Whose clock gave records their time is checked before (:mod:`streaming.check_timestamps`).
     Raises StreamingJobError, and MetricsPortError when the metrics port is in use.
     """
     if faults := settings.faults():
@@ -101,7 +99,6 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
         raise unwritable(error, settings) from error
-    _check_timestamps(settings)
     _check_topics(settings)
     metrics, health = JobMetrics(), JobHealth()
     with ExitStack() as held:
@@ -329,23 +326,6 @@ def _observed(progress: StreamingQueryProgress) -> dict[str, int]:
 
 def _epoch_ms(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1_000)
-
-
-def _check_timestamps(settings: StreamingSettings) -> None:
-    """Raise StreamingJobError when senders give telemetry its Kafka time: clocks are to be held against Kafka's own."""
-    if settings.create_time or settings.bounds.future_ms_max is None:
-        return
-    for topic in source_topics(settings):
-        found = timestamp_type(settings.kafka, topic)
-        if found is None:
-            log.warning("timestamp_type_unknown", topic=topic, wanted=LOG_APPEND_TIME)
-        elif found != LOG_APPEND_TIME:
-            hint = alter_hint(settings.kafka, topic, {TIMESTAMP_TYPE: LOG_APPEND_TIME})
-            raise StreamingJobError(
-                f"{TIMESTAMP_TYPE} of topic {topic} is {found}, so its times are the senders' own and no wrong clock "
-                f"can be told: alter it ({hint}), or set streaming.create_time for a replay",
-                EXIT_REFUSED,
-            )
 
 
 def _check_topics(settings: StreamingSettings) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from infra.kafka_access import KafkaSecurity
 from overlay.inventory import InventoryError
 from schemas.remote_registry import RegistryError, use_registry
+from streaming.check_timestamps import check_timestamps
 from streaming.job_errors import EXIT_REFUSED, StreamingJobError
 from streaming.run_job import run_job
 from streaming.source_topics import broker_topics
@@ -81,6 +82,7 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     spark = SparkSession.builder.appName(f"{settings.namespace}-streaming").getOrCreate()
     try:
+        check_timestamps(settings)
         run_job(spark, settings, stop)
     except StreamingJobError as error:
         sys.stderr.write(f"{error}\n")

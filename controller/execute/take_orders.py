@@ -140,8 +140,9 @@ def _against_meant(order: Order, plan: Plan) -> str:
     made_ms = plan.history[0].time_ms if plan.history else 0
     if not order.plan_digest:
         return f"it does not say which {plan.plan} it means: give it by `regraft plans` or the dashboard"
-    if order.plan_digest != plan.digest:
-        return f"it is about another {plan.plan} (digest {order.plan_digest[:32]}, that of this one is {plan.digest})"
+    if order.plan_digest != plan.approval_digest:
+        own = plan.approval_digest
+        return f"it is about another {plan.plan} (digest {order.plan_digest[:32]}, that of this one is {own})"
     if order.time_ms < made_ms - CLOCKS_APART_MS_MAX:
         return f"it is older than {plan.plan} by {(made_ms - order.time_ms) / 1000:,.0f} s"
     return ""

@@ -16,9 +16,11 @@ from controller.decide.verify_gain import Verification, observed_gains_per_s, pl
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.transition import EmitEvent, PersistPlan
 from controller.kinds.overlay_kind import AnyKind, is_evacuation
+from controller.kinds.repair import is_membership
 from controller.loop_state import LoopState
 from controller.state.plan_target import configuration_before
 from controller.windows.read_windows import WindowReader
+from overlay.overlay_configuration import OverlayConfiguration
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import Plan, PlanPhase
 from schemas.plan_life import LIFE, entered
@@ -60,16 +62,20 @@ class PlanVerifier:
             done = "taken back by" if LIFE[undo.phase].is_in_force else "made things worse, but was not taken back by"
             self._close(plan, self._verified.pop(plan.plan, None), f"{done} {undo.plan}", now_ms)
             return
-        windows = self._windows.verifying(plan.epoch_to)
+        after = plan_log.present
+        if why := _against_verifying(plan, after):
+            self._close(plan, None, why, now_ms)
+            return
+        windows = [window.over(after.brokers) for window in self._windows.verifying(plan.epoch_to)]
         if len(windows) < self._settings.verify_windows:
             since_ms = plan.history[-1].time_ms
             if now_ms - since_ms > self._settings.verify_ms_max:
                 reason = f"not verified: no {self._settings.verify_windows} complete windows of epoch {plan.epoch_to}"
                 self._close(plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
             return
-        after = plan_log.present
         before = configuration_before(plan, after)
-        found = verify_gain(plan, before, after, windows, self._kind, self._windows.lifetime_s)
+        kind = self._kind.over(state.fleet.inventory_over(after.brokers))
+        found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s)
         is_to_save = not plan.undoes and not is_evacuation(plan)
         if is_to_save and found.made_worse(self._settings.decision):
             self._verified = {plan.plan: found}
@@ -78,7 +84,7 @@ class PlanVerifier:
             return
         if is_to_save and found.is_missed:
             self._tell_missed(plan, found, "it is kept", now_ms)
-        gains = observed_gains_per_s(plan, before, windows, self._kind)
+        gains = observed_gains_per_s(plan, before, windows, kind)
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
         plan = msgspec.structs.replace(plan, proposals=proposals)
@@ -96,3 +102,12 @@ class PlanVerifier:
     def _tell_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
         text = f"plan {plan.plan}: {found.text}; {outcome}"
         self._events.emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))
+
+
+def _against_verifying(plan: Plan, present: OverlayConfiguration) -> str:
+    """Return why there is nothing to verify, empty when there is."""
+    if is_membership(plan):
+        return "brokers have changed, which nobody did for a gain"
+    if plan.epoch_to != present.epoch:
+        return f"not verified: epoch {present.epoch} is in force"
+    return ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -116,6 +117,10 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     NEEDS_REGISTER: ClassVar[bool]
 
     inventory: Inventory
+
+    def over(self, inventory: Inventory) -> Self:
+        """Return the answers of the same kind over the brokers of another inventory."""
+        return replace(self, inventory=inventory)  # type: ignore[type-var]
 
     def attach_clients(
         self,

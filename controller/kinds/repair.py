@@ -6,10 +6,9 @@ What the overlay is like is the kind's to work out (:meth:`controller.kinds.over
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from controller.state.closed_window import ClosedWindow
 from overlay.inventory import Inventory
@@ -19,6 +18,11 @@ from schemas.plan import ClientMove, Plan, PlanPhase, Proposal
 REPAIR = "repair"  # In place of a planner's name: the plan mends what a death has cut.
 BROKERS_MIN = 2  # As inventories have it.
 MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and nobody has died.
+
+
+def is_membership(plan: Plan) -> bool:
+    """Return True if a plan was made because brokers die, join or leave: then not to save anything."""
+    return any(proposal.planner in (REPAIR, MEMBERSHIP) for proposal in plan.proposals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,22 +101,6 @@ class Repair:
             id_moves=plan.id_moves,
         )
         return msgspec.structs.replace(plan, proposals=(proposal,))
-
-
-def inventory_over(fleet: Inventory, overlay: OverlayConfiguration) -> Inventory:
-    """Return what the fleet knows of the overlay's brokers, with the overlay as that of epoch 0."""
-    places = np.array([fleet.index[broker] for broker in overlay.brokers], dtype=np.intp)
-    loads, positions = fleet.load_max_per_s, fleet.positions
-    return replace(
-        fleet,
-        brokers=overlay.brokers,
-        processing_cost=fleet.processing_cost[places],
-        link_cost=fleet.link_cost[np.ix_(places, places)],
-        bootstrap=overlay.at_epoch(0).with_homes({}),
-        load_max_per_s=None if loads is None else loads[places],
-        positions=None if positions is None else positions[places],
-        agent_of={broker: agent for broker, agent in fleet.agent_of.items() if broker in overlay.brokers},
-    )
 
 
 def change_text(change: BrokerChange) -> str:

@@ -15,6 +15,7 @@ from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
 from controller.windows.read_windows import WindowReader
 from overlay.overlay_configuration import OverlayConfiguration
+from schemas.member import MemberState
 
 
 class SituationFinder:
@@ -38,14 +39,17 @@ class SituationFinder:
         """Return the situation at the newest window."""
         plan_log, reviewer = state.plan_log, self._reviewer
         present, ended_ms = plan_log.present, plan_log.transition_ended_ms
+        kind = self._kind.over(state.fleet.inventory_over(present.brokers))
+        leaving = state.fleet.in_state(MemberState.DRAINING)
         running = plan_log.moving or plan_log.verifying
-        windows, horizon = self._windows.horizon(newest)
+        found, horizon = self._windows.horizon(newest)
+        windows = tuple(window.over(present.brokers) for window in found)
         state.horizon = horizon or state.horizon
         return Situation(
-            state=self._kind.state_of(self._kind.with_homes(present, windows), windows),
+            state=kind.state_of(kind.with_homes(present, windows), windows),
             now_ms=now_ms,
-            kind=self._kind,
-            price_per_s=self.price_per_s(present, plan_log),
+            kind=kind,
+            price_per_s=self.price_per_s(present, state),
             plan_running=running.plan if running else ("being stored" if self._runner.is_busy else ""),
             windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms else None,
             transition_ended_ms=ended_ms,
@@ -53,14 +57,15 @@ class SituationFinder:
             subscription_lifetime_s=self._windows.lifetime_s,
             paused=reviewer.paused(now_ms),
             plan_in_review=plan_log.proposed.plan if plan_log.proposed else "",
-            maintained=reviewer.maintained(now_ms),
-            evacuated=reviewer.evacuated(now_ms),
+            maintained=dict.fromkeys(leaving, "it is being drained") | reviewer.maintained(now_ms),
+            evacuated=reviewer.evacuated(now_ms) | frozenset(leaving),
         )
 
-    def price_per_s(self, overlay: OverlayConfiguration, plan_log: PlanLog) -> float:
+    def price_per_s(self, overlay: OverlayConfiguration, state: LoopState) -> float:
         """Return what a transition from an overlay costs, spread over the pay-back time."""
-        messages_mean, pay_back_s = plan_log.control_messages_mean, self._settings.decision.pay_back_s
-        return transition_price_per_s(self._kind, overlay, messages_mean, pay_back_s)
+        kind = self._kind.over(state.fleet.inventory_over(overlay.brokers))
+        messages_mean, pay_back_s = state.plan_log.control_messages_mean, self._settings.decision.pay_back_s
+        return transition_price_per_s(kind, overlay, messages_mean, pay_back_s)
 
     def _muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
         refused = self._reviewer.muted_until_ms(plan_log)

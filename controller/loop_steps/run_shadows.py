@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from controller.control_ports import EventSink
 from controller.loop_state import LoopState
+from controller.loop_steps.begin_shadows import ShadowStarter
 from controller.loop_steps.decision_timer import SHADOW, DecisionTimer
 from controller.loop_steps.find_situation import SituationFinder
 from schemas.event import AdaptationEvent, EventKind, Severity
@@ -16,7 +17,10 @@ from schemas.event import AdaptationEvent, EventKind, Severity
 class RunShadows:
     """Lets one after the other decide."""
 
-    def __init__(self, situations: SituationFinder, timer: DecisionTimer, events: EventSink) -> None:
+    def __init__(
+        self, situations: SituationFinder, shadows: ShadowStarter, timer: DecisionTimer, events: EventSink
+    ) -> None:
+        self._shadows = shadows
         self._situations = situations
         self._timer = timer
         self._events = events
@@ -26,9 +30,10 @@ class RunShadows:
         situation, state.for_shadows = state.for_shadows, None
         if situation is None:
             return
+        self._shadows.follow(state)
         for shadow in state.shadows:
             with self._timer.timed(state, SHADOW, shadow.name):
-                is_well = shadow.decide(situation, lambda one: self._situations.price_per_s(one, state.plan_log))
+                is_well = shadow.decide(situation, lambda one: self._situations.price_per_s(one, state))
                 if not is_well and shadow.faults == 1:
                     text = f"shadow planner {shadow.name} failed, which changes nothing else: {shadow.fault_text}"
                     kind, severity = EventKind.PLANNER_FAILED, Severity.WARNING

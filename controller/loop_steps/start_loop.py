@@ -8,11 +8,8 @@ from __future__ import annotations
 import structlog
 
 from controller.control_ports import EventSink, PlanStore
-from controller.controller_settings import ControllerSettings
-from controller.decide.find_planners import planners_of
-from controller.decide.shadow_planners import ShadowPlanner
-from controller.kinds.overlay_kind import AnyKind
 from controller.loop_state import LoopState
+from controller.loop_steps.begin_shadows import ShadowStarter
 from infra.stack_error import StackError
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import Plan
@@ -24,9 +21,8 @@ log = structlog.get_logger(__name__)
 class StartLoop:
     """Tries to read the plans; as long as the store is away the state stays without them."""
 
-    def __init__(self, settings: ControllerSettings, kind: AnyKind, plans: PlanStore, events: EventSink) -> None:
-        self._settings = settings
-        self._kind = kind
+    def __init__(self, shadows: ShadowStarter, plans: PlanStore, events: EventSink) -> None:
+        self._shadows = shadows
         self._plans = plans
         self._events = events
 
@@ -43,10 +39,7 @@ class StartLoop:
             if plan.history:  # The first command follows the first storing within milliseconds.
                 state.add_first_command(plan, plan.history[0].time_ms)
         state.has_plans, state.started_ms = True, now_ms
-        state.shadows = tuple(
-            ShadowPlanner(name, planners_of(name, self._settings), plan_log.present, self._kind, self._settings)
-            for name in self._settings.shadow_planners
-        )
+        self._shadows.begin(state)
         moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
         text = f"controller started: epoch {plan_log.present.epoch}, {len(plan_log.plans)} plans so far{moving}"
         log.info("controller_started", epoch=plan_log.present.epoch, plans=len(plan_log.plans), moving=moving)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from controller.control_ports import EventSink
 from controller.controller_settings import ControllerSettings
+from controller.kinds.cost_over import at_first, cost_over_per_s
 from controller.kinds.overlay_kind import AnyKind
 from controller.loop_state import LoopState
 from controller.report.loop_metrics import LoopMetrics
@@ -39,7 +40,8 @@ class TakeWindows:
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Take the windows that are put together now."""
-        for window in self._windows.read(state.plan_log, now_ms):
+        state.taken = tuple(self._windows.read(state.plan_log, state.fleet, now_ms))
+        for window in state.taken:
             point = self._cost_point(window, _shadow_costs_per_s(window, state, now_ms), state)
             state.add_window(window, point, now_ms)
             self._metrics.windows.labels(str(window.is_complete).lower()).inc()
@@ -59,13 +61,12 @@ class TakeWindows:
         if not kind.can_be_costed(window):
             return None
         overlay = plan_log.configuration_of(window.epoch_max) or plan_log.present
-        # With clients where they would be, had no plan ever moved them.
-        bootstrap = kind.inventory.bootstrap.with_homes(plan_log.homes_origin)
+        first = at_first(kind, plan_log.homes_origin)
         counted_per_s = kind.counted_cost_per_s(window)
         return CostPoint(
             window_end_ms=window.end_ms,
-            cost_per_s=float(kind.cost_per_s(overlay.with_homes({}), window)),
-            cost_bootstrap_per_s=float(kind.cost_per_s(bootstrap, window)),
+            cost_per_s=cost_over_per_s(kind, state.fleet, overlay.with_homes({}), window),
+            cost_bootstrap_per_s=cost_over_per_s(kind, state.fleet, first, window),
             cost_counted_per_s=None if counted_per_s is None else float(counted_per_s),
             epoch=window.epoch_max,
             is_one_epoch=window.epoch is not None,
@@ -80,5 +81,8 @@ def _shadow_costs_per_s(window: ClosedWindow, state: LoopState, now_ms: int) -> 
     # What a shadow would have made of windows from before this controller nobody knows.
     looking_on = state.shadows if window.end_ms >= state.started_ms else ()
     homes_before = state.plan_log.homes_before_plans_since
-    found = {shadow.name: shadow.add_window(window, now_ms, homes_before) for shadow in looking_on}
+    found = {
+        shadow.name: shadow.add_window(window.over(shadow.overlay.brokers), now_ms, homes_before)
+        for shadow in looking_on
+    }
     return {name: float(cost_per_s) for name, cost_per_s in found.items() if cost_per_s is not None}

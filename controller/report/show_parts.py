@@ -124,7 +124,7 @@ def shown_plan(plan: Plan) -> ShownPlan:
         cost_observed_per_s=plan.cost_observed_per_s,
         control_messages=plan.control_messages,
         refused=tuple(shown_proposal(one) for one in plan.refused[:REFUSALS_SHOWN_MAX]),
-        digest=plan.digest if LIFE[plan.phase].orders else "",  # Nobody orders anything about the others.
+        digest=plan.approval_digest if LIFE[plan.phase].orders else "",  # Nobody orders anything about the others.
     )
 
 

@@ -24,7 +24,8 @@ class ClosedWindow:
     is not known. ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are the users
     that were not where plans had last put them: they have gone there by themselves. ``clock_offsets_ms`` is how far
     each broker's clock is ahead of Kafka's, below 0 how far behind. ``epochs`` is the newest epoch that each broker
-    heard in the window stamped in its newest life.
+    heard in the window stamped in its newest life, ``boots`` when that life began; brokers outside the overlay may be
+    among them. ``epoch_min`` and ``epoch_max`` are of those that the window is complete over.
     """
 
     start_ms: int
@@ -46,8 +47,35 @@ class ClosedWindow:
     strayed: frozenset[str] = frozenset()
     clock_offsets_ms: Mapping[str, int] = field(default_factory=dict)
     epochs: Mapping[str, int] = field(default_factory=dict)
+    boots: Mapping[str, int] = field(default_factory=dict)
     _placed: tuple[dict[str, str], DeliverySets] | None = field(default=None, init=False, repr=False)
     _users_placed: tuple[dict[str, str], UserInterests] | None = field(default=None, init=False, repr=False)
+    _restricted: ClosedWindow | None = field(default=None, init=False, repr=False)
+
+    def over(self, brokers: tuple[str, ...]) -> ClosedWindow:
+        """Return the window as it is seen over these brokers, sorted, those of an overlay; the last answer is kept.
+
+        What only others delivered or published is left out, and so are the clients that were at home there.
+        """
+        if brokers == self.sets.brokers:
+            return self
+        if self._restricted is None or self._restricted.sets.brokers != brokers:
+            object.__setattr__(self, "_restricted", self._over(frozenset(brokers), brokers))
+        assert self._restricted is not None
+        return self._restricted
+
+    def _over(self, known: frozenset[str], brokers: tuple[str, ...]) -> ClosedWindow:
+        return replace(
+            self,
+            sets=self.sets.over(brokers),
+            queues=tuple(one for one in self.queues if one.broker in known and (not one.peer or one.peer in known)),
+            rtts=tuple(one for one in self.rtts if one.broker in known and one.peer in known),
+            homes={client: home for client, home in self.homes.items() if home in known},
+            local_deliveries={key: count for key, count in self.local_deliveries.items() if key[1] in known},
+            interests=None if self.interests is None else self.interests.over(brokers),
+            epochs={broker: epoch for broker, epoch in self.epochs.items() if broker in known},
+            boots={broker: boot for broker, boot in self.boots.items() if broker in known},
+        )
 
     def sets_at(self, homes: Mapping[str, str]) -> DeliverySets:
         """Return the delivery sets as if the publishers had been at these homes; those not named stay.

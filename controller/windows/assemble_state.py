@@ -7,7 +7,7 @@ is good enough to act on is judged elsewhere; here it is only said what it lacks
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.controller_settings import AssemblyLimits
@@ -38,18 +38,26 @@ class _PendingWindow:
 class WindowAssembler:
     """Collects rows and markers and gives each window out once, oldest first.
 
+    A window is complete over the brokers that are awaited when it is given out, at first all; others may be heard, too.
     ``refused`` counts the records that were not used, by reason.
     """
 
     def __init__(self, brokers: Sequence[str], limits: AssemblyLimits) -> None:
         self._brokers = tuple(sorted(brokers))
         self._known = frozenset(brokers)
+        self._awaited = self._known
         self._limits = limits
         self._pending: dict[int, _PendingWindow] = {}
         self._closed_until_ms = -1
         self._batches_until: dict[str, tuple[int, int]] = {}  # broker -> (boot, last batch sequence)
         self._heard_before = False
         self.refused: Counter[str] = Counter()
+
+    def know(self, brokers: Sequence[str], awaited: Collection[str]) -> None:
+        """Know all these brokers from now on, sorted, and await those of them that are to be heard of."""
+        if brokers != self._brokers:
+            self._brokers, self._known = tuple(brokers), frozenset(brokers)
+        self._awaited = frozenset(awaited)
 
     def add(self, record: StateRow | WindowClosed, now_ms: int) -> None:
         """Take one record; a row with the same key overwrites, a window that is given out already changes nothing."""
@@ -123,6 +131,8 @@ class WindowAssembler:
         if len(known) < len(marker.brokers):
             self.refused["unknown broker in a marker"] += len(marker.brokers) - len(known)
         short = self._short_brokers(known)
+        newest = {entry.broker: entry for entry in sorted(known, key=lambda entry: entry.boot) if entry.received}
+        counted = [entry for entry in known if entry.broker in self._awaited]
         faults = [f"rows missing: {count} of kind {kind}" for kind, count in sorted(missing_rows.items())]
         if short:
             named = ", ".join(f"{broker} ({why})" for broker, why in list(short.items())[:BROKERS_NAMED_MAX])
@@ -138,8 +148,8 @@ class WindowAssembler:
             queues=tuple(row.queue for row in rows if row.queue is not None),
             rtts=tuple(row.rtt for row in rows if row.rtt is not None),
             client_changes=sum(row.churn.changes for row in rows if row.churn is not None),
-            epoch_min=min((entry.epoch_min for entry in known), default=-1),
-            epoch_max=max((entry.epoch_max for entry in known), default=-1),
+            epoch_min=min((entry.epoch_min for entry in counted), default=-1),
+            epoch_max=max((entry.epoch_max for entry in counted), default=-1),
             short_brokers=tuple(short),
             fault="; ".join(faults),
             late_rows=marker.late_rows,
@@ -147,7 +157,8 @@ class WindowAssembler:
             untold=deliveries.untold,
             local_deliveries=deliveries.local_deliveries,
             clock_offsets_ms=offsets_ms,
-            epochs={entry.broker: entry.epoch_max for entry in sorted(known, key=lambda entry: entry.boot)},
+            epochs={broker: entry.epoch_max for broker, entry in newest.items()},
+            boots={broker: entry.boot for broker, entry in newest.items()},
         )
 
     def _short_brokers(self, entries: Sequence[BrokerCompleteness]) -> dict[str, str]:
@@ -172,7 +183,7 @@ class WindowAssembler:
         share_min = self._limits.completeness_share_min
         return {
             broker: f"{received[broker]} of {expected[broker]}" if expected[broker] else "none"
-            for broker in self._brokers
+            for broker in sorted(self._awaited)
             if expected[broker] == 0 or received[broker] < share_min * expected[broker]
         }
 

@@ -15,6 +15,7 @@ from controller.state.closed_window import ClosedWindow
 from controller.state.plan_log import PlanLog
 from controller.windows.assemble_state import WindowAssembler
 from controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
+from overlay.members import FleetView
 from schemas.live_view import Horizon
 
 REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the register of clients to be read once.
@@ -31,6 +32,7 @@ class WindowReader:
         self._settings = settings
         self._kind = kind
         self._ports = ports
+        self._fleet = FleetView(kind.inventory)
         self._assembler = WindowAssembler(kind.inventory.brokers, settings.assembly)
         self._lifetimes = LifetimeMeter(settings.horizon_windows_max)
         self._starts_ms: deque[int] = deque(maxlen=max(settings.decision.cool_down_windows, 1))
@@ -51,8 +53,13 @@ class WindowReader:
         """The mean lifetime of a subscription, given or measured; None as long as it is not known."""
         return self._settings.subscription_lifetime_s or self._lifetimes.mean_s
 
-    def read(self, plan_log: PlanLog, now_ms: int) -> list[ClosedWindow]:
-        """Take in what has come since, and return the windows that are put together now, oldest first."""
+    def read(self, plan_log: PlanLog, fleet: FleetView, now_ms: int) -> list[ClosedWindow]:
+        """Take in what has come since, and return the windows that are put together now, oldest first.
+
+        They are over all brokers of the fleet, and complete over those that serve in the overlay in force.
+        """
+        self._fleet = fleet
+        self._assembler.know(fleet.inventory.brokers, set(fleet.serving).intersection(plan_log.present.brokers))
         subscriptions = self._ports.clients.count()
         if self._waits_for_register(now_ms):
             return []
@@ -107,7 +114,7 @@ class WindowReader:
         epochs = dict.fromkeys((window.epoch_min, window.epoch_max))
         overlays = [plan_log.configuration_of(epoch) or plan_log.present for epoch in epochs]
         clients, kind = self._ports.clients, self._kind
-        interests = clients.interests(kind.inventory.brokers)
+        interests = clients.interests(self._fleet.inventory.brokers)
         share_max = 1 - self._settings.assembly.completeness_share_min
         known, unknown = kind.attach_clients(window, interests, clients.topic_of, overlays, share_max, clients.fault)
         if unknown:

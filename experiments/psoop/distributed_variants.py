@@ -32,7 +32,8 @@ from overlay.cost import overlay_cost
 from overlay.inventory import Inventory
 from overlay.tree import random_tree
 from producers.brokers.broker_messages import Notification
-from producers.emulator.emulate_overlay import OverlayTiming, Served
+from producers.emulator.emulate_overlay import OverlayTiming
+from producers.emulator.emulated_parts import Served
 from producers.emulator.ledger import LedgerSnapshot
 from producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
 

@@ -27,6 +27,7 @@ from producers.brokers.broker_messages import (
     Notification,
     UserStays,
 )
+from producers.brokers.chord_deaths import DeadBrokers
 from producers.brokers.chord_endings import TopicEndings
 from producers.brokers.chord_messages import EndPublisher, EndTopic
 from producers.brokers.chord_moves import MovingUsers
@@ -49,6 +50,7 @@ class RingChange:
         publishers: TopicPublishers,
         endings: TopicEndings,
         moves: MovingUsers,
+        deaths: DeadBrokers,
     ) -> None:
         self._core = core
         self._ring = ring
@@ -56,24 +58,19 @@ class RingChange:
         self._publishers = publishers
         self._endings = endings
         self._moves = moves
+        self._deaths = deaths
         self.broker = core.broker
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Cut what a dead neighbour was part of.
-
-        The trees below it are cut: nothing more comes through it, and what was to cross it is lost with it. Where it
-        was a rendezvous or a publisher's home that others wait for, the plan under way stalls.
-        """
+        """Go on without a neighbour that is dead, behind all that it had sent."""
         effects: list[Effect] = []
         for tables in self._core.epochs():
-            for entry in list(tables.topics.values()):
-                entry.drop_child(peer)
-                if entry.parent == peer:
-                    entry.is_joined = True
-                    effects += self._trees.settle(entry.topic, now_ms) + self._endings.end_topic(tables, entry)
-                effects += self._trees.consider_leaving(tables, entry)
-        effects += self._endings.end_publishers_at(peer)
-        return effects + self._core.tell_prepared(now_ms) + self._core.release_held() + self._core.drain(now_ms)
+            effects += self._deaths.lose_in(tables, peer, now_ms)
+        return effects + self._core.tell_prepared(now_ms) + self._core.drain(now_ms)
+
+    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+        """Take the controller's word for who is dead, before its command is obeyed."""
+        return self._deaths.heed(command, now_ms)
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
@@ -108,8 +105,10 @@ class RingChange:
         old = self._core.tables[self._core.epoch]
         tables = ChordTables(self.broker, target, lost=change_asked(command, old.configuration).lost)
         self._core.begin_plan(under_way, tables)
+        self._core.lost_peers.difference_update(command.brokers_joined)
         self._derive(old, tables)
-        effects: list[Effect] = []
+        effects = self._deaths.inherit(old, tables, now_ms)
+        effects += self._moves.send_away(tables, sorted(going), now_ms)  # Before what says that they have all of old.
         for local in self._trees.locals.values():
             if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
                 effects += self._moves.issued(old, local)
@@ -120,9 +119,10 @@ class RingChange:
         for entry in list(tables.topics.values()):
             effects += self._trees.consider_leaving(tables, entry)
         for publisher, at_home in sorted(self._publishers.here.items()):
-            if tables.rendezvous(at_home.topic) != old.rendezvous(at_home.topic):  # Else that takes it over.
+            is_unsure = bool(tables.lost) and bool(at_home.unconfirmed_epochs)  # It may wait for what is lost.
+            if is_unsure or not tables.takes_over(old, at_home.topic, self.broker):
                 effects += self._publishers.register(tables, publisher)
-        return effects + self._moves.send_away(tables, sorted(going), now_ms)
+        return effects
 
     def _derive(self, old: ChordTables, tables: ChordTables) -> None:
         """Take over our places in trees, and children, where the way from the rendezvous is the same in both epochs.
@@ -143,16 +143,20 @@ class RingChange:
                 derived.subscriptions = {name: None for name in entry.subscriptions if name in entry.ended_here}
                 derived.ended_here = set(entry.ended_here)
         for topic, publishers in old.registered.items():
-            if tables.rendezvous(topic) == self.broker:
-                tables.registered[topic] = dict(publishers)
+            known = {who: one for who, one in publishers.items() if tables.takes_over(old, topic, one.home)}
+            if known:
+                tables.registered[topic] = known
 
     def is_ready_to_switch(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if users have come, publishers are registered and all trees are joined."""
         if under_way.awaited_users or under_way.unheard:
             return False
-        if any(one.unconfirmed_epochs for one in self._publishers.here.values()):
+        tables = self._core.tables[under_way.epoch_to]
+        # What the older epoch was to confirm may be lost with a broker: then the newer one confirms it by itself.
+        needed = {under_way.epoch_to} if tables.lost else {under_way.epoch_from, under_way.epoch_to}
+        if any(needed & one.unconfirmed_epochs for one in self._publishers.here.values()):
             return False
-        return all(entry.is_joined for entry in self._core.tables[under_way.epoch_to].topics.values())
+        return all(entry.is_joined for entry in tables.topics.values())
 
     def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that have not said in time that they heard of their move, or that they have all."""

@@ -52,7 +52,8 @@ class TopicEndings:
         if under_way.is_ring_kept:
             return False
         old, new = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to]
-        return old.rendezvous(topic) != new.rendezvous(topic)
+        root = old.rendezvous(topic)
+        return root != new.rendezvous(topic) or root in new.lost
 
     def _ends_unasked(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if END of a topic goes to all of its tree: most need it, and asking would cost as much again."""
@@ -82,8 +83,7 @@ class TopicEndings:
             return []
         under_way.ends_wanted.add(topic)
         if entry.parent is not None:
-            ask = AskEndTopic(under_way.epoch_to, topic)
-            return [] if entry.parent in self._core.lost_peers else [Send(entry.parent, ask)]
+            return [] if entry.is_over else [Send(entry.parent, AskEndTopic(under_way.epoch_to, topic))]
         publishers = self._core.tables[under_way.epoch_from].registered.get(topic, {})
         effects: list[Effect] = []
         for publisher, known in sorted(publishers.items()):
@@ -138,18 +138,25 @@ class TopicEndings:
     # --- END ---------------------------------------------------------------------------------------------------------
 
     def end_publishers(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Send END for the local publishers of which somebody needs it, once."""
-        if under_way.has_ended_publishing:
+        """Send END for the local publishers of which somebody needs it, once; after a death for all.
+
+        Whoever needs it may be unable to ask: what asks for it goes the ways of the new epoch, which a death may cut.
+        """
+        is_first, under_way.has_ended_publishing = not under_way.has_ended_publishing, True
+        has_deaths = any(self._core.tables[one].ended_behind for one in (under_way.epoch_from, under_way.epoch_to))
+        if not is_first and not has_deaths:
             return []
-        under_way.has_ended_publishing = True
         effects: list[Effect] = []
         for publisher, local in sorted(self._publishers.here.items()):
-            is_wanted = publisher in under_way.ends_asked or self._ends_unasked(under_way, local.topic)
+            is_wanted = has_deaths or publisher in under_way.ends_asked or self._ends_unasked(under_way, local.topic)
             if is_wanted or self._is_publisher_rerouted(under_way, local.topic, self.broker):
                 effects += self._end_publisher(under_way, publisher)
         return effects
 
     def _end_publisher(self, under_way: RingPlanUnderWay, publisher: str) -> list[Effect]:
+        if publisher in under_way.ends_sent:
+            return []
+        under_way.ends_sent.add(publisher)
         old, local = self._core.tables[under_way.epoch_from], self._publishers.here[publisher]
         root = old.rendezvous(local.topic)
         return self._ring.route_on(old, EndPublisher(old.epoch, root, local.topic, publisher, local.connection))
@@ -176,16 +183,16 @@ class TopicEndings:
         under_way.publishers_over.discard(stay)  # The next stay under its name is another matter.
         return effects
 
-    def end_publishers_at(self, home: str) -> list[Effect]:
-        """Nothing follows from the publishers of a broker that is dead."""
-        under_way = self._core.under_way
-        if under_way is None:
-            return []
+    def see_ended_behind(self, tables: ChordTables) -> list[Effect]:
+        """Nothing more has crossed a broker that is dead: whatever had to come that way has ended here."""
         effects: list[Effect] = []
-        for topic, publishers in self._core.tables[under_way.epoch_from].registered.items():
-            for publisher in sorted(name for name, known in publishers.items() if known.home == home):
-                under_way.publishers_over.add((topic, publisher))
-                effects += self._release_at_root(under_way, topic, publisher)
+        for entry in list(tables.topics.values()):
+            if entry.parent is not None and tables.is_over_from(tables.rendezvous(entry.topic)):
+                effects += self.end_topic(tables, entry)
+        under_way = self._core.under_way
+        if under_way is not None and tables.epoch == under_way.epoch_from:
+            for stay in [one for one in under_way.waiting_at_root if not self._waits_at_root(*one)]:
+                effects += self._release_at_root(under_way, *stay)
         return effects
 
     def end_topics(self, under_way: RingPlanUnderWay) -> list[Effect]:
@@ -195,9 +202,14 @@ class TopicEndings:
         for entry in list(old.topics.values()):
             if entry.parent is None and not entry.is_over and self._ends(under_way, entry.topic):
                 known = old.registered.get(entry.topic, {})
-                if all((entry.topic, publisher) in under_way.publishers_over for publisher in known):
+                if all(self._is_over(under_way, entry.topic, name, one.home) for name, one in known.items()):
                     effects += self.end_topic(old, entry)
         return effects
+
+    def _is_over(self, under_way: RingPlanUnderWay, topic: str, publisher: str, home: str) -> bool:
+        """Return True if nothing of the old epoch follows here from a publisher."""
+        is_cut = self._core.tables[under_way.epoch_from].is_over_from(home)
+        return is_cut or (topic, publisher) in under_way.publishers_over
 
     def _ends(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if this broker waits for END of a topic."""
@@ -206,7 +218,7 @@ class TopicEndings:
     def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
         """Return True if a child is told END of a topic."""
         under_way = self._core.under_way
-        if under_way is None or tables.epoch != under_way.epoch_from or entry.parent in self._core.lost_peers:
+        if under_way is None or tables.epoch != under_way.epoch_from:
             return True
         return self._ends_unasked(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
 
@@ -243,10 +255,12 @@ class TopicEndings:
         Only where this broker is the topic's rendezvous in both.
         """
         under_way = self._core.under_way
-        if under_way is None or (topic, publisher) in under_way.publishers_over:
+        if under_way is None:
             return False
         known = self._core.tables[under_way.epoch_from].registered.get(topic, {}).get(publisher)
         if known is None or self._turns(under_way, topic):
+            return False
+        if self._is_over(under_way, topic, publisher, known.home):
             return False
         return self._is_publisher_rerouted(under_way, topic, known.home)
 

@@ -174,7 +174,15 @@ class NotComing:
     user: str
 
 
-TopicMessage = Join | JoinAck | Leave | EndTopic | AskEndTopic
+@dataclass(frozen=True, slots=True)
+class EndBehind:
+    """Down the ways that led over a broker that is dead: nothing that has crossed it follows in this epoch."""
+
+    epoch: int
+    lost: str
+
+
+TopicMessage = Join | JoinAck | Leave | EndTopic | AskEndTopic | EndBehind
 PublisherMessage = Register | RegisterAck | Unregister | EndPublisher | AskEndPublisher
 RoutedMessage = PublisherMessage | AskFlush | Probe | ProbeBack | GrantFlush | NotComing | HandedOver
 RingMessage = TopicMessage | RoutedMessage

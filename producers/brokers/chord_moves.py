@@ -46,7 +46,12 @@ class MovingUsers:
 
     def plan_of(self, command: Command) -> RingPlanUnderWay:
         """Return the plan that a prepare begins, with the users that it moves from and to this broker."""
-        moves = {move.client: move for move in command.moves if self.broker in (move.home_from, move.home_to)}
+        # Users of a broker that is lost come to their next homes like any others, when the plan is carried out.
+        moves = {
+            move.client: move
+            for move in command.moves
+            if self.broker in (move.home_from, move.home_to) and move.home_from not in command.lost_brokers
+        }
         here = {local.user: local.connection for local in self._trees.locals.values() if not local.has_ended}
         going = {name for name, move in moves.items() if move.home_from == self.broker}
         coming = {name for name, move in moves.items() if move.home_to == self.broker}
@@ -55,7 +60,7 @@ class MovingUsers:
             command.epoch_from,
             command.epoch_to,
             moves,
-            is_ring_kept=not command.id_moves,
+            is_ring_kept=not command.id_moves and not command.lost_brokers,
             leaving={user: here[user] for user in sorted(going) if user in here},
             awaited_users=coming - going,
         )
@@ -217,6 +222,15 @@ class MovingUsers:
         if self._core.under_way is not None:
             self._core.under_way.handed_over[user] = now_ms
         return []
+
+    def await_nothing_from_dead(self, tables: ChordTables) -> list[Effect]:
+        """A user that came from a broker that is dead has got there what it could."""
+        under_way = self._core.under_way
+        if under_way is None or tables.epoch != under_way.epoch_from:
+            return []
+        came = {user for user, move in under_way.moves.items() if tables.is_gone(move.home_from)}
+        tables.awaited = {name: user for name, user in tables.awaited.items() if user not in came}
+        return self._core.release_held()
 
     def see_drained(self, request: DrainedRequest) -> list[Effect]:
         """The old home of a subscription that has come has handed over all."""

@@ -50,15 +50,24 @@ class TopicPublishers:
             return []
         effects: list[Effect] = []
         if earlier is None:
+            if tables.is_gone(message.home) and tables.is_over_from(message.home):
+                return []  # Its turn has come too late: it has died with its home.
             registration = Registration(message.connection, message.home)
             for other in self._from(tables, message.topic):
                 if other.ended.get((message.topic, message.publisher), -1) >= message.connection:
                     continue  # In the later epoch, where it came another way, its end was here first.
+                if other is not tables and not self._derives(other, tables, message):
+                    continue
                 other.registered.setdefault(message.topic, {})[message.publisher] = registration
                 self._trees.entered(other, message.topic, effects)
             effects += self._ring.registered(tables, message)
         ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
         return effects + self._ring.route_on(tables, ack)
+
+    def _derives(self, later: ChordTables, tables: ChordTables, message: Register) -> bool:
+        """Return True if a later epoch takes a registration from this one, and does not get one of its own."""
+        is_asked = (message.topic, message.publisher) in later.successors  # There, too, it waits for an earlier stay.
+        return not is_asked and later.takes_over(tables, message.topic, message.home)
 
     def confirm_publisher(self, publisher: str, connection: int, epoch: int) -> list[Effect]:
         """The rendezvous of an epoch knows a local publisher."""
@@ -109,6 +118,17 @@ class TopicPublishers:
             effects += [] if entry is None else self._trees.consider_leaving(other, entry)
             effects += self._next_stay(other, topic, publisher)
         return effects
+
+    def end_lost_stays(self, tables: ChordTables) -> list[Effect]:
+        """End the stays of publishers whose homes are dead, behind all that has come of them."""
+        newest = max(self._core.tables)
+        over = [
+            Unregister(tables.epoch, self.broker, topic, publisher, known.connection, newest)
+            for topic, publishers in sorted(tables.registered.items())
+            for publisher, known in sorted(publishers.items())
+            if tables.is_gone(known.home) and tables.is_over_from(known.home)
+        ]
+        return [effect for message in over for effect in self.accept_unregistration(tables, message)]
 
     def _next_stay(self, tables: ChordTables, topic: str, publisher: str) -> list[Effect]:
         waiting = tables.successors.pop((topic, publisher), None)

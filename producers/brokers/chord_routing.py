@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from overlay.chord_configuration import ChordConfiguration
@@ -31,6 +31,7 @@ from producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from producers.brokers.chord_change import RingChange
+from producers.brokers.chord_deaths import DeadBrokers
 from producers.brokers.chord_endings import TopicEndings
 from producers.brokers.chord_messages import (
     AskEndPublisher,
@@ -38,6 +39,7 @@ from producers.brokers.chord_messages import (
     AskFlush,
     AttachRequest,
     DrainedRequest,
+    EndBehind,
     EndPublisher,
     EndTopic,
     GoneRequest,
@@ -61,7 +63,14 @@ from producers.brokers.chord_publishers import TopicPublishers
 from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
 from producers.brokers.chord_trees import TOPIC, TopicTrees
 from producers.brokers.epoch_change import turned_away
-from producers.brokers.two_epochs import EPOCH_UNKNOWN, OUTSIDE, ProtocolError, TwoEpochBroker
+from producers.brokers.two_epochs import (
+    BROKER_DIED,
+    EPOCH_UNKNOWN,
+    FROM_THE_DEAD,
+    OUTSIDE,
+    ProtocolError,
+    TwoEpochBroker,
+)
 
 RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
 
@@ -73,9 +82,14 @@ def ring_broker(
     return TwoEpochBroker(broker, ChordTables(broker, configuration, is_outside=is_outside), boot_ms, RingRouting)
 
 
-def _way_to(broker: str, topic: str, ring: ChordConfiguration) -> tuple[str, ...]:
-    """Return the way from a topic's rendezvous to a broker, empty where that is not on the ring."""
-    return ring.route(ring.rendezvous(topic), broker) if broker in ring.place_of else ()
+@dataclass(frozen=True, slots=True)
+class _Retired:
+    """What is remembered of an epoch that is over: its ring, whose lives before it and in it are over."""
+
+    epoch: int
+    configuration: ChordConfiguration
+    lost: frozenset[str]
+    dead: frozenset[str]
 
 
 class RingRouting:
@@ -90,9 +104,10 @@ class RingRouting:
         self.publishers = TopicPublishers(core, self, self.trees)
         self.endings = TopicEndings(core, self, self.publishers)
         self.moves = MovingUsers(core, self, self.trees, self.endings)
-        self.change = RingChange(core, self, self.trees, self.publishers, self.endings, self.moves)
-        self._retired: deque[ChordConfiguration] = deque(maxlen=RETIRED_KEPT_MAX)
-        self._as_ever: dict[tuple[int, str, str], bool] = {}  # By epoch, topic and broker, since the last retirement.
+        self.deaths = DeadBrokers(core, self.trees, self.publishers, self.endings, self.moves)
+        self.change = RingChange(core, self, self.trees, self.publishers, self.endings, self.moves, self.deaths)
+        self._retired: deque[_Retired] = deque(maxlen=RETIRED_KEPT_MAX)
+        self._as_ever: dict[tuple[int, str, str, bool], bool] = {}  # See _is_as_ever; since the last retirement.
 
     @property
     def ended_count(self) -> int:
@@ -112,6 +127,8 @@ class RingRouting:
 
     def route(self, source: str | None, notification: Notification) -> list[Effect]:
         """Pass a notification on towards its rendezvous or down its topic's tree, and hand it over."""
+        if source is not None and self._is_dead(source, notification.epoch):
+            return [Dropped(notification, FROM_THE_DEAD)]
         effects = self._route_to_all(source, notification)
         self._core.count_control(effects)
         return effects
@@ -136,6 +153,8 @@ class RingRouting:
         if tables.is_outside:
             return [Dropped(notification, OUTSIDE)]
         if not notification.from_rendezvous:
+            if notification.epoch < oldest and not self._goes_as_ever(notification.epoch, notification.home, topic):
+                return [Dropped(notification, BROKER_DIED)]  # Else END behind it would have been waited for.
             root = tables.rendezvous(topic)
             if root != self.broker:
                 effects.append(Send(tables.next_hop(root), notification))
@@ -144,23 +163,40 @@ class RingRouting:
                 return effects + self.endings.keep_at_root(topic, notification)
         return effects + self.pass_down(tables, notification)
 
+    def _is_dead(self, source: str, epoch: int) -> bool:
+        """Return True if a broker has died in an epoch, or before it was retired here."""
+        tables = self._core.tables.get(epoch)
+        if tables is not None:
+            return source in tables.dead
+        return any(source in one.dead for one in self._retired if one.epoch == epoch)
+
+    def _goes_as_ever(self, epoch: int, start: str, topic: str) -> bool:
+        """Return True if a broker's way to a topic's rendezvous is what it was in a retired epoch, and always since."""
+        return self._is_as_ever(epoch, topic, start, is_up=True)
+
     def _comes_as_ever(self, epoch: int, topic: str, broker: str) -> bool:
         """Return True if the topic's way to a broker is what it was in an epoch that is retired here, and always since.
 
         What is still under way then belongs to the tables of now.
         """
-        key = (epoch, topic, broker)
+        return self._is_as_ever(epoch, topic, broker, is_up=False)
+
+    def _is_as_ever(self, epoch: int, topic: str, broker: str, *, is_up: bool) -> bool:
+        key = (epoch, topic, broker, is_up)
         if key not in self._as_ever:
             since = [one for one in self._retired if one.epoch >= epoch]
             is_known = bool(since) and since[0].epoch == epoch
-            now = self._core.tables[min(self._core.tables)].configuration
-            ways = {_way_to(broker, topic, one) for one in (*since, now)} if is_known else ()
-            self._as_ever[key] = len(ways) == 1 and () not in ways
+            now = self._core.tables[min(self._core.tables)]
+            rings = (*(one.configuration for one in since), now.configuration) if is_known else ()
+            is_ever_there = all(broker in one.place_of for one in rings)
+            ways = {one.way_of(topic, broker, is_up=is_up) for one in rings} if is_ever_there else set()
+            lost = now.lost.union(*(one.lost for one in since[1:]))
+            self._as_ever[key] = len(ways) == 1 and lost.isdisjoint(*ways)
         return self._as_ever[key]
 
     def retire(self, gone: ChordTables) -> None:
         """Remember an epoch of which something may still be under way."""
-        self._retired.append(gone.configuration)
+        self._retired.append(_Retired(gone.epoch, gone.configuration, gone.lost, frozenset(gone.dead)))
         self._as_ever.clear()
 
     def pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
@@ -239,6 +275,8 @@ class RingRouting:
 
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
         """Take a control message of a neighbour."""
+        if self._is_dead(source, message.epoch):
+            return []
         tables = self._core.tables.get(message.epoch)
         if tables is None:
             if any(one.epoch == message.epoch for one in self._retired):
@@ -257,6 +295,8 @@ class RingRouting:
                 return self.change.see_topic_over(tables, message.topic)
             case AskEndTopic():
                 return self.endings.accept_end_wanted(source, message)
+            case EndBehind():
+                return self.deaths.see_end_behind(tables, message)
         return self.route_on(tables, message)
 
     def _concerns_who_leaves(self, tables: ChordTables, message: Any) -> bool:

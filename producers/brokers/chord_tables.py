@@ -115,8 +115,9 @@ class RingPlanUnderWay(PlanUnderWay):
     leaving users that the old epoch still serves here, by user. ``handed_over``: users that have come and whose old
     home has nothing more for them, with since when. ``ends_wanted``: topics whose END this broker waits
     for, for itself or for the children in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous
-    asks for. ``publishers_over``: by topic, publishers of which nothing of the old epoch follows; ``waiting_at_root``:
-    what others of them have sent in the new one.
+    asks for, ``ends_sent`` those that it was sent for.
+    ``publishers_over``: by topic, publishers of which nothing of the old epoch follows; ``waiting_at_root``: what
+    others of them have sent in the new one.
     """
 
     is_ring_kept: bool = False
@@ -132,6 +133,7 @@ class RingPlanUnderWay(PlanUnderWay):
     publishers_over: set[tuple[str, str]] = field(default_factory=set)
     waiting_at_root: dict[tuple[str, str], deque[FromPublisher]] = field(default_factory=dict)
     has_ended_publishing: bool = False
+    ends_sent: set[str] = field(default_factory=set)
 
 
 class ChordTables:
@@ -140,8 +142,10 @@ class ChordTables:
     ``registered`` are the publishers, by topic, of the topics whose rendezvous this broker is; ``successors`` those
     that have come again before the end of their earlier stay did, by topic and publisher. ``awaited`` are
     subscriptions that have moved here and whose old home may still hand over something of this epoch, with their user.
-    ``lost`` are the brokers whose life in the epoch before is over. A broker that is not on the ring has tables without
-    neighbours, as has one that ``is_outside`` though it is: it was, in an earlier life.
+    ``lost`` are the brokers whose life in the epoch before is over. ``dead`` have died in this one, as their links or
+    the controller say; ``ended_behind`` are those of whom nothing more comes here in it, whoever passed it on. A broker
+    that is not on the ring has tables without neighbours, as has one that ``is_outside`` though it is: it was, in an
+    earlier life.
     """
 
     def __init__(
@@ -156,6 +160,8 @@ class ChordTables:
         self.configuration = configuration
         self.epoch = configuration.epoch
         self.lost = lost
+        self.dead: set[str] = set()
+        self.ended_behind: set[str] = set()
         self.is_outside = is_outside or broker not in configuration.place_of
         self.neighbours: tuple[str, ...] = () if self.is_outside else configuration.neighbours[broker]
         self.topics: dict[str, TopicEntry] = {}
@@ -195,6 +201,32 @@ class ChordTables:
     def parent(self, topic: str) -> str | None:
         """Return the neighbour towards a topic's rendezvous in its tree, None when this broker is it."""
         return self._parent[self.rendezvous(topic)]
+
+    def below(self, start: str) -> tuple[str, ...]:
+        """Return the neighbours that come next behind this broker on the ways from another one to whomever, sorted."""
+        configuration = self.configuration
+        above = configuration.ring.parents[configuration.position_of[start]]
+        places = np.flatnonzero(above == configuration.position_of[self.broker])
+        return tuple(sorted(configuration.broker_at[at] for at in places.tolist()))
+
+    def is_over_from(self, start: str) -> bool:
+        """Return True if all that came the way from a broker to this one has come, as one on it is dead."""
+        return bool(self.ended_behind) and not self.ended_behind.isdisjoint(
+            self.configuration.route(start, self.broker)
+        )
+
+    def is_gone(self, broker: str) -> bool:
+        """Return True if a broker has died in this epoch."""
+        return broker in self.dead or broker in self.ended_behind
+
+    def takes_over(self, older: ChordTables, topic: str, home: str) -> bool:
+        """Return True if the rendezvous of an older epoch knows here, too, who publishes on a topic at ``home``.
+
+        Otherwise the home registers its publishers anew: so it does where something of that may have been lost.
+        """
+        root = older.rendezvous(topic)
+        is_kept = root == self.rendezvous(topic) and home in self.configuration.place_of
+        return is_kept and self.lost.isdisjoint(older.configuration.route(home, root))
 
     def same_way(self, older: ChordTables, topic: str, broker: str) -> bool:
         """Tell whether the way from a topic's rendezvous to a broker is that of an older epoch, broker by broker.

@@ -183,8 +183,10 @@ class TopicTrees:
         if entry is None:
             parent = tables.parent(topic)
             # Nothing can come through a dead parent: what waits for it must not wait for ever.
-            is_cut = parent in self._core.lost_peers
-            entry = tables.topics[topic] = TopicEntry(topic, parent, is_joined=parent is None or is_cut, is_over=is_cut)
+            is_cut = parent in tables.dead
+            is_over = parent is not None and tables.is_over_from(tables.rendezvous(topic))
+            entry = TopicEntry(topic, parent, is_joined=parent is None or is_cut, is_over=is_over)
+            tables.topics[topic] = entry
             if parent is not None and not is_cut:
                 effects.append(Send(parent, Join(tables.epoch, topic, max(self._core.tables))))
         return entry

@@ -167,6 +167,10 @@ class EpochChange(Protocol[Tables, PlanIn]):
         """Return True if a control message is sent because of the plan."""
         ...
 
+    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+        """Take the controller's word for who is dead, before its command is obeyed."""
+        ...
+
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
         """Return what follows from a neighbour's being gone for good, after all that it had sent."""
         ...

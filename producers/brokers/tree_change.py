@@ -44,6 +44,10 @@ class TreeChange:
         self._interests = interests
         self.broker = core.broker
 
+    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+        """Wait for the links' word: on a tree they tell all."""
+        return []
+
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
         """Take the flows of a neighbour that is dead as ended, and wait for none of its answers."""
         for tables in self._core.tables.values():

@@ -26,6 +26,7 @@ from producers.brokers.broker_messages import (
     Notification,
     UnadvertiseRequest,
     bundled,
+    stay_of,
 )
 from producers.brokers.broker_protocol import BrokerPhase
 from producers.brokers.command_fence import CommandFence
@@ -38,16 +39,13 @@ HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; w
 HOLD_OVERFLOW = "hold_overflow"
 EPOCH_UNKNOWN = "epoch_unknown"  # Of a notification whose epoch a broker has given up, or has never heard of.
 OUTSIDE = "outside"  # Of a notification that comes to a broker which is no part of its overlay.
+BROKER_DIED = "broker_died"  # Of a notification that was to cross a broker that is dead.
+FROM_THE_DEAD = "from_the_dead"  # Of what comes from a broker whose life in that epoch is over.
 EARLY_MESSAGES_MAX = 100_000  # Messages of an epoch that this broker has not prepared yet.
 
 
 class ProtocolError(RuntimeError):
     """A message that the protocol rules out: links lost or reordered something, or a broker is faulty."""
-
-
-def stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
-    """Return which stay of which publisher a request is about."""
-    return request.publisher, request.connection
 
 
 Tables = TypeVar("Tables", bound=EpochTables)
@@ -166,6 +164,9 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         refusal, reason = self.fence.refusal_of(command, self.epoch)
         if refusal is not Refusal.NONE:
             return [self._refuse(command, refusal, reason, now_ms)]
+        return self._change.heed_deaths(command, now_ms) + self._carry_out(command, now_ms)
+
+    def _carry_out(self, command: Command, now_ms: float) -> list[Effect]:
         match command.phase:
             case CommandPhase.PREPARE:
                 return self._prepare(command, now_ms)

@@ -13,7 +13,8 @@ from typing import cast
 import simpy
 
 from producers.brokers.match_content import Filter, Predicate
-from producers.emulator.emulate_overlay import EmulatedBroker, EmulatedOverlay, QueueCounters
+from producers.emulator.emulate_overlay import EmulatedOverlay
+from producers.emulator.emulated_parts import EmulatedBroker, QueueCounters
 from producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
 from schemas.client import Client, PredicateRecord, Role
 from schemas.command import CommandResult
@@ -30,46 +31,49 @@ class TelemetryEmitter:
         self._sink = sink
         self._flush_ms = flush_ms
         self._rng = rng
-        self._sequences = dict.fromkeys(overlay.brokers, 0)
 
     def start(self) -> None:
         """Begin to flush on the overlay's clock."""
         spread_ms = self._flush_ms / len(self._overlay.brokers)
-        for position, broker in enumerate(self._overlay.brokers.values(), start=1):
-            self._overlay.env.timeout(position * spread_ms, broker).callbacks.append(self._on_time)
+        for position, name in enumerate(self._overlay.brokers, start=1):
+            self._overlay.env.timeout(position * spread_ms, name).callbacks.append(self._on_time)
 
     def flush_all(self) -> None:
         """Flush every broker now, as before the end."""
         for broker in self._overlay.brokers.values():
-            self.flush(broker)
+            if not (broker.is_dead or broker.is_suspended):
+                self.flush(broker)
 
     def flush(self, broker: EmulatedBroker) -> None:
         """Send all that one broker has to say."""
         now_ms = self._overlay.env.now
-        sequence = self._sequences[broker.name]
-        self._sequences[broker.name] = sequence + 1
+        sequence = broker.batches_sent
+        broker.batches_sent += 1
         neighbours = broker.core.live_neighbours
         changes = tuple(broker.changes)
         broker.changes.clear()
         batch = TelemetryBatch(
             broker=broker.name,
-            boot=self._overlay.boot_ms,
+            boot=broker.core.boot_ms,
             sequence=sequence,
             time_ms=int(now_ms),
             epoch=broker.core.epoch,
             deliveries=broker.cells.take_changed(now_ms),
             queues=self._samples(broker, neighbours),
-            probes=tuple(LinkProbe(peer, self._rtt_ms(broker.name, peer)) for peer in neighbours),
+            probes=tuple(
+                LinkProbe(peer, self._rtt_ms(broker.name, peer))
+                for peer in neighbours
+                if not self._overlay.link_faults.is_cut(broker.name, peer)
+            ),
             clients=changes,
         )
         self._sink.send_batch(batch)
 
     def _on_time(self, event: simpy.Event) -> None:
-        broker = cast(EmulatedBroker, event.value)
-        if broker.is_dead:
-            return
-        self.flush(broker)
-        self._overlay.env.timeout(self._flush_ms, broker).callbacks.append(self._on_time)
+        broker = self._overlay.brokers[cast(str, event.value)]
+        if not (broker.is_dead or broker.is_suspended):
+            self.flush(broker)
+        self._overlay.env.timeout(self._flush_ms, broker.name).callbacks.append(self._on_time)
 
     def _samples(self, broker: EmulatedBroker, neighbours: tuple[str, ...]) -> tuple[QueueSample, ...]:
         samples = [_sample("", broker.counters, len(broker.queue))]
@@ -82,7 +86,7 @@ class TelemetryEmitter:
         return tuple(samples)
 
     def _rtt_ms(self, broker: str, peer: str) -> float:
-        delay_ms = self._overlay.timing.link_delay_ms
+        delay_ms = self._overlay.link_delay_ms
         jitter = max(self._rng.gauss(1.0, RTT_JITTER_SHARE), 0.5)
         return (delay_ms(broker, peer) + delay_ms(peer, broker)) * jitter
 

@@ -10,10 +10,9 @@ its service; both are plain timeouts with a callback, since a SimPy process for 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 import simpy
 
@@ -22,7 +21,6 @@ from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
     Cancelled,
-    CancelRequest,
     ClientDropped,
     ClientRequest,
     Confirmed,
@@ -35,7 +33,6 @@ from producers.brokers.broker_messages import (
     PublisherLeaves,
     PublisherTaken,
     Send,
-    SubscribeRequest,
     UserDrained,
     UserMoves,
     UserStays,
@@ -45,27 +42,22 @@ from producers.brokers.broker_messages import (
 from producers.brokers.broker_protocol import BrokerProtocol
 from producers.brokers.match_content import Content, Filter
 from producers.emulator.delivery_cells import DeliveryCells
+from producers.emulator.emulated_parts import EmulatedBroker, LinkEnd, PeerLost, QueueCounters, Served
+from producers.emulator.judge_losses import LifeEnd, LossJudge, passage
 from producers.emulator.ledger import Ledger
+from producers.emulator.link_faults import LinkFaults
+from producers.emulator.overlay_listeners import OverlayListener, UserListener
 from producers.emulator.publisher_clients import PublisherClients
 from producers.emulator.starting_point import StartingPoint
+from producers.emulator.subscriber_clients import SubscriberClients
 from producers.emulator.user_clients import UserClients
 from schemas.client import Role
-from schemas.command import Command, CommandResult
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.telemetry import ClientChange
 
 CONTROL_BYTES = 64  # What a control message is taken to weigh on a link, also in a bundle.
 QUEUE_OVERFLOW = "queue_overflow"
-BROKER_DIED = "broker_died"
-
-
-@dataclass(frozen=True, slots=True)
-class PeerLost:
-    """A neighbour is dead."""
-
-    peer: str
-
-
-Served = Message | ClientRequest | Command | PeerLost
+CLIENTS_GIVEN_MAX = 10_000  # Brokers that are to take clients of lost ones, in plans that are not active yet.
 
 
 def _control_bytes(message: Served) -> int:
@@ -115,93 +107,6 @@ def inventory_timing(
     return OverlayTiming(service_ms, link_delay_ms, bytes_per_ms_max)
 
 
-class OverlayListener(Protocol):
-    """Who is told what happens to clients and commands."""
-
-    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """A client has come or moved to another home, with its filter, or left, with None."""
-
-    def on_may_publish(self, publisher: str) -> None:
-        """All brokers that must know the publisher do."""
-
-    def on_result(self, result: CommandResult) -> None:
-        """A broker has answered a command."""
-
-
-class UserListener(Protocol):
-    """Who is told what happens to the users of a ring."""
-
-    def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
-        """A user has come, moved to another home or wants other topics, or has left, with None."""
-
-
-class QueueCounters:
-    """Counters of one queue since boot, as telemetry reports them."""
-
-    __slots__ = (
-        "busy_ms",
-        "bytes_in",
-        "bytes_out",
-        "messages_in",
-        "messages_out",
-        "notifications_out",
-        "queue_length_max",
-        "wait_ms",
-    )
-
-    def __init__(self) -> None:
-        self.messages_in = 0
-        self.messages_out = 0
-        self.notifications_out = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.busy_ms = 0.0
-        self.queue_length_max = 0  # Since telemetry last asked, which resets it.
-        self.wait_ms = 0.0
-
-
-class LinkEnd:
-    """The outgoing end of a link: what is on its way from one broker to another, in the order it was sent."""
-
-    __slots__ = ("broker", "busy_until_ms", "counters", "last_arrival_ms", "on_the_way", "peer", "waits_ms")
-
-    def __init__(self, broker: str, peer: str) -> None:
-        self.broker = broker
-        self.peer = peer
-        self.counters = QueueCounters()
-        self.on_the_way: deque[Message] = deque()
-        self.waits_ms: deque[float] = deque()  # Of the same messages; empty where the bandwidth is not limited.
-        self.busy_until_ms = 0.0
-        self.last_arrival_ms = 0.0
-
-
-class EmulatedBroker:
-    """One broker: its core behind one bounded service queue, and its telemetry."""
-
-    __slots__ = (
-        "cells",
-        "changes",
-        "core",
-        "counters",
-        "is_dead",
-        "name",
-        "overflow_count",
-        "queue",
-        "service_began_ms",
-    )
-
-    def __init__(self, core: BrokerProtocol, cells: DeliveryCells) -> None:
-        self.name = core.broker
-        self.core = core
-        self.cells = cells
-        self.changes: list[ClientChange] = []
-        self.counters = QueueCounters()
-        self.queue: deque[tuple[str | None, Served, float]] = deque()  # With its arrival; the first one is in service.
-        self.service_began_ms = 0.0
-        self.overflow_count = 0
-        self.is_dead = False
-
-
 class EmulatedOverlay:
     """All brokers, links and clients. ``queue_length_max`` bounds the notifications in front of a broker: beyond it
     they are dropped; control messages, markers, requests and commands never are. No ``start``: the bootstrap."""
@@ -231,22 +136,31 @@ class EmulatedOverlay:
         self.hop_count = 0  # Notifications handled by brokers: the benchmark's unit.
         self.control_count = 0
         self._queue_length_max = queue_length_max
-        self.publishers = PublisherClients(
-            env,
-            ledger,
-            lambda home, message: self._enqueue(self.brokers[home], None, message),
-            self._change_publisher,
-            lambda publisher, home, filter_: self._tell(publisher, Role.PUBLISHER, home, filter_),
-        )
-        self.users = UserClients(
-            env,
-            ledger,
-            lambda home, request: self._enqueue(self.brokers[home], None, request),
-            self._change_user,
-            self._tell_user,
-        )
-        self._subscriptions: dict[str, tuple[str, Filter]] = {}  # subscription -> home, filter; until cancelled
+        self._cells_kept_s = cells_kept_s
+        self.link_faults = LinkFaults(env)
+        self._clients_given: dict[tuple[int, str], set[str]] = {}  # Of lost brokers, by epoch and who is to take them.
+        self.judge = ledger.excuses = LossJudge(self.start.configuration)
+        self._connect_clients()
         self._under_way = 0  # Messages in queues and on links.
+
+    def _connect_clients(self) -> None:
+        env, ledger, judge = self.env, self.ledger, self.judge
+
+        def ask(home: str, message: ClientRequest | Notification) -> None:
+            self._enqueue(self.brokers[home], None, message)
+
+        def is_serving(home: str) -> bool:
+            return not self.brokers[home].is_outside
+
+        def move_publisher(publisher: str, home: str, filter_: Filter) -> None:
+            self._tell(publisher, Role.PUBLISHER, home, filter_)
+
+        def change_subscriber(name: str, home: str, filter_: Filter | None) -> None:
+            self._change(name, Role.SUBSCRIBER, home, filter_)
+
+        self.publishers = PublisherClients(env, ledger, ask, self._change_publisher, move_publisher, is_serving)
+        self.subscribers = SubscriberClients(env, ledger, ask, change_subscriber, is_serving, judge.place)
+        self.users = UserClients(env, ledger, ask, self._change_user, self._tell_user, is_serving, judge.place)
 
     # --- clients ---------------------------------------------------------------------------------------------------
 
@@ -264,18 +178,11 @@ class EmulatedOverlay:
 
     def subscribe(self, subscription: str, home: str, filter_: Filter) -> None:
         """Connect a subscriber with one subscription to its home; names are never used again."""
-        self._subscriptions[subscription] = (home, filter_)
-        self._change(subscription, Role.SUBSCRIBER, home, filter_)
-        self._enqueue(self.brokers[home], None, SubscribeRequest(subscription, subscription, filter_))
+        self.subscribers.subscribe(subscription, home, filter_)
 
     def cancel(self, subscription: str) -> None:
         """End a subscription now; nothing happens when it has ended before."""
-        found = self._subscriptions.pop(subscription, None)
-        if found is not None:
-            home = found[0]
-            self.ledger.cancel(subscription, self.env.now)
-            self._change(subscription, Role.SUBSCRIBER, home, None)
-            self._enqueue(self.brokers[home], None, CancelRequest(subscription))
+        self.subscribers.cancel(subscription)
 
     def connect_user(self, user: str, home: str, topics: Iterable[str]) -> None:
         """Connect a user of a ring to its home; it may come again after it has left."""
@@ -293,39 +200,118 @@ class EmulatedOverlay:
         """Return where a user is, None when it is not connected."""
         return self.users.home_of(user)
 
+    # --- outages -----------------------------------------------------------------------------------------------------
+
     def kill(self, name: str, notice_ms: float) -> None:
-        """Let a broker die: what it holds and what reaches it is lost, its subscribers end, its publishers go on
-        wherever a broker takes them. Its neighbours notice after ``notice_ms`` and all that it had sent them.
-        """
+        """Let a broker die with what it holds; its neighbours notice after ``notice_ms`` and all that it had sent."""
         dead = self.brokers[name]
+        if dead.is_dead:
+            return
+        end = self._end_life(dead)
         dead.is_dead = True
         for _, message, _ in dead.queue:
-            self._lose(message)
+            self._lose(dead, message)
+        dead.lost.update(passage(one) for one in dead.core.held_notifications)
         self._under_way -= len(dead.queue)
         dead.queue.clear()
-        for notification in dead.core.held_notifications:
-            self._lose(notification)
-        for subscription in [one for one, (home, _) in self._subscriptions.items() if home == name]:
-            self.cancel(subscription)
-        self.publishers.lose_home(name)
-        self.users.lose_home(name)
-        for peer in dead.core.live_neighbours:
-            end = self.link_ends.get((name, peer))
-            last_ms = self.env.now if end is None else end.last_arrival_ms
-            notice = self.env.timeout(max(notice_ms, last_ms - self.env.now), (name, peer))
-            notice.callbacks.append(self._notice_death)
+        known = {peer for peer, other in self.brokers.items() if name in other.core.live_neighbours}
+        for peer in sorted(known.union(dead.core.live_neighbours)):
+            sent = self.link_ends.get((name, peer))
+            last_ms = self.env.now if sent is None else sent.last_arrival_ms
+            pause_ms = max(notice_ms, last_ms - self.env.now)
+            dead.heard_from_ms = max(dead.heard_from_ms, self.env.now + pause_ms)
+            self.brokers[peer].ends_beside.append(end)
+            self.env.timeout(pause_ms, (name, self.brokers[peer])).callbacks.append(self._notice_death)
 
     def _notice_death(self, event: simpy.Event) -> None:
         """Put the news into the neighbour's queue, behind what the dead broker had sent it."""
-        name, peer = cast("tuple[str, str]", event.value)
-        self._enqueue(self.brokers[peer], None, PeerLost(name))
+        name, peer = cast("tuple[str, EmulatedBroker]", event.value)
+        self._enqueue(peer, None, PeerLost(name))
 
-    def _lose(self, message: Served) -> None:
+    def _lose(self, dead: EmulatedBroker, message: Served) -> None:
         if isinstance(message, Notification):
-            self.ledger.drop(message, BROKER_DIED)
+            dead.lost.add(passage(message))
+
+    def _pass_the_dead(self, broker: EmulatedBroker, notification: Notification) -> None:
+        """Note what a neighbour of the dead handles only now: it may send it there no more, whichever way it goes."""
+        publisher, sequence, _ = passage(notification)
+        for end in broker.ends_beside:
+            if notification.publish_ms < end.ended_ms:
+                end.lost.update(((publisher, sequence, False), (publisher, sequence, True)))
+
+    def _end_life(self, broker: EmulatedBroker, *, is_alive: bool = False) -> LifeEnd:
+        """Take a broker for dead, which may only be suspended: nobody counts on this life of it any more."""
+        end = LifeEnd(self.env.now, broker.lost, is_alive)
+        self.judge.end_life(broker.name, end)
+        broker.is_outside = True
+        for clients in (self.publishers, self.subscribers, self.users):
+            clients.lose_home(broker.name)
+        return end
+
+    def come_back(self, name: str) -> None:
+        """Let a dead broker begin anew, empty and outside the overlay, until a plan takes it in."""
+        dead = self.brokers[name]
+        if not dead.is_dead:
+            return
+        core = self.start.outsider(name, int(self.env.now))
+        back = self.brokers[name] = EmulatedBroker(core, DeliveryCells(self._cells_kept_s))
+        back.is_outside, back.heard_from_ms = True, dead.heard_from_ms
+        for pair in [pair for pair in self.link_ends if pair[0] == name]:
+            del self.link_ends[pair]
+
+    def suspend(self, name: str) -> None:
+        """Let a broker stand still: what comes to it waits, and it says nothing."""
+        self.brokers[name].is_suspended = True
+
+    def resume(self, name: str) -> None:
+        """Let a suspended broker go on with what has come meanwhile."""
+        broker = self.brokers[name]
+        broker.is_suspended = False
+        if broker.is_overdue:
+            broker.is_overdue = False
+            self._begin_service(broker)
+
+    def link_delay_ms(self, broker: str, peer: str) -> float:
+        """Return how long what is sent now takes over a link, waiting until it is there again included."""
+        return self.link_faults.delayed_ms(broker, peer, self.timing.link_delay_ms(broker, peer))
+
+    def _renew_links(self, broker: str, peers: Iterable[str]) -> None:
+        """Let a broker reach the present life of peers: it has heard that the one before is over."""
+        for peer in peers:
+            end = self.link_ends.get((broker, peer))
+            if end is not None and end.target is not self.brokers[peer]:
+                self._open_link(broker, peer, end.counters)
+
+    def _open_link(self, broker: str, peer: str, counters: QueueCounters) -> LinkEnd:
+        first_arrival_ms = self.brokers[broker].heard_from_ms
+        end = self.link_ends[broker, peer] = LinkEnd(broker, self.brokers[peer], counters, first_arrival_ms)
+        return end
+
+    def _see_command(self, command: Command) -> None:
+        """Note what a command says of the overlay to come, of who is lost, and where their clients are to go."""
+        for name in self.judge.see_command(command):
+            if not self.brokers[name].is_dead:
+                self._end_life(self.brokers[name], is_alive=True)
+        given = {move.client for move in command.moves if move.home_from in command.lost_brokers}
+        if command.phase is CommandPhase.PREPARE and given:
+            here = {move.client for move in command.moves if move.client in given and move.home_to == command.broker}
+            self._clients_given[command.epoch_to, command.broker] = here
+            while len(self._clients_given) > CLIENTS_GIVEN_MAX:
+                del self._clients_given[next(iter(self._clients_given))]
+
+    def _take_clients(self, broker: EmulatedBroker) -> None:
+        """Let those come that wait for a broker which has become part of the overlay, or whom a plan sends there."""
+        for client in sorted(self._clients_given.pop((broker.core.epoch, broker.name), ())):
+            self.publishers.reconnect(client, broker.name)
+            self.users.reconnect(client, broker.name)
+        if broker.is_outside and self.judge.takes_part(broker.name, broker.core.epoch):
+            broker.is_outside = False
+            for clients in (self.publishers, self.subscribers, self.users):
+                clients.come_home(broker.name)
 
     def obey(self, command: Command) -> None:
         """Put a command into its broker's queue; raise KeyError when there is no such broker."""
+        self._see_command(command)
         self._enqueue(self.brokers[command.broker], None, command)
 
     @property
@@ -356,6 +342,12 @@ class EmulatedOverlay:
         for listener in self.user_listeners:
             listener.on_user_change(user, home, topics)
 
+    def _tell_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
+        if result.outcome is Outcome.ACTIVATED:
+            self._take_clients(broker)
+        for listener in self.listeners:
+            listener.on_result(result)
+
     def _tell(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         for listener in self.listeners:
             listener.on_client_change(client, role, home, filter_)
@@ -364,7 +356,7 @@ class EmulatedOverlay:
 
     def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Served) -> None:
         if broker.is_dead:
-            self._lose(message)
+            self._lose(broker, message)
             return
         queue = broker.queue
         counters = broker.counters
@@ -395,6 +387,9 @@ class EmulatedOverlay:
         broker = cast(EmulatedBroker, event.value)
         if broker.is_dead:
             return
+        if broker.is_suspended:
+            broker.is_overdue = True
+            return
         now_ms = self.env.now
         source, message, arrived_ms = broker.queue[0]
         counters = broker.counters
@@ -405,9 +400,15 @@ class EmulatedOverlay:
             counters.notifications_out += 1
             counters.bytes_out += message.size_bytes
             self.hop_count += 1
+            if broker.ends_beside:
+                self._pass_the_dead(broker, message)
         else:
             counters.bytes_out += _control_bytes(message)
             self.control_count += control_messages_in(message)
+        if message.__class__ is PeerLost:
+            self._renew_links(broker.name, (message.peer,))
+        elif message.__class__ is Command:
+            self._renew_links(broker.name, (*message.lost_brokers, *message.brokers_joined))
         for effect in _handled(broker.core, source, message, now_ms):
             self._carry_out(broker, effect)
         broker.queue.popleft()  # Only now: what its effects put into this very queue must not begin a second service.
@@ -426,10 +427,9 @@ class EmulatedOverlay:
                     self.ledger.deliver(notification, subscription, self.env.now)
             case Published(notification):
                 broker.cells.note_published(notification)
+                self.ledger.stamp(notification)
             case Confirmed(subscription):
-                if subscription in self._subscriptions:
-                    self.ledger.confirm(subscription, self._subscriptions[subscription][1], self.env.now)
-                elif not self.users.confirm(subscription, broker.name):
+                if not self.subscribers.confirm(subscription) and not self.users.confirm(subscription, broker.name):
                     self.ledger.confirm_ended(subscription, self.env.now)
             case AdvertiseConfirmed(publisher, connection):
                 if self.publishers.allow(publisher, connection):
@@ -448,11 +448,10 @@ class EmulatedOverlay:
             case UserDrained(user, subscription, home_to):
                 self.users.drain(user, subscription, home_to)
             case Answer(result):
-                for listener in self.listeners:
-                    listener.on_result(result)
+                self._tell_result(broker, result)
             case ClientDropped(client, connection):
                 if not self.publishers.drop(client, connection) and not self.users.drop(client, connection):
-                    self.cancel(client)
+                    self.subscribers.drop(client)
             case Dropped(notification, reason):
                 self.ledger.drop(notification, reason)
             case Cancelled():
@@ -463,7 +462,7 @@ class EmulatedOverlay:
     def _send(self, source_broker: str, peer: str, message: Message) -> None:
         end = self.link_ends.get((source_broker, peer))
         if end is None:
-            end = self.link_ends[source_broker, peer] = LinkEnd(source_broker, peer)
+            end = self._open_link(source_broker, peer, QueueCounters())
         env, counters = self.env, end.counters
         now_ms = env.now
         size_bytes = message.size_bytes if message.__class__ is Notification else _control_bytes(message)
@@ -479,7 +478,7 @@ class EmulatedOverlay:
             leaves_ms = end.busy_until_ms = max(now_ms, end.busy_until_ms) + transmission_ms
             end.waits_ms.append(leaves_ms - now_ms)
             counters.busy_ms += transmission_ms
-        arrival_ms = leaves_ms + self.timing.link_delay_ms(source_broker, peer)
+        arrival_ms = leaves_ms + self.link_delay_ms(source_broker, peer)
         if arrival_ms < end.last_arrival_ms:
             arrival_ms = end.last_arrival_ms
         end.last_arrival_ms = arrival_ms
@@ -499,4 +498,4 @@ class EmulatedOverlay:
         else:
             counters.bytes_out += _control_bytes(message)
         self._under_way -= 1
-        self._enqueue(self.brokers[end.peer], end.broker, message)
+        self._enqueue(end.target, end.broker, message)

@@ -3,7 +3,8 @@
 In: what clients did and what brokers handed over. Out: a LedgerSnapshot. A notification is owed once to each
 subscription that matches it, was confirmed before its publish time and was not cancelled before it. What was published
 while the confirmation or the end was on its way may be handed over, too: nobody is owed it, and it is no fault. The
-ledger knows neither links nor epochs, so that it catches whatever they get wrong.
+ledger knows neither links nor epochs, so that it catches whatever they get wrong; whether a death excuses what is
+missing, it asks a judge (:mod:`producers.emulator.judge_losses`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter, MatchIndex, matches
@@ -20,12 +22,33 @@ UNEXPLAINED = "unexplained"
 _ANYWHERE = "anywhere"  # The ledger's index has one destination: it asks who matches, not where.
 
 
+class Excuses(Protocol):
+    """Who says what a death may have cost."""
+
+    def reason_of(self, notification: Notification, subscription: str) -> str | None:
+        """Return why a notification need not have come to a subscription, None when it should have."""
+
+    def forget(self, subscription: str) -> None:
+        """Nothing can be missing any more at a subscription."""
+
+
+class _NoExcuses:
+    """Nobody ever dies."""
+
+    def reason_of(self, notification: Notification, subscription: str) -> str | None:
+        return None
+
+    def forget(self, subscription: str) -> None:
+        pass
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
     """The account at one moment.
 
     All but ``published`` count pairs of notification and subscription: ``expected`` is what was owed and equals
-    ``delivered`` + ``lost`` + ``outstanding``. ``outstanding`` is owed but younger than the settle time; ``final``
+    ``delivered`` + ``lost`` + ``outstanding``. ``excused`` of the lost ones had to cross a broker that died, and are
+    no fault. ``outstanding`` is owed but younger than the settle time; ``final``
     tells that it was settled too, after the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``,
     what was published just before a subscription was confirmed or after it was cancelled, come on top of ``delivered``.
     ``out_of_order`` counts deliveries with a smaller sequence number than one before of the same publisher to the same
@@ -37,6 +60,7 @@ class LedgerSnapshot:
     expected: int = 0
     delivered: int = 0
     lost: int = 0
+    excused: int = 0
     repeated: int = 0
     out_of_order: int = 0
     unexpected: int = 0
@@ -49,19 +73,24 @@ class LedgerSnapshot:
 
     @property
     def is_clean(self) -> bool:
-        """Tell whether all that was owed came exactly once, in order, and nothing else did."""
-        return self.lost == self.repeated == self.out_of_order == self.unexpected == self.outstanding == 0
+        """Tell whether all that was owed and no death excuses came exactly once, in order, and nothing else did."""
+        faults = (self.lost - self.excused, self.repeated, self.out_of_order, self.unexpected, self.outstanding)
+        return not any(faults)
 
 
 @dataclass(slots=True)
 class _Account:
-    """One notification: who has got it (True) and who has not yet (False), and why it may be missing."""
+    """One notification: who has got it (True) and who has not yet (False), and why it may be missing.
 
-    publish_ms: float
+    ``excuses``: the reasons of those among the overdue whom a death excuses.
+    """
+
+    notification: Notification
     owed: dict[str, bool]
     missing: int
     reason: str = UNEXPLAINED
     is_overdue: bool = False
+    excuses: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -81,6 +110,7 @@ class Ledger:
     """
 
     def __init__(self, settle_ms: float, overdue_count_max: int = OVERDUE_COUNT_MAX) -> None:
+        self.excuses: Excuses = _NoExcuses()
         self._settle_ms = settle_ms
         self._overdue_count_max = overdue_count_max
         self._index = MatchIndex()
@@ -133,7 +163,7 @@ class Ledger:
             if confirmed_ms[subscription] < notification.publish_ms
         }
         key = (notification.publisher, notification.sequence)
-        self._accounts[key] = _Account(notification.publish_ms, owed, len(owed))
+        self._accounts[key] = _Account(notification, owed, len(owed))
         self._young.append(key)
         self._sequence_published_max[notification.publisher] = notification.sequence
         self._counts["published"] += 1
@@ -141,6 +171,12 @@ class Ledger:
         return len(owed)
 
     # --- what brokers do -------------------------------------------------------------------------------------------
+
+    def stamp(self, notification: Notification) -> None:
+        """Remember in which epoch a notification was published."""
+        account = self._accounts.get((notification.publisher, notification.sequence))
+        if account is not None:
+            account.notification = notification
 
     def deliver(self, notification: Notification, subscription: str, now_ms: float) -> None:
         """Book a hand-over: it settles what is owed, or is a repeat, or was never owed."""
@@ -165,10 +201,12 @@ class Ledger:
         account.missing -= 1
         self._counts["delivered"] += 1
         if account.is_overdue:
-            self._lost_by_reason[account.reason] -= 1
+            reason = account.excuses.get(subscription)
+            self._lost_by_reason[reason or account.reason] -= 1
+            self._counts["excused"] -= reason is not None
             if not account.missing:
                 self._close_account((notification.publisher, notification.sequence))
-        delivery_ms = now_ms - account.publish_ms
+        delivery_ms = now_ms - account.notification.publish_ms
         self._delivery_ms_sum += delivery_ms
         self._delivery_ms_max = max(self._delivery_ms_max, delivery_ms)
         self._check_order(notification, subscription)
@@ -204,6 +242,7 @@ class Ledger:
             subscription = self._gone.popleft()[1]
             self._sequence_got_max.pop(subscription, None)
             self._lives.pop(subscription, None)
+            self.excuses.forget(subscription)
 
     def snapshot(self) -> LedgerSnapshot:
         """Return the account as it stands."""
@@ -215,15 +254,23 @@ class Ledger:
         return self._snapshot(is_final=True)
 
     def _settle_until(self, publish_ms_max: float) -> None:
-        while self._young and self._accounts[self._young[0]].publish_ms < publish_ms_max:
+        while self._young and self._accounts[self._young[0]].notification.publish_ms < publish_ms_max:
             key = self._young.popleft()
             account = self._accounts[key]
             if account.missing:
-                account.is_overdue = True
-                self._lost_by_reason[account.reason] += account.missing
+                self._count_lost(account)
                 self._overdue[key] = None
             else:
                 del self._accounts[key]
+
+    def _count_lost(self, account: _Account) -> None:
+        missing = [subscription for subscription, has_it in account.owed.items() if not has_it]
+        found = {one: self.excuses.reason_of(account.notification, one) for one in missing}
+        account.is_overdue = True
+        account.excuses = {one: reason for one, reason in found.items() if reason is not None}
+        self._lost_by_reason.update(account.excuses.values())
+        self._lost_by_reason[account.reason] += account.missing - len(account.excuses)
+        self._counts["excused"] += len(account.excuses)
 
     def _close_account(self, key: tuple[str, int]) -> None:
         del self._overdue[key]
@@ -244,6 +291,7 @@ class Ledger:
             expected=counts["expected"],
             delivered=counts["delivered"],
             lost=lost,
+            excused=counts["excused"],
             repeated=counts["repeated"],
             out_of_order=counts["out_of_order"],
             unexpected=counts["unexpected"],

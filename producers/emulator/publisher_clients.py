@@ -2,7 +2,8 @@
 
 In: what a workload wants published, what brokers tell publishers. Out: requests and notifications for the homes. A
 publisher between two homes keeps what it would publish until the next one has taken it: such a notification is
-published, and owed, from when it is handed over. Subscribers and queues do not belong here.
+published, and owed, from when it is handed over. So does one whose home has died, until it may publish in a new stay.
+Subscribers and queues do not belong here.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ class ClientError(ValueError):
     """A client asks for something that it may not, such as publishing before all brokers know it."""
 
 
+def is_always_serving(_: str) -> bool:
+    """Take every broker for one that takes clients: where none dies."""
+    return True
+
+
 @dataclass(slots=True)
 class MoveCounts:
     """Publishers that changed their home: how many, how long they could not publish, and what had to wait."""
@@ -54,7 +60,10 @@ class _Numbers:
 
 @dataclass(slots=True)
 class _Publisher:
-    """A connected publisher. Between two homes ``goes_to`` names the next one."""
+    """A connected publisher. Between two homes ``goes_to`` names the next one.
+
+    ``has_published``: it might publish before, in this stay or an earlier one.
+    """
 
     home: str
     filter_: Filter
@@ -65,6 +74,12 @@ class _Publisher:
     taken_by: str | None = None
     waiting: deque[tuple[Content, int]] = field(default_factory=deque)
     is_ending: bool = False
+    has_published: bool = False
+
+    @property
+    def is_homeless(self) -> bool:
+        """Tell whether its home has died, so that it waits for that one or another."""
+        return self.goes_to == WHOEVER_TAKES_IT
 
 
 class PublisherClients:
@@ -72,7 +87,8 @@ class PublisherClients:
 
     ``ask`` puts a request or notification into the queue of a home; ``on_change`` is told the stay's number and that a
     publisher has come to a broker, with its filter, or has left, with None; ``on_move`` that it has come from one home
-    to the next. What brokers say of a stay that is over changes nothing.
+    to the next. What brokers say of a stay that is over changes nothing. ``is_serving`` says whether a broker takes
+    clients; who comes to one that does not waits.
     """
 
     def __init__(
@@ -82,13 +98,16 @@ class PublisherClients:
         ask: Callable[[str, ClientRequest | Notification], None],
         on_change: Callable[[str, int, str, Filter | None], None],
         on_move: Callable[[str, str, Filter], None],
+        is_serving: Callable[[str], bool] = is_always_serving,
     ) -> None:
         self.moves = MoveCounts()
+        self.reconnected_count = 0
         self._env = env
         self._ledger = ledger
         self._ask = ask
         self._on_change = on_change
         self._on_move = on_move
+        self._is_serving = is_serving
         self._publishers: dict[str, _Publisher] = {}
         self._numbers: dict[str, _Numbers] = {}  # Also of those that have left, in the order of their last coming.
 
@@ -96,6 +115,11 @@ class PublisherClients:
     def is_any_moving(self) -> bool:
         """Tell whether a publisher is on its way to a home that is known."""
         return any(client.goes_to for client in self._publishers.values())
+
+    @property
+    def waiting_count(self) -> int:
+        """How many wait for a home."""
+        return sum(client.is_homeless for client in self._publishers.values())
 
     def home_of(self, publisher: str) -> str | None:
         """Return the home that a publisher has or had last; None when it is not connected."""
@@ -109,25 +133,32 @@ class PublisherClients:
         numbers = self._numbers[publisher] = self._numbers.pop(publisher, _Numbers())
         connection, numbers.connection_next = numbers.connection_next, numbers.connection_next + 1
         self._forget_oldest()
-        self._publishers[publisher] = _Publisher(home, filter_, connection)
+        client = self._publishers[publisher] = _Publisher(home, filter_, connection)
+        if not self._is_serving(home):
+            client.goes_to = WHOEVER_TAKES_IT
+            return
         self._on_change(publisher, connection, home, filter_)
         self._ask(home, AdvertiseRequest(publisher, filter_, connection))
 
     def disconnect(self, publisher: str) -> None:
         """Disconnect a publisher, when it is between two homes as soon as it has the next one."""
-        if self._publishers[publisher].goes_to is not None:
+        if self._publishers[publisher].goes_to:
             self._publishers[publisher].is_ending = True
             return
         gone = self._publishers.pop(publisher)
         self._on_change(publisher, gone.connection, gone.home, None)
-        self._ask(gone.home, UnadvertiseRequest(publisher, gone.connection))
+        if not gone.is_homeless:
+            self._ask(gone.home, UnadvertiseRequest(publisher, gone.connection))
 
     def allow(self, publisher: str, connection: int) -> bool:
-        """Let a publisher publish from now on; return True if it is still connected."""
+        """Let a publisher publish from now on; return True if it is still connected and never might before."""
         client = self._stay(publisher, connection)
-        if client is not None:
-            client.may_publish = True
-        return client is not None
+        if client is None:
+            return False
+        is_first, client.may_publish, client.has_published = not client.has_published, True, True
+        if client.goes_to is None:
+            self._hand_over_waiting(publisher, client)  # What has waited for this stay.
+        return is_first
 
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
         """Hand a notification to its publisher's home, or keep it while it has none.
@@ -135,9 +166,9 @@ class PublisherClients:
         Raises ClientError before all brokers know the publisher.
         """
         client = self._publishers.get(publisher)
-        if client is None or not client.may_publish:
+        if client is None or not client.has_published:
             raise ClientError(f"publisher {publisher} may not publish: its advertisement is not confirmed")
-        if client.goes_to is None:
+        if client.goes_to is None and client.may_publish:
             self._ask(client.home, self._made(publisher, client, content, size_bytes))
         elif len(client.waiting) < WAITING_MAX:
             client.waiting.append((content, size_bytes))
@@ -153,15 +184,37 @@ class PublisherClients:
             self._go(publisher, client, home_to)
 
     def lose_home(self, broker: str) -> None:
-        """Let the publishers of a broker that died go to whichever broker takes them, if one does."""
+        """Let the publishers of a broker that died go to whichever broker takes them, or wait for a home."""
         for publisher, client in list(self._publishers.items()):
+            if client.taken_by == broker:
+                client.taken_by = None
             if client.home == broker and client.goes_to is None:
                 self._go(publisher, client, client.taken_by or WHOEVER_TAKES_IT)
+            elif client.goes_to == broker:
+                client.home, client.goes_to = broker, WHOEVER_TAKES_IT  # It has left the old one.
+
+    def come_home(self, broker: str) -> None:
+        """Let the publishers that wait for a broker connect to it anew."""
+        for publisher, client in list(self._publishers.items()):
+            if client.is_homeless and client.home == broker:
+                self.reconnect(publisher, broker)
+
+    def reconnect(self, publisher: str, home: str) -> None:
+        """Let a publisher that has lost its home begin a new stay at this one; others stay where they are."""
+        client = self._publishers.get(publisher)
+        if client is None or not client.is_homeless:
+            return
+        numbers = self._numbers[publisher]
+        client.connection, numbers.connection_next = numbers.connection_next, numbers.connection_next + 1
+        client.home, client.goes_to, client.taken_by, client.may_publish = home, None, None, False
+        self.reconnected_count += client.has_published
+        self._on_change(publisher, client.connection, home, client.filter_)
+        self._ask(home, AdvertiseRequest(publisher, client.filter_, client.connection))
 
     def drop(self, publisher: str, connection: int) -> bool:
         """Take note that its home has ended a publisher's stay; return False if it is not a stay of now."""
         client = self._stay(publisher, connection)
-        if client is None:
+        if client is None or client.is_homeless:
             return False
         del self._publishers[publisher]
         self._on_change(publisher, connection, client.home, None)
@@ -171,6 +224,7 @@ class PublisherClients:
         """Let a broker take a publisher, which comes as soon as it has left its old home."""
         client = self._stay(publisher, connection)
         if client is None:
+            self._ask(home, UnadvertiseRequest(publisher, connection))  # It has begun another stay, or is gone.
             return
         client.taken_by = home
         if client.goes_to in (home, WHOEVER_TAKES_IT):
@@ -197,10 +251,13 @@ class PublisherClients:
         self.moves.wait_ms_sum += wait_ms
         self.moves.wait_ms_max = max(self.moves.wait_ms_max, wait_ms)
         self._on_move(publisher, home, client.filter_)
-        while client.waiting:
-            self._ask(home, self._made(publisher, client, *client.waiting.popleft()))
+        self._hand_over_waiting(publisher, client)
         if client.is_ending:
             self.disconnect(publisher)
+
+    def _hand_over_waiting(self, publisher: str, client: _Publisher) -> None:
+        while client.waiting and client.may_publish:
+            self._ask(client.home, self._made(publisher, client, *client.waiting.popleft()))
 
     def _made(self, publisher: str, client: _Publisher, content: Content, size_bytes: int) -> Notification:
         """Return the publisher's next notification, entered in the ledger."""

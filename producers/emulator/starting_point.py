@@ -34,9 +34,15 @@ class StartingPoint:
     term: int = 0
     homes: Mapping[str, str] = field(default_factory=dict)
 
-    def core_of(self, broker: str, boot_ms: int, *, is_outside: bool = False) -> BrokerProtocol:
-        """Return the core of a broker that begins here; it is outside where the others have gone on without it."""
-        core = core_of(broker, self.configuration, boot_ms, is_outside=is_outside)
+    def core_of(self, broker: str, boot_ms: int) -> BrokerProtocol:
+        """Return the core of a broker that begins here."""
+        return self._told(core_of(broker, self.configuration, boot_ms))
+
+    def outsider(self, broker: str, boot_ms: int) -> BrokerProtocol:
+        """Return the core of a broker that begins alone, while others go on: a plan must take it in."""
+        return self._told(core_of(broker, self.configuration, boot_ms, is_outside=True))
+
+    def _told(self, core: BrokerProtocol) -> BrokerProtocol:
         if self.plan:
             core.begin_at(self.plan, self.digest, self.term)
         return core

@@ -3,7 +3,7 @@
 In: what a workload wants for its users, what brokers tell them. Out: requests for homes. A user that moves is attached
 at both homes: the old one serves it to the end of the older epoch, the next one from the beginning of the newer. From
 when it is told to move until its next home has taken it, it asks for and ends at both whatever it asks for and ends.
-Publishers and queues do not belong here.
+A user whose home has died comes again in a new stay. Publishers and queues do not belong here.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ from producers.brokers.chord_messages import (
 from producers.brokers.chord_trees import TOPIC
 from producers.brokers.match_content import Filter, Operator, Predicate
 from producers.emulator.ledger import Ledger
-from producers.emulator.publisher_clients import ClientError
+from producers.emulator.publisher_clients import ClientError, is_always_serving
 
 
 def topic_filter(topic: str) -> Filter:
     """Return the filter of who publishes on or subscribes to a topic."""
     return (Predicate(TOPIC, Operator.EQ, topic),)
+
+
+def place_nowhere(subscription: str, home: str, epoch: int) -> None:
+    """Note nothing of where a subscription is: where no broker dies."""
 
 
 class BrokerTopics:
@@ -97,11 +101,23 @@ class _User:
     brought: set[str] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class _HomelessUser:
+    """A user that waits for ``home``, what it wants meanwhile, and what goes on in its next stay."""
+
+    home: str
+    first_home: str
+    wants: frozenset[str]
+    changes: int
+
+
 class UserClients:
     """All users of one overlay.
 
     ``ask`` puts a request into the queue of a home; ``on_change`` is told of a user at a broker with its topics, or
     None when it has left, and how many changes it has made; ``on_move`` that it has come to another home.
+    ``is_serving`` says whether a broker takes clients; who comes to one that does not waits. ``place`` is told at which
+    broker a subscription is from an epoch on.
     """
 
     def __init__(
@@ -111,7 +127,10 @@ class UserClients:
         ask: Callable[[str, ClientRequest], None],
         on_change: Callable[[str, str, tuple[str, ...] | None, int], None],
         on_move: Callable[[str, str, tuple[str, ...]], None],
+        is_serving: Callable[[str], bool] = is_always_serving,
+        place: Callable[[str, str, int], None] = place_nowhere,
     ) -> None:
+        self.reconnected_count = 0
         self.counts = UserCounts()
         self.topics = BrokerTopics()
         self.topics_at_first_homes = BrokerTopics()  # As if nobody had ever moved.
@@ -120,7 +139,10 @@ class UserClients:
         self._ask = ask
         self._on_change = on_change
         self._on_move = on_move
+        self._is_serving = is_serving
+        self._place = place
         self._users: dict[str, _User] = {}
+        self._homeless: dict[str, _HomelessUser] = {}
         self._owners: dict[str, tuple[str, str]] = {}  # Subscription -> user, topic; until it is ended.
         self._named = 0
         self._connected = 0
@@ -129,6 +151,11 @@ class UserClients:
     def user_count(self) -> int:
         """How many users are connected."""
         return len(self._users)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many users wait for a home."""
+        return len(self._homeless)
 
     @property
     def subscription_count(self) -> int:
@@ -141,8 +168,8 @@ class UserClients:
         return any(user.goes_to is not None for user in self._users.values())
 
     def home_of(self, user: str) -> str | None:
-        """Return a user's home, None when it is not connected."""
-        found = self._users.get(user)
+        """Return the home that a user has or waits for, None when it is gone."""
+        found = self._users.get(user) or self._homeless.get(user)
         return None if found is None else found.home
 
     def filter_of(self, subscription: str) -> Filter | None:
@@ -154,20 +181,28 @@ class UserClients:
 
     def connect(self, user: str, home: str, topics: Iterable[str]) -> None:
         """Connect a user to its home; raise ClientError when it is connected already."""
-        if user in self._users:
-            raise ClientError(f"user {user} is connected already, to {self._users[user].home}")
+        if user in self._users or user in self._homeless:
+            raise ClientError(f"user {user} is connected already, to {self.home_of(user)}")
+        if not self._is_serving(home):
+            self._homeless[user] = _HomelessUser(home, home, frozenset(topics), 0)
+            return
         self._users[user] = _User(home, home, self._connected)
         self._connected += 1
         self.change_topics(user, topics)
 
     def change_topics(self, user: str, topics: Iterable[str]) -> None:
         """Let a user want these topics and no others; raise ClientError when it is not connected."""
+        wanted = frozenset(topics)
+        if user in self._homeless:
+            self._homeless[user].wants = wanted
+            return
         found = self._users.get(user)
         if found is None:
             raise ClientError(f"user {user} is not connected")
-        wanted = frozenset(topics)
-        if wanted == found.wants and found.changes:
-            return
+        if wanted != found.wants or not found.changes:
+            self._ask_for(user, found, wanted)
+
+    def _ask_for(self, user: str, found: _User, wanted: frozenset[str]) -> None:
         self._count(found, wanted)
         found.wants = wanted
         found.changes += 1
@@ -176,16 +211,22 @@ class UserClients:
 
     def disconnect(self, user: str) -> None:
         """Disconnect a user; what was published before is still delivered."""
-        found = self._users.pop(user, None)
-        if found is None:
-            return
-        self._count(found, frozenset())
-        for topic in sorted(found.has):
-            self._end(found, topic)
-        self._ask(found.home, GoneRequest(user, found.connection))
-        if found.goes_to is not None:
-            self._ask(found.goes_to, GoneRequest(user, found.connection))
-        self._on_change(user, found.home, None, found.changes + 1)
+        waiting = self._homeless.pop(user, None)
+        if waiting is not None:
+            self._on_change(user, waiting.home, None, waiting.changes + 1)
+        elif user in self._users:
+            found = self._users.pop(user)
+            self._break_off(user, found)
+            self._on_change(user, found.home, None, found.changes + 1)
+
+    def _break_off(self, name: str, user: _User) -> None:
+        """End a stay at each of its homes."""
+        self._count(user, frozenset())
+        for topic in sorted(user.has):
+            self._end(user, topic)
+        self._ask(user.home, GoneRequest(name, user.connection))
+        if user.goes_to is not None:
+            self._ask(user.goes_to, GoneRequest(name, user.connection))
 
     def drop(self, user: str, connection: int) -> bool:
         """Take note that a home has ended a stay; return False if it is not a stay of now."""
@@ -196,16 +237,37 @@ class UserClients:
         return True
 
     def lose_home(self, broker: str) -> None:
-        """End the users of a broker that died, and those that were about to go there.
+        """End the stays of the users of a broker that died, and of those that were about to go there.
 
-        What it was still to confirm for users that have gone on from there, they ask for anew.
+        Whoever has its other home left comes again there, the others wait. What it was still to confirm for users that
+        have gone on from there, they ask for anew.
         """
-        for name in [name for name, user in self._users.items() if broker in (user.home, user.goes_to)]:
-            self.disconnect(name)
+        for name, user in [(name, user) for name, user in self._users.items() if broker in (user.home, user.goes_to)]:
+            left = user.goes_to if user.home == broker else user.home
+            del self._users[name]
+            self._break_off(name, user)
+            self._homeless[name] = _HomelessUser(left or broker, user.first_home, user.wants, user.changes)
+            if left is not None and self._is_serving(left):
+                self.reconnect(name, left)
         for name, user in self._users.items():
             for topic in [topic for topic, one in user.has.items() if broker in user.unconfirmed.get(one, ())]:
                 self._end(user, topic)
             self._follow(name, user)
+
+    def come_home(self, broker: str) -> None:
+        """Let the users that wait for a broker connect to it anew."""
+        for name in [name for name, waiting in self._homeless.items() if waiting.home == broker]:
+            self.reconnect(name, broker)
+
+    def reconnect(self, user: str, home: str) -> None:
+        """Let a user that has lost its home begin a new stay at this one; others stay where they are."""
+        waiting = self._homeless.pop(user, None)
+        if waiting is None:
+            return
+        found = self._users[user] = _User(home, waiting.first_home, self._connected, changes=waiting.changes)
+        self._connected += 1
+        self.reconnected_count += waiting.changes > 0
+        self._ask_for(user, found, waiting.wants)
 
     def _follow(self, name: str, user: _User) -> None:
         """End what the user no longer wants, and ask for what it wants: between two homes at both."""
@@ -216,6 +278,7 @@ class UserClients:
             self._named += 1
             user.has[topic] = subscription
             self._owners[subscription] = name, topic
+            self._place(subscription, user.home, 0)
             user.unconfirmed[subscription] = {user.home}
             self._ask(user.home, SubscribeRequest(subscription, name, topic_filter(topic), user.connection))
             if user.goes_to is not None:
@@ -312,6 +375,8 @@ class UserClients:
         self.topics.add(broker, found.wants)
         found.came_from, found.brought = found.home, set(found.has.values())
         found.home, found.goes_to = broker, None
+        for subscription in found.brought:
+            self._place(subscription, broker, found.epoch)
         self.counts.moved += 1
         self._ask(broker, MoveHeardRequest(user, found.connection))  # Nothing follows that its old home serves, too.
         self._on_move(user, broker, tuple(sorted(found.wants)))

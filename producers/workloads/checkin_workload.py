@@ -21,7 +21,7 @@ import simpy
 
 from producers.brokers.chord_trees import TOPIC
 from producers.brokers.match_content import Content, Filter
-from producers.emulator.emulate_overlay import OverlayListener
+from producers.emulator.overlay_listeners import OverlayListener
 from producers.emulator.starting_point import StartingPoint
 from producers.emulator.user_clients import topic_filter
 from producers.workloads.checkin_data import DAY_MINUTES, Checkins, cell_name, cell_numbers, load_checkins

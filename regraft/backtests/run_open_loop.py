@@ -19,6 +19,7 @@ from controller.controller_settings import ControllerSettings
 from controller.decide.find_planners import planners_of
 from controller.decide.judge_proposals import Situation, transition_price_per_s
 from controller.decide.shadow_planners import ShadowPlanner
+from controller.kinds.cost_over import at_first, cost_over_per_s
 from controller.kinds.find_kind import kind_of
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.closed_window import ClosedWindow
@@ -28,6 +29,7 @@ from controller.windows.read_windows import WindowReader
 from experiments.run_tasks import TellWork
 from infra.stack_error import StackError
 from overlay.inventory import Inventory
+from overlay.members import FleetView
 from overlay.overlay_configuration import OverlayConfiguration
 from regraft.backtests.backtest_outcome import RECORDED, CostPoint, DecisionTime, Mode, Outcome, PlanMark
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
@@ -68,6 +70,7 @@ class WindowFeed:
         self.kind = kind_of(inventory, task.settings)
         self.reader = WindowReader(task.settings, self.kind, self._ports.ports)
         self.plan_log = PlanLog(inventory)
+        self.fleet = FleetView(inventory)
 
     def windows(self) -> Iterator[tuple[ClosedWindow, int]]:
         """Yield each window with the time at which it is known."""
@@ -87,7 +90,7 @@ class WindowFeed:
                 self._record(plan.plan)
                 plan = next(plans, None)
             self._ports.state.records.extend(chain(recorded.rows, (recorded.marker,)))
-            for window in self.reader.read(self.plan_log, now_ms):
+            for window in self.reader.read(self.plan_log, self.fleet, now_ms):
                 yield window, now_ms
 
     def _record(self, plan: Plan) -> None:
@@ -120,9 +123,9 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         incomplete += not window.is_complete
         unknown += overlay is None
         if window.is_complete and kind.can_be_costed(window):
-            cost = math.nan if overlay is None else kind.cost_per_s(overlay.with_homes({}), window)
-            first = inventory.bootstrap.with_homes(feed.plan_log.homes_origin)  # Before any recorded plan.
-            points.append(CostPoint(window.end_ms, cost, kind.cost_per_s(first, window)))
+            cost = math.nan if overlay is None else cost_over_per_s(kind, feed.fleet, overlay.with_homes({}), window)
+            first = at_first(kind, feed.plan_log.homes_origin)  # Before any recorded plan.
+            points.append(CostPoint(window.end_ms, cost, cost_over_per_s(kind, feed.fleet, first, window)))
     marks = [mark_of(plan) for plan in feed.plan_log.in_force]
     here = tuple(mark for mark in marks if begin_ms is not None and begin_ms <= mark.time_ms <= (end_ms or 0))
     return Outcome(

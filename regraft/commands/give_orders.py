@@ -16,6 +16,7 @@ import typer
 from msgspec import structs
 
 from schemas.audit import AuditEntry, AuditOutcome
+from schemas.member import BrokerFacts
 from schemas.order import Order, OrderKind
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def give_order(
     until_ms: int = 0,
     evacuate: bool = False,
     plan_digest: str = "",
+    facts: BrokerFacts | None = None,
     wait_s_max: float = ANSWER_S_MAX,
 ) -> AuditEntry | None:
     """Store an order and return the controller's answer, None when none comes in time.
@@ -51,7 +53,7 @@ def give_order(
     from schemas.remote_registry import use_registry
 
     kafka, now_ms = settings.kafka, time.time_ns() // 1_000_000
-    order = _signed(settings, Order(subject, kind, by, reason, now_ms, until_ms, evacuate, plan_digest))
+    order = _signed(settings, Order(subject, kind, by, reason, now_ms, until_ms, evacuate, plan_digest, facts=facts))
     use_registry(namespace=kafka.namespace)
     with closing(AuditTail(kafka.access, kafka.namespace)) as tail:
         send_order(kafka.access, order, kafka.namespace)

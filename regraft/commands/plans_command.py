@@ -238,7 +238,7 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
     if against := against_order(kind, name, plan.phase):
         raise StackError(f"{against}.")
     answer_s_max = min(wait_s, ANSWER_S_MAX)
-    give_order(settings, kind, name, by, reason, plan_digest=plan.digest, wait_s_max=answer_s_max)
+    give_order(settings, kind, name, by, reason, plan_digest=plan.approval_digest, wait_s_max=answer_s_max)
     outcome = _outcome(settings, kind, name, wait_s)
     if outcome is None:
         typer.echo(

@@ -154,7 +154,7 @@ class _InputReader:
     def _meant(self, order: Order) -> Order:
         """Return an order that says which plan it means; those of earlier versions only named it."""
         plan = None if order.plan_digest else self._recorded.get(order.subject)
-        return order if plan is None else msgspec.structs.replace(order, plan_digest=plan.digest)
+        return order if plan is None else msgspec.structs.replace(order, plan_digest=plan.approval_digest)
 
     def _decoded(self, message: RecordedMessage, record_type: type[Record]) -> Record | None:
         if message.value is None:

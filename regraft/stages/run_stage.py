@@ -50,7 +50,9 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
 def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
     from infra.spark_session import base_configuration, build_spark_session
+    from streaming.check_timestamps import check_timestamps
     from streaming.job_errors import StreamingJobError
+    from streaming.measure_backlog import driver_memory_mb
     from streaming.run_job import run_job
     from streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
 
@@ -63,10 +65,12 @@ def stream(settings: Settings, stop: threading.Event) -> int:
         "regraft",
         run_dir=directory,
         master=settings.spark.master,
-        driver_memory_mb=settings.spark.driver_memory_mb,
+        driver_memory_mb=settings.spark.driver_memory_mb or driver_memory_mb(settings.streaming),
         extra=extra,
     )
     try:
+        if settings.streaming.telemetry_topic:  # Not in the table, by which all others were checked.
+            check_timestamps(settings.streaming)
         run_job(spark, settings.streaming, stop)
     except StreamingJobError as error:
         log.error("stage_cannot_go_on", stage="stream", reason=str(error))

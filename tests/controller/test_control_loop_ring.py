@@ -15,6 +15,7 @@ from controller.ports.memory_ports import MemoryClients, MemoryPorts
 from controller.report.loop_metrics import LoopMetrics
 from controller.state.plan_log import PlanLog
 from controller.windows.read_windows import REGISTER_WAIT_MS, WindowReader
+from overlay.members import FleetView
 from schemas.command import CommandPhase
 from schemas.event import EventKind
 from schemas.plan import PlanPhase, Proposal, Verdict
@@ -375,7 +376,7 @@ def test_only_windows_to_verify_on_keep_what_users_wanted() -> None:
     reader = WindowReader(overlay.settings, ring_kind(INVENTORY), overlay.ports.ports)
     for start_ms in range(0, 6000, WINDOW_MS):
         overlay.write_window(start_ms)
-    windows = reader.read(PlanLog(INVENTORY), overlay.now_ms)
+    windows = reader.read(PlanLog(INVENTORY), FleetView(INVENTORY), overlay.now_ms)
     assert [window.interests is None for window in windows] == [False] * 6
     assert [window.interests is None for window in reader.complete] == [True] * 4 + [False] * 2
     assert all(window.topic_rates_per_s[TOPIC] == 10.0 for window in reader.complete)

@@ -11,6 +11,7 @@ from controller.execute.carry_out_plan import PlanRunner
 from controller.loop_state import LoopState
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.plan_log import PlanLog
+from overlay.members import FleetView
 from tests.controller.test_control_loop import INVENTORY
 
 ALL = ["start", "carry on", "verify", "decide", "shadows", "show"]
@@ -22,7 +23,7 @@ class Steps:
     def __init__(self, **deeds: Callable[[LoopState], None]) -> None:
         self.deeds = {"start": lambda state: setattr(state, "has_plans", True)} | deeds
         self.taken: list[str] = []
-        state = LoopState(PlanLog(INVENTORY))
+        state = LoopState(PlanLog(INVENTORY), FleetView(INVENTORY))
         self.runner = PlanRunner(MemoryPorts().ports, state.plan_log, TransitionLimits())
         steps = LoopSteps(
             self._step("start"),

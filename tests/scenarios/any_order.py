@@ -273,7 +273,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
                 continue
             if self.is_between_homes(name):
                 raise BrokenPromiseError("for ever between two homes", f"{name}: {self.publishers._publishers[name]}")
-            if name not in self.allowed:
+            if not self.publishers._publishers[name].may_publish:
                 which = "in its first stay" if not self.account.stays[name] else "having come again"
                 raise BrokenPromiseError(
                     f"never allowed to publish {which}", f"{name} at {self.publishers.home_of(name)}"

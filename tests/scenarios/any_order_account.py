@@ -144,6 +144,9 @@ class Account:
             self._wrong("unexpected", f"{key} to {subscription}: {self.story_of(subscription)}")
         self._check_order(key, subscription, one)
 
+    def stamp(self, notification: Notification) -> None:
+        """Nothing: what died excuses nothing here."""
+
     def drop(self, notification: Notification, reason: str) -> None:
         """Remember why a notification did not go on."""
         self.dropped.setdefault((notification.publisher, notification.sequence), reason)

@@ -19,13 +19,13 @@ import msgspec
 
 from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_messages import Dropped, Notification, Published
+from producers.brokers.two_epochs import FROM_THE_DEAD
 from producers.emulator.publisher_clients import WHOEVER_TAKES_IT
 from schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order_account import Account, Key
 from tests.scenarios.any_order_controller import new_plan
 
 Action = tuple[Any, ...]
-FROM_THE_DEAD = "from_the_dead"
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class MortalBrokers:
     busy: dict[str, None]
     on_links: dict[tuple[str, str], deque[Any]]
     publishers: Any
+    subscribers: Any
     users: Any
     controller: Any
     met_controllers: list[Any]
@@ -55,7 +56,6 @@ class MortalBrokers:
     clock: Any
     cancel: Callable[[str], None]
     names: tuple[str, ...]
-    _subscriptions: dict[str, tuple[str, Any]]
 
     def set_up_deaths(self) -> None:
         """Begin with nobody dead."""
@@ -65,6 +65,7 @@ class MortalBrokers:
         self.taken: dict[Key, set[str]] = {}
         self.stamped: dict[Key, tuple[int, str]] = {}
         self.subscription_homes: dict[str, str] = {}
+        self.overlays: dict[int, OverlayConfiguration] = {}
         self.repairs = 0
         self.account.is_excused = self.is_excused
 
@@ -75,13 +76,13 @@ class MortalBrokers:
         broker = self.brokers[name]
         if broker.is_dead or len(self.dead) + 1 >= len(self.brokers):
             return False
-        broker.is_dead = True
+        broker.is_dead = broker.is_outside = True
         self.dead[name] = None
         broker.queue.clear()
         self.busy.pop(name, None)
         for pair in [pair for pair in self.on_links if pair[1] == name]:
             del self.on_links[pair]
-        for subscription in [one for one, (home, _) in self._subscriptions.items() if home == name]:
+        for subscription in [one for one, at in self.subscribers._subscribers.items() if at.home == name]:
             self.cancel(subscription)
         self.publishers.lose_home(name)
         self.users.lose_home(name)
@@ -127,21 +128,24 @@ class MortalBrokers:
 
     @property
     def homeless(self) -> list[str]:
-        """The publishers whose home has died, or the one that they were to go to."""
+        """The publishers and users whose home has died, or the one that they were to go to."""
         gone = {WHOEVER_TAKES_IT, *self.dead}
-        return sorted(name for name, client in self.publishers._publishers.items() if client.goes_to in gone)
+        names = [name for name, client in self.publishers._publishers.items() if client.goes_to in gone]
+        return sorted([*names, *self.users._homeless])
 
     def do_come_again(self, name: str, home: str) -> bool:
-        """A publisher that has lost its home begins a new stay elsewhere; what it had not handed over is its own."""
+        """A client that has lost its home begins a new stay elsewhere, unless it is about to end."""
         if name not in self.homeless or home in self.dead:
             return False
-        client = self.publishers._publishers.pop(name)
-        self.allowed.discard(name)
-        if client.is_ending:
-            return True
-        self.account.begin_stay(name)
-        self.ending.discard(name)
-        self.publishers.connect(name, home, client.filter_)
+        client = self.publishers._publishers.get(name)
+        if client is None:
+            self.users.reconnect(name, home)
+        elif client.is_ending:
+            del self.publishers._publishers[name]
+        else:
+            client.goes_to = WHOEVER_TAKES_IT
+            self.account.begin_stay(name)
+            self.publishers.reconnect(name, home)
         return True
 
     # --- repairs -----------------------------------------------------------------------------------------------
@@ -194,7 +198,9 @@ class MortalBrokers:
         key = message.publisher, message.sequence
         for effect in effects:
             if isinstance(effect, Published):
-                self.stamped[key] = effect.notification.epoch, effect.notification.home
+                epoch = effect.notification.epoch
+                self.stamped[key] = epoch, effect.notification.home
+                self.overlays.setdefault(epoch, self.brokers[name].core.tables[epoch].configuration)
             if isinstance(effect, Dropped) and effect.reason == FROM_THE_DEAD:
                 return
         self.taken.setdefault(key, set()).add(name)
@@ -210,17 +216,20 @@ class MortalBrokers:
         if key not in self.stamped:
             return self.account.published[key].home in self.dead
         epoch, home = self.stamped[key]
-        taken = self.taken[key]
         return any(
-            broker in self.dead and (at + 1 == len(way) or way[at + 1] not in taken)
+            broker in self.dead and (at + 1 == len(way) or not self.has_gone_on(key, way, at))
             for way in self.ways(epoch, home, subscription)
             for at, broker in enumerate(way)
         )
+
+    def has_gone_on(self, key: Key, way: Sequence[str], at: int) -> bool:
+        """Tell whether the next broker of a way has taken a notification."""
+        return way[at + 1] in self.taken[key]
 
     @abstractmethod
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
         """Return the ways that a notification published at ``home`` may take to a subscription."""
 
     def overlay_of(self, epoch: int) -> Any:
-        """Return the overlay of an epoch, by the controllers' plans."""
-        return next(found for one in self.met_controllers if (found := one.log.configuration_of(epoch)) is not None)
+        """Return the overlay of an epoch that was stamped: of plans to one epoch, that which was carried out."""
+        return self.overlays[epoch]

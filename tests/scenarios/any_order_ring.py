@@ -13,11 +13,15 @@ from controller.controller_settings import TransitionLimits
 from controller.state.plan_log import PlanLog
 from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
+from producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
+from producers.brokers.chord_messages import AttachRequest
 from producers.brokers.match_content import Filter
+from producers.brokers.two_epochs import FROM_THE_DEAD
+from producers.emulator.emulate_overlay import EmulatedBroker
 from producers.emulator.user_clients import topic_filter
 from schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order import Action, AnyOrderOverlay
-from tests.scenarios.any_order_account import Account, BrokenPromiseError
+from tests.scenarios.any_order_account import Account, BrokenPromiseError, Key
 from tests.scenarios.any_order_controller import new_plan
 from tests.scenarios.any_order_members import BROKERS_MIN, JOIN, LEAVE
 
@@ -49,10 +53,12 @@ class AnyOrderRing(AnyOrderOverlay):
     ) -> None:
         super().__init__(inventory, limits, account, rival, spares)
         self.user_homes: dict[str, str] = {}  # Where each was last, also of those that have left.
+        self.served: dict[str, list[tuple[int, str]]] = {}  # By subscription: since which epoch at which home.
+        self.taken_down: dict[Key, set[str]] = {}
 
     def do_connect(self, name: str, home: str, topics: Sequence[str]) -> bool:
         """A user comes, perhaps again under its name, unless it is connected."""
-        if self.users.home_of(name) is not None:
+        if self.users.home_of(name) is not None or home in self.dead:
             return False
         self.user_homes[name] = home
         self.connect_user(name, home, topics)
@@ -147,13 +153,34 @@ class AnyOrderRing(AnyOrderOverlay):
         """Return a repair by which successors take over what the lost had, now and then with IDs exchanged besides."""
         return ("repair", self._exchanges(rng.choice((0, 0, 0, 1)), rng), self.random_moves(0, 0.0, rng))
 
+    def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Any) -> None:
+        if isinstance(message, SubscribeRequest):
+            self.served.setdefault(message.subscription, []).append((0, broker.name))
+        elif isinstance(message, AttachRequest):
+            for one in message.subscriptions:
+                self.served.setdefault(one.subscription, []).append((message.epoch, broker.name))
+        super()._enqueue(broker, source, message)
+
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
-        """Return the way to the rendezvous and from there to the subscription, for each home that it has had."""
+        """Return the way to the rendezvous and from there to the home of the subscription in that epoch."""
         ring = self.overlay_of(epoch)
-        topic = str(self.account.subscriptions[subscription].filter_[0].value)
-        root = ring.rendezvous(topic)
-        there = ring.route(home, root)
-        return [[*there, *ring.route(root, self.subscription_homes[subscription])[1:]]]
+        root = ring.rendezvous(str(self.account.subscriptions[subscription].filter_[0].value))
+        served = [broker for since, broker in self.served[subscription] if since <= epoch][-1:]
+        down = ring.route(root, served[0]) if served and served[0] in ring.brokers else (root,)
+        return [[*ring.route(home, root), *down[1:]]]
+
+    def note_taken(self, name: str, message: Any, effects: Sequence[Any]) -> None:
+        """Remember, too, what has come down from the rendezvous."""
+        super().note_taken(name, message, effects)
+        is_from_the_dead = any(isinstance(one, Dropped) and one.reason == FROM_THE_DEAD for one in effects)
+        if isinstance(message, Notification) and message.from_rendezvous and not is_from_the_dead:
+            self.taken_down.setdefault((message.publisher, message.sequence), set()).add(name)
+
+    def has_gone_on(self, key: Key, way: Sequence[str], at: int) -> bool:
+        """Tell whether the next broker has taken a notification, from the rendezvous where that is behind."""
+        root = self.overlay_of(self.stamped[key][0]).rendezvous(str(self.account.published[key].content["topic"]))
+        taken = self.taken_down.get(key, set()) if root in way[: at + 1] else self.taken[key]
+        return way[at + 1] in taken
 
     # --- checks ------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
 RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
 MEMBERS_SHARE = 0.4  # Of the runs: those in which brokers join and leave.
-DEATHS_SHARE = {TREE: 0.0, RING: 0.0}  # Of the runs: those in which brokers die.
+DEATHS_SHARE = {TREE: 0.0, RING: 0.4}  # Of the runs: those in which brokers die.
 REPAIRS_MAX = 70  # Until one is carried out: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is carried out: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
@@ -74,15 +74,19 @@ class RunSpec:
         deaths = random.Random(f"{seed} {overlay} deaths")
         features += DEATHS if deaths.random() < DEATHS_SHARE[overlay] else []
         comings = random.Random(f"{seed} {overlay} members")
-        features += [
-            name for name in MEMBERS if comings.random() < MEMBERS_SHARE and not {*DEATHS}.intersection(features)
-        ]
+        if comings.random() < MEMBERS_SHARE and not {*DEATHS}.intersection(features):
+            features += MEMBERS
+        broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
+        if overlay == RING and set(DEATHS).intersection(features):
+            broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # A dead broker is on ways of others on a larger ring.
+            if deaths.random() < 0.5:  # Where little else goes wrong, more plans are under way when brokers die.
+                features = [name for name in features if name in ("end", "return", "again", "late", *DEATHS)]
         return RunSpec(
             seed,
             overlay,
             schedule or chosen,
             tuple(name for name in features if name not in set(without)),
-            rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9)),
+            broker_count,
             rng.choice((250, 500, 1000)),
             rng.choice((0.1, 0.25, 0.4)),
             schedule or chosen,

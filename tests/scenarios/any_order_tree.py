@@ -74,7 +74,7 @@ class AnyOrderTree(AnyOrderOverlay):
 
     def staying_at(self, broker: str) -> list[str]:
         """Return the subscriptions at home at a broker."""
-        return [name for name in self.open_names if self._subscriptions[name][0] == broker]
+        return [name for name in self.open_names if self.subscribers._subscribers[name].home == broker]
 
     def ends_of(self, clients: Sequence[str]) -> list[Action]:
         """Return the actions by which subscriptions end."""

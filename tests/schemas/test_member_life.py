@@ -41,12 +41,12 @@ def test_every_state_can_be_left_by_an_order() -> None:
     ("kind", "state", "why"),
     [
         (OrderKind.DRAIN, None, "no broker b07 among the members"),
-        (OrderKind.DRAIN, MemberState.DEAD, "b07 is dead, so there is nothing to drain"),
+        (OrderKind.DRAIN, MemberState.DEAD, "b07 is dead and cannot be drained"),
         (OrderKind.DRAIN, MemberState.JOINING, "not in the overlay yet"),
         (OrderKind.REMOVE, MemberState.IN_SERVICE, "drain it, or say that it is dead"),
         (OrderKind.ADD, MemberState.IN_SERVICE, "a member already and in service"),
         (OrderKind.ADD, MemberState.LEFT, "members readmit"),
-        (OrderKind.READMIT, MemberState.IN_SERVICE, "nothing to readmit"),
+        (OrderKind.READMIT, MemberState.IN_SERVICE, "cannot be readmitted"),
     ],
 )
 def test_nonsense_gets_a_sentence(kind: OrderKind, state: MemberState | None, why: str) -> None:

@@ -2,12 +2,13 @@
 
 import base64
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from schemas.codec import decode, encode
 from schemas.registry import SCHEMAS, schema_by_id, schema_ids_of
-from schemas.remote_registry import URL_VARIABLE, RegistryError, register_schemas, use_registry
+from schemas.remote_registry import URL_VARIABLE, USERNAME_VARIABLE, RegistryError, register_schemas, use_registry
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import TOPICS
 from tests.schemas.fake_registry import FakeRegistry, running_registry
@@ -85,3 +86,32 @@ def test_a_wrong_url_is_refused() -> None:
     """Anything but http and https is refused before a connection is tried."""
     with pytest.raises(RegistryError, match="no http or https URL"):
         register_schemas("file:///etc/hosts")
+
+
+@pytest.mark.parametrize("place", ["FILE", "VARIABLE"])
+def test_the_password_is_kept_outside_of_the_url(registry: FakeRegistry, tmp_path: Path, place: str) -> None:
+    """In a file, or in a variable of any name."""
+    (tmp_path / "password").write_text("p@ss:w\n")
+    named = {"FILE": str(tmp_path / "password"), "VARIABLE": "SECRET"}[place]
+    user = {USERNAME_VARIABLE: "ana", f"REGRAFT_SCHEMA_REGISTRY_PASSWORD_{place}": named, "SECRET": "p@ss:w"}
+    use_registry({URL_VARIABLE: registry.url, **user})
+    assert base64.b64decode(registry.authorization.removeprefix("Basic ")) == b"ana:p@ss:w"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"USERNAME": "ana"}, "needs REGRAFT_SCHEMA_REGISTRY_USERNAME and one of"),
+        ({"PASSWORD_FILE": "/none"}, "needs REGRAFT_SCHEMA_REGISTRY_USERNAME and one of"),
+        ({"USERNAME": "ana", "PASSWORD_FILE": "/none", "PASSWORD_VARIABLE": "HOME"}, "one of"),
+        ({"USERNAME": "ana", "PASSWORD_FILE": "/none"}, "/none cannot be read"),
+        ({"USERNAME": "ana", "PASSWORD_VARIABLE": "hunter2"}, "PASSWORD_VARIABLE names holds no password"),
+        ({"USERNAME": "ana", "PASSWORD_FILE": "/none", "URL": "http://bo:hunter2@h"}, "take them out of the URL"),
+    ],
+)
+def test_a_login_that_cannot_be_one_is_refused(given: dict[str, str], why: str) -> None:
+    """Before anything is asked, and without a word of the secret."""
+    variables = {URL_VARIABLE: "http://h"} | {f"REGRAFT_SCHEMA_REGISTRY_{name}": text for name, text in given.items()}
+    with pytest.raises(RegistryError, match=why) as told:
+        use_registry(variables)
+    assert "hunter2" not in str(told.value)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from schemas.codec import CONFLUENT_HEADER_BYTES, encode
+from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode
 from schemas.registry import schema_by_id
+from schemas.telemetry import TelemetryBatch
 from streaming.decode_columns import DecodedColumns, UnsupportedSchemaError, decode_columns
 from tests.streaming.random_telemetry import as_dicts, random_telemetry
 
@@ -50,6 +51,24 @@ def test_columns_are_what_fastavro_reads(seed: int) -> None:
     found = decoded(bodies)
     assert found.rows.to_pylist() == [read_one(body) for body in bodies]
     assert found.places.tolist() == list(range(len(batches)))
+
+
+@pytest.mark.parametrize("wanted", [None, ("broker",)])
+def test_numbers_of_more_than_64_bits_are_read_by_nobody(wanted: Sequence[str] | None) -> None:
+    """Wherever a number stands: with a bit too many, or in more than ten bytes; the codec says so. 64 bits are read."""
+    batch = random_telemetry(random.Random(7))[0]
+    body, many = encode(batch)[CONFLUENT_HEADER_BYTES:], b"\x80" * 8
+    place = len(batch.broker.encode()) + 1  # Of the boot.
+    while body[place] > 0x7F:
+        place += 1
+    for end in (b"\x80\x02", b"\x80\x7f", b"\x80\x80\x00", b"\xff\xff\x80\x01"):
+        overlong = body[: len(batch.broker.encode()) + 1] + many + end + body[place + 1 :]
+        assert decoded([body, overlong, body], wanted=wanted).places.tolist() == [0, 2]
+        with pytest.raises(UndecodableRecordError):
+            decode(encode(batch)[:CONFLUENT_HEADER_BYTES] + overlong, TelemetryBatch)
+    zero = body[: len(batch.broker.encode()) + 1] + many + b"\x80\x00" + body[place + 1 :]
+    assert decoded([zero], wanted=wanted).places.tolist() == [0]
+    assert decode(encode(batch)[:CONFLUENT_HEADER_BYTES] + zero, TelemetryBatch).boot == 0
 
 
 def test_what_is_not_wanted_is_stepped_over() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.repair import RepairTask, inventory_over
+from controller.kinds.repair import RepairTask
 from overlay.configuration import Configuration
 from overlay.delivery_sets import DeliverySets
 from overlay.publisher_costs import PublisherCosts
@@ -34,7 +34,7 @@ def rehomed_publishers(
     leaving = sorted(name for name, home in homes.items() if home in emptied)
     if not leaving:
         return (), 0.0
-    inventory = inventory_over(task.fleet, tree)
+    inventory = task.fleet.restricted_to(tree.brokers)
     is_open = np.array([broker not in task.avoided for broker in tree.brokers])
     if not is_open.any():
         is_open[:] = True
@@ -65,7 +65,7 @@ def _cost_unpublished_per_s(
     """Return what it costs to bring to all who want it what these publishers published at brokers that are gone."""
     spans = [window.sets.of_publishers(publishers) for window in task.windows]
     spans = [at_known_homes(span, homes, tree.brokers).over(tree.brokers) for span in spans]
-    return TreeCosts(tree, inventory_over(task.fleet, tree), WeightedSets.over_all(spans)).cost_per_s
+    return TreeCosts(tree, task.fleet.restricted_to(tree.brokers), WeightedSets.over_all(spans)).cost_per_s
 
 
 def _cheapest(
@@ -111,7 +111,7 @@ def _priced(
     if task.fleet.load_max_per_s is None:
         spans = [span.of_publishers(frozenset(leaving)) for span in spans]
     spans = [at_known_homes(span, provisional, tree.brokers).over(tree.brokers) for span in spans]
-    return PublisherCosts(tree, inventory_over(task.fleet, tree), spans)
+    return PublisherCosts(tree, task.fleet.restricted_to(tree.brokers), spans)
 
 
 def at_known_homes(sets: DeliverySets, homes: Mapping[str, str], brokers: tuple[str, ...]) -> DeliverySets:

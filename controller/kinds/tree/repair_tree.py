@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.repair import Repair, RepairTask, change_text, inventory_over
+from controller.kinds.repair import Repair, RepairTask, change_text
 from controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers
 from overlay.configuration import Configuration, link
 from overlay.exchange_joints import exchange_joints
@@ -61,7 +61,7 @@ def _cost_per_s(overlay: Configuration, task: RepairTask, sets: WeightedSets | N
     """Return what the traffic costs on an overlay, 0 where it or the overlay's costs are not known."""
     if sets is None or any(broker not in task.fleet.index for broker in overlay.brokers):
         return 0.0
-    return TreeCosts(overlay, inventory_over(task.fleet, overlay), sets.over(overlay.brokers)).cost_per_s
+    return TreeCosts(overlay, task.fleet.restricted_to(overlay.brokers), sets.over(overlay.brokers)).cost_per_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class _Mending:
             return cheapest
         tree = Configuration.of(0, self.core, self.kept | set(cheapest))
         room = np.array([self.room[broker] for broker in self.core])
-        inventory = inventory_over(self.task.fleet, tree)
+        inventory = self.task.fleet.restricted_to(tree.brokers)
         return exchange_joints(tree, inventory, self.sets.over(self.core), cheapest, room)
 
     @cached_property

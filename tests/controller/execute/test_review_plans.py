@@ -37,7 +37,7 @@ def give(overlay: ScriptedOverlay, kind: OrderKind, subject: str, *, evacuate: b
 
 def order_of(overlay: ScriptedOverlay, kind: OrderKind, subject: str, *, evacuate: bool = False) -> Order:
     """An order as a person gives it who looks at the plans that are stored now."""
-    digest = next((plan.digest for plan in overlay.plans if plan.plan == subject), "")
+    digest = next((plan.approval_digest for plan in overlay.plans if plan.plan == subject), "")
     return Order(subject, kind, "ada", "because", overlay.now_ms, 0, evacuate, digest)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.repair import MEMBERSHIP, REPAIR, RepairTask, inventory_over
+from controller.kinds.repair import MEMBERSHIP, REPAIR, RepairTask
 from controller.state.closed_window import ClosedWindow
 from overlay.configuration import Configuration
 from overlay.cost import overlay_cost
@@ -83,7 +83,7 @@ def test_the_cost_is_that_of_the_last_traffic_on_the_new_tree(seed: int) -> None
     assert isinstance(target, Configuration)
     whole = drawn.task.fleet.brokers
     sets = DeliverySets.joined(window.sets.over(whole).at_homes(target.home_of) for window in drawn.task.windows)
-    inventory = inventory_over(drawn.task.fleet, target)
+    inventory = drawn.task.fleet.restricted_to(target.brokers)
     np.testing.assert_allclose(
         repair.cost_after_per_s, overlay_cost(target, inventory, sets.over(target.brokers)).total_per_s
     )

@@ -241,3 +241,34 @@ def test_buffers_are_bounded() -> None:
         "too many windows pending": 1,
         "too many rows in a window": 5,
     }
+
+
+def test_a_window_is_complete_over_those_that_are_awaited_and_lies_in_their_epochs() -> None:
+    """A dead broker is missed by nobody; one outside the overlay is heard, and spoils nothing by its own epoch."""
+    alive = BROKERS[1:]
+    assembler = WindowAssembler(BROKERS, LIMITS)
+    assembler.know(BROKERS, alive[:2])
+    rows = rows_of(alive, 0, WANTED)
+    for record in (*rows, marker_of(alive, 0, rows, epoch=4, epochs={alive[2]: 0}, boots={alive[2]: 9})):
+        assembler.add(record, 0)
+    (window,) = assembler.closed(0)
+    assert window.is_complete
+    assert window.epoch == 4
+    assert window.epochs == {alive[0]: 4, alive[1]: 4, alive[2]: 0}
+    assert window.boots == {alive[0]: 1, alive[1]: 1, alive[2]: 9}
+    assert window.sets.brokers == BROKERS
+
+
+def test_a_broker_that_is_known_later_has_its_rows_in_later_windows() -> None:
+    """Until then they are those of a stranger."""
+    assembler = WindowAssembler(BROKERS[:3], LIMITS)
+    for record in window_records(0):
+        assembler.add(record, 0)
+    assert [window.sets.brokers for window in assembler.closed(0)] == [BROKERS[:3]]
+    assembler.know(BROKERS, BROKERS)
+    for record in window_records(1000) + window_records(2000):
+        assembler.add(record, 2000)
+    first, second = assembler.closed(2000)
+    assert first.sets.brokers == second.sets.brokers == BROKERS
+    assert first.short_brokers == BROKERS[3:]  # It answers for the batches before, which nobody counted.
+    assert second.is_complete

@@ -10,7 +10,7 @@ import pytest
 import simpy
 
 from producers.brokers.match_content import Content, Filter, matches
-from producers.emulator.emulate_overlay import OverlayListener
+from producers.emulator.overlay_listeners import OverlayListener
 from producers.emulator.starting_point import StartingPoint
 from producers.emulator.user_clients import topic_filter
 from producers.workloads.checkin_data import Checkins, cell_name, cell_numbers, checkins_of, load_checkins

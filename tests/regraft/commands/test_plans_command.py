@@ -130,7 +130,7 @@ def test_what_nobody_signed_or_somebody_copied_changes_nothing(kafka: RunningKaf
         wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED])
         (plan,) = store.load() or []
         now_ms = time.time_ns() // 1_000_000
-        seen = structs.replace(approval, time_ms=now_ms, plan_digest=plan.digest, nonce="seen")
+        seen = structs.replace(approval, time_ms=now_ms, plan_digest=plan.approval_digest, nonce="seen")
         forge(kafka, "forged", seen, seen.key)
         stranger = create_signing_key("eve", tmp_path / "eve.key")
         forge(kafka, "forged", stranger.sign(structs.replace(seen, nonce="eve"), "forged"), seen.key)

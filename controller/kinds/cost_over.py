@@ -1,0 +1,26 @@
+"""What the traffic of a window costs on an overlay that has other brokers than the fleet. Pure."""
+
+from __future__ import annotations
+
+from controller.kinds.overlay_kind import AnyKind
+from controller.state.closed_window import ClosedWindow
+from overlay.members import FleetView
+from overlay.overlay_configuration import OverlayConfiguration
+
+
+def cost_over_per_s(kind: AnyKind, fleet: FleetView, overlay: OverlayConfiguration, window: ClosedWindow) -> float:
+    """Return what an overlay costs with what its own brokers wanted and published in a window.
+
+    Homes that the overlay names are its own brokers'. Raises ValueError when the window cannot be costed.
+    """
+    own = kind.over(fleet.inventory_over(overlay.brokers))
+    return float(own.cost_per_s(overlay, window.over(overlay.brokers)))
+
+
+def at_first(kind: AnyKind, homes_origin: dict[str, str]) -> OverlayConfiguration:
+    """Return the overlay of epoch 0 with clients where they would be, had no plan ever moved them.
+
+    Those that were first at home at a broker that has joined since are not named.
+    """
+    first: OverlayConfiguration = kind.inventory.bootstrap
+    return first.with_homes({client: home for client, home in homes_origin.items() if home in first.neighbours})

@@ -1,0 +1,35 @@
+"""Begin shadow planners anew, each on the overlay in force: at the start, and after a change of brokers.
+
+In: the loop's state. Out: planners that have decided nothing yet.
+"""
+
+from __future__ import annotations
+
+from controller.controller_settings import ControllerSettings
+from controller.decide.find_planners import planners_of
+from controller.decide.shadow_planners import ShadowPlanner
+from controller.kinds.overlay_kind import AnyKind
+from controller.loop_state import LoopState
+
+
+class ShadowStarter:
+    """Makes the shadow planners that the settings name."""
+
+    def __init__(self, settings: ControllerSettings, kind: AnyKind) -> None:
+        self._settings = settings
+        self._kind = kind
+
+    def begin(self, state: LoopState) -> None:
+        """Put them into the state; what those before have made is over."""
+        present = state.plan_log.present
+        kind = self._kind.over(state.fleet.inventory_over(present.brokers))
+        state.shadows = tuple(
+            ShadowPlanner(name, planners_of(name, self._settings), present, kind, self._settings)
+            for name in self._settings.shadow_planners
+        )
+
+    def follow(self, state: LoopState) -> None:
+        """Begin again where brokers have joined, left or died: an overlay of others says little."""
+        brokers = state.plan_log.present.brokers
+        if any(shadow.overlay.brokers != brokers for shadow in state.shadows):
+            self.begin(state)

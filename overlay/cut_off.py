@@ -1,0 +1,101 @@
+"""What the death of each broker would cut off: deliveries between others that have to pass it. Pure.
+
+In: an overlay and how often something is handed over where. Out: deliveries a second by broker, until the overlay is
+repaired. What a broker's own clients lose when it dies they lose in any overlay, so it is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
+from overlay.link_sides import HungTree
+from overlay.ring_costs import at_positions, topic_roots
+from overlay.user_interests import UserInterests
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CutOff:
+    """How many deliveries a second each broker's death cuts off, shape (brokers,), of ``total_per_s`` altogether."""
+
+    brokers: tuple[str, ...]
+    per_s: Floats
+    total_per_s: float
+
+    @cached_property
+    def worst_broker(self) -> str:
+        """The broker whose death cuts off most."""
+        return self.brokers[int(self.per_s.argmax())]
+
+    @property
+    def worst_share(self) -> float:
+        """The share of all deliveries that its death cuts off, 0 where nothing is delivered."""
+        return float(self.per_s.max()) / self.total_per_s if self.total_per_s else 0.0
+
+    def lost_per_year(self, deaths_per_year: float, repair_s: float) -> float:
+        """Return how many deliveries deaths cut off in a year: those of each broker, until it is repaired, added up."""
+        return float(self.per_s.sum()) * deaths_per_year * repair_s
+
+
+def tree_cut_off(tree: Configuration, deliveries_per_s: Floats) -> CutOff:
+    """Return what the deaths of brokers of a tree cut off.
+
+    ``deliveries_per_s`` (brokers, brokers) is what is handed over at each broker (column) of what is published at each
+    (row). Cost O(brokers^2).
+    """
+    hung = HungTree.of(tree)
+    places, sizes = _preorder(hung)
+    order = np.argsort(places)
+    sums = np.zeros((len(order) + 1, len(order) + 1))
+    np.cumsum(np.cumsum(deliveries_per_s[np.ix_(order, order)], axis=0), axis=1, out=sums[1:, 1:])
+    first, end = places, places + sizes
+    inside = sums[end, end] - sums[first, end] - sums[end, first] + sums[first, first]  # Within what hangs from each.
+    total = sums[-1, -1]
+    touching = (sums[end, -1] - sums[first, -1]) + (sums[-1, end] - sums[-1, first]) - inside
+    above = total - touching  # Between brokers none of which hangs from it.
+    own = np.diagonal(deliveries_per_s)
+    of_broker = deliveries_per_s.sum(axis=0) + deliveries_per_s.sum(axis=1) - own
+    children = np.zeros(len(order))
+    below_root = np.flatnonzero(hung.parents != np.arange(len(order)))
+    np.add.at(children, hung.parents[below_root], inside[below_root])
+    per_s = np.maximum(total - of_broker - above - children, 0.0)
+    return CutOff(tree.brokers, per_s, float(total))
+
+
+def ring_cut_off(ring: ChordConfiguration, interests: UserInterests, rates_per_s: Floats) -> CutOff:
+    """Return what the deaths of brokers of a ring cut off: what passes them from a topic's rendezvous to its users.
+
+    The way from a publisher to the rendezvous is left out, as in the cost. ``rates_per_s`` follows
+    ``interests.topics``. Cost O(brokers^2 * depth).
+    """
+    chord, roots = ring.ring, topic_roots(ring, interests.topics)
+    handed = at_positions(ring, interests.user_counts).astype(np.float64) * rates_per_s
+    below = np.zeros((chord.node_count, chord.node_count))  # By rendezvous and broker: what is handed over there.
+    np.add.at(below, roots, handed.T)
+    own = below.copy()
+    for depth in range(int(chord.depths.max(initial=0)), 0, -1):
+        root, node = np.nonzero(chord.depths == depth)
+        np.add.at(below, (root, chord.parents[root, node]), below[root, node])
+    passing = (below - own).sum(axis=0)
+    total = float(own.sum())
+    return CutOff(ring.brokers, passing[[ring.position_of[broker] for broker in ring.brokers]], total)
+
+
+def _preorder(hung: HungTree) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return each broker's place when what hangs from a broker follows it, and how many that are, itself included."""
+    sizes = np.rint(hung.summed_below(np.ones(len(hung.parents)))).astype(np.intp)
+    places = np.zeros(len(sizes), dtype=np.intp)
+    for level in hung.levels:
+        parents = hung.parents[level]
+        before = np.cumsum(sizes[level]) - sizes[level]
+        firsts = np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))
+        runs = np.diff(np.append(firsts, len(level)))
+        places[level] = places[parents] + 1 + before - np.repeat(before[firsts], runs)
+    return places, sizes

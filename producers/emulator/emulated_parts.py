@@ -1,0 +1,116 @@
+"""What the emulated overlay is made of: brokers with their queue, ends of links, and the counters of both.
+
+Plain state; what happens to it is in :mod:`producers.emulator.emulate_overlay`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from producers.brokers.broker_messages import ClientRequest, Message
+from producers.brokers.broker_protocol import BrokerProtocol
+from producers.emulator.delivery_cells import DeliveryCells
+from producers.emulator.judge_losses import LifeEnd, Passed
+from schemas.command import Command
+from schemas.telemetry import ClientChange
+
+ENDS_KEPT_MAX = 100  # Deaths of neighbours that a broker remembers.
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """A neighbour is dead."""
+
+    peer: str
+
+
+Served = Message | ClientRequest | Command | PeerLost
+
+
+class QueueCounters:
+    """Counters of one queue since boot, as telemetry reports them."""
+
+    __slots__ = (
+        "busy_ms",
+        "bytes_in",
+        "bytes_out",
+        "messages_in",
+        "messages_out",
+        "notifications_out",
+        "queue_length_max",
+        "wait_ms",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.messages_out = 0
+        self.notifications_out = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.busy_ms = 0.0
+        self.queue_length_max = 0  # Since telemetry last asked, which resets it.
+        self.wait_ms = 0.0
+
+
+class EmulatedBroker:
+    """One life of a broker: its core behind one bounded service queue, and its telemetry.
+
+    ``is_outside``: it has no part in the overlay, so clients have to wait. ``is_suspended``: its loop stands still;
+    ``is_overdue``: it has stood still since the message in service was due. ``heard_from_ms``: nothing that this life
+    sends arrives earlier, as those who knew the one before must first hear of its end. ``lost``: notifications in it,
+    or on their way to it, when it died; ``ends_beside``: deaths of its neighbours.
+    """
+
+    __slots__ = (
+        "batches_sent",
+        "cells",
+        "changes",
+        "core",
+        "counters",
+        "ends_beside",
+        "heard_from_ms",
+        "is_dead",
+        "is_outside",
+        "is_overdue",
+        "is_suspended",
+        "lost",
+        "name",
+        "overflow_count",
+        "queue",
+        "service_began_ms",
+    )
+
+    def __init__(self, core: BrokerProtocol, cells: DeliveryCells) -> None:
+        self.name = core.broker
+        self.core = core
+        self.cells = cells
+        self.changes: list[ClientChange] = []
+        self.counters = QueueCounters()
+        self.queue: deque[tuple[str | None, Served, float]] = deque()  # With its arrival; the first one is in service.
+        self.service_began_ms = 0.0
+        self.overflow_count = 0
+        self.heard_from_ms = 0.0
+        self.lost: set[Passed] = set()
+        self.ends_beside: deque[LifeEnd] = deque(maxlen=ENDS_KEPT_MAX)
+        self.batches_sent = 0
+        self.is_dead = self.is_outside = self.is_suspended = self.is_overdue = False
+
+
+class LinkEnd:
+    """The outgoing end of a link: what is on its way from one broker to another, in the order it was sent.
+
+    It reaches one life of the peer only, ``target``. Nothing arrives before ``first_arrival_ms``.
+    """
+
+    __slots__ = ("broker", "busy_until_ms", "counters", "last_arrival_ms", "on_the_way", "peer", "target", "waits_ms")
+
+    def __init__(self, broker: str, target: EmulatedBroker, counters: QueueCounters, first_arrival_ms: float) -> None:
+        self.broker = broker
+        self.peer = target.name
+        self.target = target
+        self.counters = counters
+        self.on_the_way: deque[Message] = deque()
+        self.waits_ms: deque[float] = deque()  # Of the same messages; empty where the bandwidth is not limited.
+        self.busy_until_ms = 0.0
+        self.last_arrival_ms = first_arrival_ms

@@ -1,0 +1,148 @@
+"""Whom a death may cost what: the way of each notification in the overlay it is stamped with, and who died on it.
+
+In: the commands that brokers get, deaths, homes of subscriptions. Out: why a delivery that is missing may be missing.
+Ways follow from configurations alone: no broker's tables are asked, so that whatever those get wrong is no excuse.
+
+A notification may be lost where its way, from its publisher's home to the subscription's, crosses a broker that was
+dead when it was published, or that it was in or on when that died, or that a neighbour of the dead one could send it to
+no more. Nothing else may. A broker that is taken for dead while it lives excuses what is missing on ways across it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from overlay.overlay_configuration import OverlayConfiguration
+from producers.brokers.broker_messages import UNSTAMPED_EPOCH, Notification
+from producers.emulator.overlay_ways import Passage, target_of, way_in
+from schemas.command import Command, CommandPhase
+
+LOST_WITH_BROKER = "lost_with_broker"  # It was in or on a broker that died.
+BROKER_WAS_DEAD = "broker_was_dead"  # It was published when a broker on its only way was dead already.
+EXCUSES = frozenset({LOST_WITH_BROKER, BROKER_WAS_DEAD})
+EPOCHS_KEPT_MAX = 1_000
+LIVES_KEPT_MAX = 1_000
+
+Passed = tuple[str, int, bool]  # Publisher, sequence number, whether it came from the rendezvous of its topic.
+
+
+def passage(notification: Notification) -> Passed:
+    """Return what tells a notification, and on a ring its copy that goes up from its copy that goes down."""
+    return notification.publisher, notification.sequence, notification.from_rendezvous
+
+
+@dataclass(frozen=True)
+class LifeEnd:
+    """When a broker's life ended, and what was lost in it, on its way to it, or beside it; ``lost`` grows afterwards.
+
+    ``is_alive``: it was only taken for dead.
+    """
+
+    ended_ms: float
+    lost: set[Passed]
+    is_alive: bool = False
+
+
+@dataclass
+class _Epoch:
+    """An overlay that notifications may be stamped with, and which life of each broker takes part in it."""
+
+    configuration: OverlayConfiguration
+    life_of: dict[str, int] = field(default_factory=dict)
+
+
+class LossJudge:
+    """What became of brokers, and on which ways they were. Kept are the last epochs and the last ends of lives."""
+
+    def __init__(self, start: OverlayConfiguration) -> None:
+        self._epochs = {start.epoch: _Epoch(start, dict.fromkeys(start.brokers, 0))}
+        self._prepared: dict[tuple[int, str], _Epoch] = {}
+        self._life_now: dict[str, int] = {}
+        self._ends: dict[tuple[str, int], LifeEnd] = {}
+        self._homes: dict[str, deque[tuple[int, str]]] = {}  # By subscription, newest epoch first.
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def place(self, subscription: str, home: str, epoch: int = 0) -> None:
+        """A subscription is served by ``home`` for what is stamped ``epoch`` or later."""
+        self._homes.setdefault(subscription, deque()).appendleft((epoch, home))
+
+    def forget(self, subscription: str) -> None:
+        """Nothing can be missing any more at a subscription."""
+        self._homes.pop(subscription, None)
+
+    def see_command(self, command: Command) -> list[str]:
+        """Take note of the overlay that a plan leads to; it counts from when it is activated.
+
+        Returns the brokers that it takes for lost in the life that they are in: they are still alive.
+        """
+        key = command.epoch_to, command.digest
+        if command.phase is CommandPhase.PREPARE and key not in self._prepared:
+            before = self._epochs.get(command.epoch_from)
+            target = None if before is None else target_of(before.configuration, command)
+            if before is not None and target is not None:
+                lives = {name: before.life_of.get(name, 0) for name in target.brokers}
+                lives |= {name: self._life_now.get(name, 0) for name in command.brokers_joined}
+                self._prepared[key] = _Epoch(target, lives)
+        elif command.phase is CommandPhase.ACTIVATE and key in self._prepared:
+            self._epochs[command.epoch_to] = self._prepared.pop(key)
+            for number in sorted(self._epochs)[:-EPOCHS_KEPT_MAX]:
+                del self._epochs[number]
+        elif command.phase is CommandPhase.ABORT:
+            self._prepared.pop(key, None)
+        known = [self._epochs[one] for one in (command.epoch_from, command.epoch_to) if one in self._epochs]
+        return [
+            name
+            for name in command.lost_brokers
+            if any(epoch.life_of.get(name) == self._life_now.get(name, 0) for epoch in known)
+        ]
+
+    def end_life(self, broker: str, end: LifeEnd) -> None:
+        """A life of a broker is over, the next one begins."""
+        life = self._life_now.get(broker, 0)
+        self._ends[broker, life] = end
+        self._life_now[broker] = life + 1
+        while len(self._ends) > LIVES_KEPT_MAX:
+            del self._ends[next(iter(self._ends))]
+
+    def takes_part(self, broker: str, epoch: int) -> bool:
+        """Tell whether a broker is, in its life of now, in the overlay of an epoch."""
+        known = self._epochs.get(epoch)
+        return known is not None and known.life_of.get(broker) == self._life_now.get(broker, 0)
+
+    # --- what is missing ---------------------------------------------------------------------------------------------
+
+    def reason_of(self, notification: Notification, subscription: str) -> str | None:
+        """Return why a notification need not have come to a subscription, None when nothing excuses that."""
+        if not self._ends:
+            return None
+        if notification.epoch == UNSTAMPED_EPOCH:
+            return self._lost_at_home(notification)
+        epoch = self._epochs.get(notification.epoch)
+        home = self._home_of(subscription, notification.epoch)
+        if epoch is None or home is None:
+            return None
+        way = way_in(epoch.configuration, notification, home)
+        found = [self._excuse_at(passed, epoch, notification) for passed in way]
+        return next((reason for reason in found if reason), None)
+
+    def _excuse_at(self, passed: Passage, epoch: _Epoch, notification: Notification) -> str | None:
+        broker, from_rendezvous = passed
+        end = self._ends.get((broker, epoch.life_of.get(broker, -1)))
+        if end is None:
+            return None
+        if end.ended_ms <= notification.publish_ms:
+            return BROKER_WAS_DEAD
+        is_lost = (notification.publisher, notification.sequence, from_rendezvous) in end.lost
+        return LOST_WITH_BROKER if is_lost or end.is_alive else None
+
+    def _lost_at_home(self, notification: Notification) -> str | None:
+        """Return the excuse of what its home never stamped: it died in its queue."""
+        ends = [end for (name, _), end in self._ends.items() if name == notification.home]
+        is_lost = any(end.is_alive or passage(notification) in end.lost for end in ends)
+        return LOST_WITH_BROKER if is_lost else None
+
+    def _home_of(self, subscription: str, epoch: int) -> str | None:
+        homes = self._homes.get(subscription, ())
+        return next((home for since, home in homes if since <= epoch), None)

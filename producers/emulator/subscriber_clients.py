@@ -1,0 +1,114 @@
+"""The subscribers of a tree, each with one subscription: where each is, and how it comes again after its home has died.
+
+In: what a workload wants, what becomes of brokers. Out: requests for homes. Each stay of a subscriber asks for a
+subscription of its own, as names of subscriptions are never used again. Publishers and queues do not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import simpy
+
+from producers.brokers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
+from producers.brokers.match_content import Filter
+from producers.emulator.ledger import Ledger
+
+STAY_MARK = "~"  # Between a subscriber's name and the number of its stay, from the second on.
+
+
+@dataclass(slots=True)
+class _Subscriber:
+    """A subscriber; ``subscription`` is that of its stay, empty while it waits for its home."""
+
+    home: str
+    filter_: Filter
+    subscription: str = ""
+    stays: int = 0
+
+
+class SubscriberClients:
+    """All subscribers of one overlay.
+
+    ``ask`` puts a request into the queue of a home; ``on_change`` is told of a subscription at a broker with its
+    filter, or None when it has ended. ``is_serving`` says whether a broker takes clients; until it does they wait.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        ledger: Ledger,
+        ask: Callable[[str, ClientRequest], None],
+        on_change: Callable[[str, str, Filter | None], None],
+        is_serving: Callable[[str], bool],
+        place: Callable[[str, str], None],
+    ) -> None:
+        self.reconnected_count = 0
+        self._env = env
+        self._ledger = ledger
+        self._ask = ask
+        self._on_change = on_change
+        self._is_serving = is_serving
+        self._place = place
+        self._subscribers: dict[str, _Subscriber] = {}
+        self._owners: dict[str, str] = {}  # By subscription, until it is ended.
+
+    @property
+    def waiting_count(self) -> int:
+        """How many wait for their home."""
+        return sum(not one.subscription for one in self._subscribers.values())
+
+    def subscribe(self, name: str, home: str, filter_: Filter) -> None:
+        """Connect a subscriber to its home, or let it wait until that takes clients."""
+        self._subscribers[name] = _Subscriber(home, filter_)
+        if self._is_serving(home):
+            self._connect(name, self._subscribers[name])
+
+    def cancel(self, name: str) -> None:
+        """End a subscriber's subscription; nothing happens when it has ended before."""
+        found = self._subscribers.pop(name, None)
+        if found is not None:
+            self._end(found)
+            self._on_change(name, found.home, None)
+
+    def drop(self, subscription: str) -> None:
+        """Take note that its home has ended a subscriber's stay; nothing happens when that is over."""
+        if subscription in self._owners:
+            self.cancel(self._owners[subscription])
+
+    def confirm(self, subscription: str) -> bool:
+        """A subscription stands; return False if it has ended, or is none of a subscriber."""
+        name = self._owners.get(subscription)
+        if name is None:
+            return False
+        self._ledger.confirm(subscription, self._subscribers[name].filter_, self._env.now)
+        return True
+
+    def lose_home(self, broker: str) -> None:
+        """End the stays at a broker that died; who was there waits for it."""
+        for one in self._subscribers.values():
+            if one.home == broker:
+                self._end(one)
+
+    def come_home(self, broker: str) -> None:
+        """Let those who wait for a broker connect to it."""
+        for name, one in self._subscribers.items():
+            if one.home == broker and not one.subscription:
+                self.reconnected_count += one.stays > 0
+                self._connect(name, one)
+
+    def _connect(self, name: str, one: _Subscriber) -> None:
+        one.subscription = f"{name}{STAY_MARK}{one.stays}" if one.stays else name
+        one.stays += 1
+        self._owners[one.subscription] = name
+        self._place(one.subscription, one.home)
+        self._on_change(name, one.home, one.filter_)
+        self._ask(one.home, SubscribeRequest(one.subscription, one.subscription, one.filter_))
+
+    def _end(self, one: _Subscriber) -> None:
+        if one.subscription:
+            subscription, one.subscription = one.subscription, ""
+            del self._owners[subscription]
+            self._ledger.cancel(subscription, self._env.now)
+            self._ask(one.home, CancelRequest(subscription))

@@ -1,0 +1,274 @@
+"""``regraft members``: which brokers there are and how they are, and a person's word about one.
+
+In: the members topic, and the inventory where this machine has it. Out: a table, JSON, orders. What comes of an order
+is the controller's; here only what cannot be meant is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from infra.stack_error import StackError
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
+from regraft.commands.describe_broker import FactsError, facts_of, member_row
+from regraft.commands.give_orders import EXIT_FAILED, give_order, tell_given
+from schemas.member import BrokerFacts, Member, MemberState
+from schemas.member_life import against_member_order
+from schemas.order import OrderKind
+
+if TYPE_CHECKING:
+    from regraft.settings.run_settings import Settings
+
+READ_S_MAX = 30.0
+
+members_app = typer.Typer(
+    no_args_is_help=True,
+    help="""Look at the brokers of the fleet, add one, take one out, say that one is dead.
+
+The inventory file is what the fleet begins with; what changes later is kept in Kafka and stands through restarts.""",
+)
+
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
+BrokerNames = Annotated[list[str], typer.Argument(metavar="BROKER...", help="One name or several.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask: what is lost with the broker is known.")]
+
+
+class MemberError(StackError):
+    """Say why a word about a member makes no sense."""
+
+
+@members_app.command(name="list")
+def list_members(
+    state: Annotated[MemberState | None, typer.Option("--state", help="Only those in this state.")] = None,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """List the brokers: state, since when and why, late deaths, and when a dead one may come back.
+
+    Where this machine has no inventory, only those are known of which something was ever said.
+
+    Examples: `regraft members list`; `regraft members list --state dead --json`.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    settings = settings_of(assignments, settings_file, bootstrap)
+    known = _known(settings)
+    found = [member for member in known.values() if state in (None, member.state)]
+    if as_json:
+        typer.echo(json.dumps([msgspec.to_builtins(member) for member in found], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for head in ("broker", "state", "since"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for member in found:
+        table.add_row(*member_row(member))
+    Console().print(table)
+    counts = ", ".join(
+        f"{count} {one.value.replace('_', ' ')}"
+        for one in MemberState
+        if (count := sum(member.state is one for member in known.values()))
+    )
+    typer.echo(f"{len(known)} brokers: {counts}" if known else "No broker is known here: there is no inventory.")
+
+
+@members_app.command()
+def add(
+    broker: BrokerName,
+    reason: Reason,
+    links: Annotated[
+        list[str] | None,
+        typer.Option("--link", metavar="PEER=COST", help="What a link to another broker costs; repeat for more."),
+    ] = None,
+    position: Annotated[
+        str | None, typer.Option("--position", metavar="X,Y", help="Where it is: prices the links that are not named.")
+    ] = None,
+    processing: Annotated[
+        float | None,
+        typer.Option("--processing", min=0, help="What a notification costs there.", show_default="the median"),
+    ] = None,
+    load_max: Annotated[
+        float, typer.Option("--load-max", metavar="PER_S", min=0, help="Notifications a second it bears; 0: no cap.")
+    ] = 0.0,
+    agent: Annotated[str, typer.Option("--agent", help="Who speaks for it in Kafka.")] = "",
+    address: Annotated[str, typer.Option("--address", metavar="HOST:PORT", help="Where it listens; for people.")] = "",
+    capabilities: Annotated[
+        list[str] | None, typer.Option("--capability", metavar="WORD", help="For people; repeat for more.")
+    ] = None,
+    by: By = "",
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Add a broker: it joins the overlay by a lossless plan as soon as it runs.
+
+    Say what its links cost (--link), or where it is (--position), or both.
+
+    Example: `regraft members add b41 --link b07=2.5 --link b12=4 --reason "more room"`.
+    """
+    settings = settings_of(assignments, settings_file, bootstrap)
+    inventory = settings.controller.inventory_path
+    try:
+        facts = facts_of(links or (), position, processing, load_max, agent, address, capabilities or (), inventory)
+    except FactsError as error:
+        raise typer.BadParameter(str(error)) from error
+    known = _known(settings)
+    strangers = sorted({told.peer for told in facts.link_costs} - known.keys())
+    if inventory.exists() and strangers:
+        raise typer.BadParameter(f"there is no broker {strangers[0]} to link it to: `regraft members list` names them")
+    _order(settings, known, OrderKind.ADD, [broker], reason, by, "{} is to join.", facts)
+
+
+@members_app.command()
+def drain(
+    brokers: BrokerNames,
+    reason: Reason,
+    by: By = "",
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Take brokers out of the overlay without losing anything: clients move away where they can, then they leave.
+
+    `regraft members readmit` takes it back.
+
+    Example: `regraft members drain b07 --reason "old machine"`.
+    """
+    settings = settings_of(assignments, settings_file, bootstrap)
+    done = "{0} drains; it has left when `regraft members list` says so."
+    _order(settings, _known(settings), OrderKind.DRAIN, brokers, reason, by, done)
+
+
+@members_app.command()
+def dead(
+    brokers: BrokerNames,
+    reason: Reason,
+    yes: Yes = False,
+    by: By = "",
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Say that brokers are dead, without waiting for the controller to find out: the overlay is repaired at once.
+
+    What is in them and on their links is lost, also if they run. Nobody else may decide this when more than half of the
+    fleet falls silent at once.
+
+    Example: `regraft members dead b07 b08 --yes --reason "the site burns"`.
+    """
+    settings = settings_of(assignments, settings_file, bootstrap)
+    known = _known(settings)
+    _check(known, OrderKind.DEAD, brokers, None, is_whole=settings.controller.inventory_path.exists())
+    _confirm(yes, f"What is in {', '.join(brokers)} and on their links is lost, even if they run. Are they dead?")
+    done = "{0} is dead; the repair is in `regraft status`."
+    _order(settings, known, OrderKind.DEAD, brokers, reason, by, done)
+
+
+@members_app.command()
+def remove(
+    brokers: BrokerNames,
+    reason: Reason,
+    yes: Yes = False,
+    by: By = "",
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Wait no longer for brokers that are dead or never came: they do not come back by themselves.
+
+    Example: `regraft members remove b07 --yes --reason "scrapped"`.
+    """
+    settings = settings_of(assignments, settings_file, bootstrap)
+    known = _known(settings)
+    _check(known, OrderKind.REMOVE, brokers, None, is_whole=settings.controller.inventory_path.exists())
+    _confirm(yes, f"{', '.join(brokers)} will not come back without `regraft members readmit`. Remove?")
+    _order(settings, known, OrderKind.REMOVE, brokers, reason, by, "{} is no longer awaited.")
+
+
+@members_app.command()
+def readmit(
+    brokers: BrokerNames,
+    reason: Reason,
+    by: By = "",
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Take brokers in again: one that drains stays, one that was dead or has left joins without the usual pause.
+
+    Example: `regraft members readmit b07 --reason "new disk"`.
+    """
+    settings = settings_of(assignments, settings_file, bootstrap)
+    _order(settings, _known(settings), OrderKind.READMIT, brokers, reason, by, "{} may come in again.")
+
+
+def _known(settings: Settings) -> dict[str, Member]:
+    """Return the newest record of every known broker. Raises StackError when Kafka or the topic is away."""
+    from overlay.inventory import Inventory
+    from overlay.members import FleetView
+    from regraft.run_records.read_topics import read_whole
+    from regraft.stages.run_loop import require_kafka
+    from schemas.remote_registry import use_registry
+    from schemas.topics import MEMBERS
+
+    require_kafka(settings.kafka.access)
+    use_registry(namespace=settings.kafka.namespace)
+    records = list(read_whole(settings.kafka.access, settings.kafka.namespace, {MEMBERS: Member}, READ_S_MAX))
+    path = settings.controller.inventory_path
+    if path.exists():
+        return FleetView.of(Inventory.load(path), records).members
+    return dict(sorted((record.broker, record) for record in records))
+
+
+def _check(
+    known: dict[str, Member], kind: OrderKind, brokers: list[str], facts: BrokerFacts | None, *, is_whole: bool
+) -> None:
+    """Raise MemberError when an order makes no sense; without the inventory (not ``is_whole``) a name may be of it."""
+    for broker in brokers:
+        member = known.get(broker)
+        if member is None and not is_whole and kind is not OrderKind.ADD:
+            continue  # The controller knows, and answers.
+        if against := against_member_order(kind, broker, member, facts):
+            raise MemberError(f"{against}.")
+
+
+def _order(
+    settings: Settings,
+    known: dict[str, Member],
+    kind: OrderKind,
+    brokers: list[str],
+    reason: str,
+    by: str,
+    done: str,
+    facts: BrokerFacts | None = None,
+) -> None:
+    """Give the same order about each broker and tell what the controller says; ends with 1 when one is refused."""
+    if not reason.strip():
+        raise typer.BadParameter("say why: what is done without a reason nobody understands later")
+    _check(known, kind, brokers, facts, is_whole=settings.controller.inventory_path.exists())
+    refused = 0
+    for broker in dict.fromkeys(brokers):
+        try:
+            tell_given(give_order(settings, kind, broker, by, reason, facts=facts), done.format(broker))
+        except typer.Exit:
+            refused += 1
+    if refused:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _confirm(yes: bool, question: str) -> None:
+    """Go on when it was said or is answered; nobody answers where no terminal is."""
+    import sys
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{question} Say --yes: nobody is asked here, as there is no terminal")
+    typer.confirm(question, abort=True)

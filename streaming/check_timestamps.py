@@ -1,0 +1,32 @@
+"""Check that Kafka gives telemetry its time, where the table of topics is not checked as a whole.
+
+In: settings. Out: nothing, or StreamingJobError. The stages of ``regraft`` check all their topics when they start.
+"""
+
+import structlog
+
+from infra.compare_topics import TIMESTAMP_TYPE
+from infra.create_topics import alter_hint, timestamp_type
+from schemas.topics import LOG_APPEND_TIME
+from streaming.job_errors import EXIT_REFUSED, StreamingJobError
+from streaming.source_topics import source_topics
+from streaming.streaming_settings import StreamingSettings
+
+log = structlog.get_logger(__name__)
+
+
+def check_timestamps(settings: StreamingSettings) -> None:
+    """Raise StreamingJobError when senders give telemetry its Kafka time: clocks are to be held against Kafka's own."""
+    if settings.create_time or settings.bounds.future_ms_max is None:
+        return
+    for topic in source_topics(settings):
+        found = timestamp_type(settings.kafka, topic)
+        if found is None:
+            log.warning("timestamp_type_unknown", topic=topic, wanted=LOG_APPEND_TIME)
+        elif found != LOG_APPEND_TIME:
+            hint = alter_hint(settings.kafka, topic, {TIMESTAMP_TYPE: LOG_APPEND_TIME})
+            raise StreamingJobError(
+                f"{TIMESTAMP_TYPE} of topic {topic} is {found}, so its times are the senders' own and no wrong clock "
+                f"can be told: alter it ({hint}), or set streaming.create_time for a replay",
+                EXIT_REFUSED,
+            )

@@ -1,0 +1,37 @@
+"""Windows as they are seen over the brokers of one overlay."""
+
+from controller.state.closed_window import ClosedWindow
+from overlay.user_interests import UserInterests
+from schemas.state import LinkRtt
+from tests.controller.published_windows import queue_of
+from tests.overlay.small_overlays import sets_of
+
+FOUR = ("a", "b", "c", "d")
+
+
+def test_a_window_over_fewer_brokers_leaves_out_all_that_only_others_had() -> None:
+    """Deliveries, homes, users, queues of links that end there; what is left is as it was."""
+    sets = sets_of(FOUR, [{"a", "d"}, {"d"}, {"a", "b"}])
+    window = ClosedWindow(
+        0,
+        1000,
+        sets,
+        queues=(queue_of("a", ""), queue_of("a", "b"), queue_of("a", "d"), queue_of("d", "")),
+        rtts=(LinkRtt("a", "b", 1.0, 1.0), LinkRtt("a", "d", 1.0, 1.0)),
+        homes={"p": "a", "q": "d"},
+        local_deliveries={("p", "a"): 2, ("p", "d"): 3},
+        interests=UserInterests.of(FOUR, {"u": ("a", ["t"]), "v": ("d", ["t"])}),
+        epochs=dict.fromkeys(FOUR, 3),
+        boots=dict.fromkeys(FOUR, 7),
+    )
+    seen = window.over(("a", "b", "c"))
+    assert seen.sets.brokers == ("a", "b", "c")
+    assert [(one.broker, one.peer) for one in seen.queues] == [("a", ""), ("a", "b")]
+    assert [(one.broker, one.peer) for one in seen.rtts] == [("a", "b")]
+    assert seen.homes == {"p": "a"}
+    assert seen.local_deliveries == {("p", "a"): 2}
+    assert seen.interests is not None
+    assert seen.interests.users == ("u",)
+    assert sorted(seen.epochs) == sorted(seen.boots) == ["a", "b", "c"]
+    assert window.over(("a", "b", "c")) is seen
+    assert window.over(FOUR) is window

@@ -1,0 +1,66 @@
+"""What a death cuts off, held against walking every way."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration
+from overlay.cut_off import ring_cut_off, tree_cut_off
+from overlay.tree import random_tree
+from overlay.user_interests import UserInterests
+from tests.overlay.small_overlays import brokers_named, line_of
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 2**32))
+def test_on_a_tree_it_is_what_has_to_pass_the_broker(count: int, seed: int) -> None:
+    """Between others: what is published or wanted at the broker itself does not count."""
+    rng = random.Random(seed)
+    brokers = brokers_named(count)
+    tree = random_tree(brokers, count, rng) if count > 1 else Configuration.of(0, brokers, [])
+    deliveries = np.array([[float(rng.randint(0, 5)) for _ in brokers] for _ in brokers])
+    expected = dict.fromkeys(brokers, 0.0)
+    for row, home in enumerate(brokers):
+        for column, broker in enumerate(brokers):
+            for between in tree.path(home, broker)[1:-1]:
+                expected[between] += deliveries[row, column]
+    found = tree_cut_off(tree, deliveries)
+    assert dict(zip(found.brokers, found.per_s.tolist(), strict=True)) == pytest.approx(expected)
+    assert found.total_per_s == deliveries.sum()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(2, 12), st.integers(0, 2**32))
+def test_on_a_ring_it_is_what_passes_from_the_rendezvous_to_users(count: int, seed: int) -> None:
+    """The rendezvous itself counts: without it nobody gets its topics."""
+    rng = random.Random(seed)
+    ring = ChordConfiguration.hashed(0, 16, brokers_named(count))
+    topics = [f"t{number}" for number in range(4)]
+    users = {
+        f"u{number}": (rng.choice(ring.brokers), rng.sample(topics, rng.randint(1, 4)))
+        for number in range(rng.randint(1, 9))
+    }
+    interests = UserInterests.of(ring.brokers, users, topics)
+    rates = np.array([float(rng.randint(0, 5)) for _ in topics])
+    expected = dict.fromkeys(ring.brokers, 0.0)
+    for home, wanted in users.values():
+        for topic in wanted:
+            for between in ring.route(ring.rendezvous(topic), home)[:-1]:
+                expected[between] += rates[topics.index(topic)]
+    found = ring_cut_off(ring, interests, rates)
+    assert dict(zip(found.brokers, found.per_s.tolist(), strict=True)) == pytest.approx(expected)
+    assert found.total_per_s == sum(rates[topics.index(topic)] for _, wanted in users.values() for topic in wanted)
+
+
+def test_the_worst_death_and_a_year_of_deaths() -> None:
+    """On a line of three all that the ends send each other passes the middle."""
+    found = tree_cut_off(line_of(3), np.array([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0], [2.0, 0.0, 0.0]]))
+    assert (found.worst_broker, found.worst_share) == ("b01", 0.8)
+    assert found.lost_per_year(deaths_per_year=2, repair_s=10) == 4 * 2 * 10
+    assert tree_cut_off(line_of(3), np.zeros((3, 3))).worst_share == 0

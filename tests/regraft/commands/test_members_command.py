@@ -1,0 +1,156 @@
+"""`regraft members`: what may be said about brokers, what is refused before anybody hears of it, and what is listed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from infra.create_topics import create_topics
+from infra.kafka_clients import open_producer
+from infra.kafka_server import RunningKafka, start_kafka
+from infra.stack_error import StackError
+from overlay.inventory import Inventory
+from overlay.members import FleetView
+from regraft.cli import app
+from regraft.commands import members_command
+from regraft.run_records.read_topics import read_whole
+from regraft.settings.run_settings import Settings
+from schemas.audit import AuditEntry, AuditOutcome
+from schemas.codec import encode
+from schemas.member import BrokerFacts, Member, MemberState
+from schemas.order import Order, OrderKind
+from schemas.topics import MEMBERS, ORDERS, topic_name
+from tests.overlay.small_overlays import inventory_of, line_of
+
+RUNNER = CliRunner()
+RECORDS = [
+    Member("b01", MemberState.DEAD, 5_000, "silent for 10 s", deaths_ms=(1_000, 5_000), returns_ms=15_000),
+    Member("b02", MemberState.DRAINING, 6_000, "ordered by ada"),
+]
+
+
+class Desk:
+    """Takes orders in the place of Kafka, with a fleet of four brokers."""
+
+    def __init__(self) -> None:
+        self.orders: list[tuple[OrderKind, str, BrokerFacts | None]] = []
+        self.outcome = AuditOutcome.ACCEPTED
+
+    def give(
+        self, settings: Settings, kind: OrderKind, broker: str, by: str, reason: str, *, facts: BrokerFacts | None
+    ) -> AuditEntry:
+        self.orders.append((kind, broker, facts))
+        return AuditEntry(broker, kind, by, reason, self.outcome, "", 0)
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
+    found = Desk()
+    inventory_of(line_of(4), {}, processing=3.0).save(tmp_path / "inventory.json")
+    monkeypatch.setenv("REGRAFT_RUN__DIRECTORY", str(tmp_path))
+    fleet = FleetView.of(Inventory.load(tmp_path / "inventory.json"), RECORDS)
+    monkeypatch.setattr(members_command, "_known", lambda settings: fleet.members)
+    monkeypatch.setattr(members_command, "give_order", found.give)
+    return found
+
+
+def said(*arguments: str) -> Result:
+    return RUNNER.invoke(app, ["members", *arguments])
+
+
+def test_a_broker_is_added_with_what_is_known_of_it(desk: Desk) -> None:
+    """What is not said of processing is the inventory's median."""
+    found = said("add", "x1", "--link", "b00=2.5", "--position", "1,-2", "--agent", "west", "--reason", "more room")
+    assert found.exit_code == 0, found.output
+    ((kind, broker, facts),) = desk.orders
+    assert (kind, broker) == (OrderKind.ADD, "x1")
+    assert facts is not None
+    assert (facts.processing_cost, facts.agent) == (3.0, "west")
+    assert [(told.peer, told.cost) for told in facts.link_costs] == [("b00", 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["add", "x1"], "--link PEER=COST"),
+        (["add", "x1", "--link", "b00"], "PEER=COST is wanted"),
+        (["add", "x1", "--link", "b00=near"], "PEER=COST is wanted"),
+        (["add", "x1", "--link", "b00=-1"], "not plausible"),
+        (["add", "x1", "--link", "b00=1", "--link", "b00=2"], "names b00 twice"),
+        (["add", "x1", "--link", "b77=1"], "no broker b77 to link it to"),
+        (["add", "x1", "--position", "1"], "X,Y is wanted"),
+        (["add", "x1", "--position", "1,2", "--agent", "a.b"], "--agent is"),
+        (["drain", "b00", "--reason", " "], "say why"),
+        (["dead", "b00"], "Say --yes"),
+        (["remove", "b01"], "Say --yes"),
+    ],
+)
+def test_a_call_that_is_wrong_ends_with_2_and_what_is_wanted(desk: Desk, arguments: list[str], why: str) -> None:
+    """Nothing is ordered by it."""
+    found = said(*arguments, *(() if "--reason" in arguments else ("--reason", "because")))
+    assert found.exit_code == 2
+    assert why in " ".join(found.output.replace("│", " ").split())
+    assert desk.orders == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["drain", "b09"], "no broker b09 among the members"),
+        (["drain", "b01"], "b01 is dead and cannot be drained"),
+        (["add", "b00", "--position", "1,2"], "b00 is a member already"),
+        (["remove", "b00", "--yes"], "drain it, or say that it is dead"),
+        (["dead", "b00", "b01", "--yes"], "b01 is dead and cannot be declared dead"),
+        (["readmit", "b03"], "b03 is in service"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anybody_hears_of_it(desk: Desk, arguments: list[str], why: str) -> None:
+    """Of several brokers none is ordered about when one makes no sense."""
+    found = said(*arguments, "--reason", "because")
+    assert isinstance(found.exception, StackError), found.output
+    assert why in str(found.exception)
+    assert desk.orders == []
+
+
+def test_several_brokers_are_dead_at_once(desk: Desk) -> None:
+    """A site that fails is one call; a broker that is named twice is ordered about once."""
+    found = said("dead", "b00", "b03", "b00", "--yes", "--reason", "the site burns")
+    assert found.exit_code == 0, found.output
+    assert [(kind, broker) for kind, broker, _ in desk.orders] == [(OrderKind.DEAD, "b00"), (OrderKind.DEAD, "b03")]
+
+
+def test_members_are_listed_with_state_and_reason(desk: Desk) -> None:
+    """As a table with counts, and as JSON of the records."""
+    table = said("list").output
+    assert "silent for 10 s" in table
+    assert "4 brokers: 2 in service, 1 draining, 1 dead" in table
+    (found,) = json.loads(said("list", "--state", "dead", "--json").output)
+    assert (found["broker"], found["deaths_ms"], found["returns_ms"]) == ("b01", [1_000, 5_000], 15_000)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.mark.stack
+def test_members_and_orders_about_them_go_through_kafka(kafka: RunningKafka, tmp_path: Path) -> None:
+    """The newest record of a broker is listed, and an order is stored for a controller that comes later."""
+    create_topics(kafka.access, namespace="members")
+    inventory_of(line_of(4), {}).save(tmp_path / "inventory.json")
+    producer = open_producer(kafka.access)
+    for record in (Member("b01", MemberState.IN_SERVICE, 1, "back"), *RECORDS):
+        producer.produce(topic_name(MEMBERS, "members"), key=record.broker, value=encode(record))
+    assert producer.flush(30.0) == 0
+    where = ["--bootstrap", kafka.bootstrap, "--set", "kafka.namespace=members", "--set", f"run.directory={tmp_path}"]
+    listed = said("list", "--json", *where)
+    states = {member["broker"]: member["state"] for member in json.loads(listed.stdout)}
+    assert states == {"b00": "in_service", "b01": "dead", "b02": "draining", "b03": "in_service"}
+    found = said("dead", "b03", "--yes", "--reason", "pulled the plug", *where)
+    assert found.exit_code == 0, found.output
+    assert "no controller has answered" in found.stdout
+    (order,) = read_whole(kafka.access, "members", {ORDERS: Order}, 30.0)
+    assert (order.kind, order.subject, order.reason) == (OrderKind.DEAD, "b03", "pulled the plug")

@@ -1,0 +1,289 @@
+"""A broker of a ring dies and the ring is repaired: rare orders, each as short as it can be told."""
+
+from __future__ import annotations
+
+from overlay.chord_configuration import ChordConfiguration, id_moves_between
+from overlay.overlay_configuration import BrokerChange
+from producers.brokers.broker_messages import (
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    Confirmed,
+    Dropped,
+    SubscribeRequest,
+    UnadvertiseRequest,
+    UserDrained,
+    UserMoves,
+)
+from producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest, Register
+from producers.brokers.two_epochs import BROKER_DIED, FROM_THE_DEAD
+from producers.emulator.user_clients import topic_filter
+from schemas.command import Command, CommandPhase, Outcome
+from schemas.plan import ClientMove
+from tests.scenarios.step_by_step import StepByStep
+from tests.scenarios.test_rare_orders_ring import NEAR, PAIR, topic_at
+
+PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
+# The way from b0 to b3 leads over b1 and b2, without b1 over b4; from b3 to b0 it is direct.
+FIVE = ChordConfiguration.of(0, 6, {"b0": 2, "b1": 37, "b2": 53, "b3": 1, "b4": 51})
+TOPIC = topic_at(FIVE, "b3")
+ALL = topic_filter(TOPIC)
+
+
+class DyingRing(StepByStep):
+    """Brokers of a ring that die one after the other, and the plans that repair it."""
+
+    def __init__(self, ring: ChordConfiguration) -> None:
+        super().__init__(ring)
+        self.ring = ring
+        self.dead: tuple[str, ...] = ()
+
+    def bury(self, broker: str) -> None:
+        """Let a broker die; what it had sent is still on its way."""
+        self.dead = (*self.dead, broker)
+        self.brokers = tuple(name for name in self.brokers if name != broker)
+
+    def notice(self, *brokers: str) -> None:
+        """Let neighbours of the dead notice that: all of them unless they are named."""
+        for dead in self.dead:
+            for broker in brokers or self.brokers:
+                if dead in self.cores[broker].live_neighbours:
+                    self.lose_peer(broker, dead)
+
+    def run_on(self, *held: tuple[str, str]) -> None:
+        """Deliver everything but what is held up, and what is on its way to the dead."""
+        to_dead = [(source, target) for source, target in self.links if target in self.dead]
+        for pair in to_dead:
+            self.links[pair].clear()
+        while ready := sorted(pair for pair, queue in self.links.items() if queue and pair not in held):
+            if ready[0][1] in self.dead:
+                self.links[ready[0]].clear()
+            else:
+                self.cross(*ready[0])
+
+    def repair(self, *phases: CommandPhase, held: tuple[tuple[str, str], ...] = ()) -> None:
+        """Take those that are left through phases of the plan that takes the dead out of the ring."""
+        lost = tuple(name for name in self.dead if name in self.ring.brokers)
+        target = self.ring.replaced(
+            self.ring.epoch + 1, without(self.ring, lost), change=BrokerChange(lost=frozenset(lost))
+        )
+        for phase in phases:
+            for broker in self.brokers:
+                self.command(broker, phase, target, id_moves=id_moves_between(self.ring, target), lost_brokers=lost)
+            self.run_on(*held)
+        if RETIRE in phases:
+            self.ring = target
+
+
+def without(ring: ChordConfiguration, lost: tuple[str, ...]) -> tuple:
+    """Return how IDs change when the lost give up theirs."""
+    kept = {broker: number for broker, number in ring.id_of.items() if broker not in lost}
+    return id_moves_between(ring, ChordConfiguration.of(ring.epoch + 1, ring.bits, kept))
+
+
+def published_at_b0() -> DyingRing:
+    """Return a ring with a publisher at b0 whose topic a user at its rendezvous b3 wants."""
+    overlay = DyingRing(FIVE)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    assert overlay.told_of(AdvertiseConfirmed)
+    assert overlay.told_of(Confirmed)
+    return overlay
+
+
+def test_what_a_dead_broker_had_sent_on_comes_before_what_takes_the_way_around_it() -> None:
+    """It is two brokers behind the dead one when the new epoch is stamped; nobody but these know that it is there."""
+    overlay = published_at_b0()
+    overlay.publish("b0", "p", topic=TOPIC)
+    overlay.cross("b0", "b1")
+    overlay.cross("b1", "b2")
+    overlay.bury("b1")
+    overlay.notice()
+    slow = ("b2", "b3")
+    overlay.repair(PREPARE, ACTIVATE, held=(slow,))
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b2", "b3", "b4"}
+    overlay.publish("b0", "p", topic=TOPIC)
+    overlay.run_on(slow)
+    assert overlay.got == []
+    overlay.run_on()
+    assert overlay.got == [("s", "p", 0), ("s", "p", 1)]
+    assert overlay.said(Outcome.DRAINED) == {"b0", "b2", "b3", "b4"}
+
+
+def test_the_end_behind_the_last_dead_broker_of_a_way_is_enough() -> None:
+    """What is passed on behind b1 ends at b2, which is dead, too; b3 notices that by itself."""
+    overlay = published_at_b0()
+    for dead in ("b1", "b2"):
+        overlay.bury(dead)
+    overlay.notice()
+    overlay.run_on()
+    overlay.repair(PREPARE, ACTIVATE, RETIRE)
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b3", "b4"}
+    overlay.publish("b0", "p", topic=TOPIC)
+    overlay.run_on()
+    assert overlay.got == [("s", "p", 0)]
+
+
+def test_nothing_is_taken_from_a_broker_that_is_declared_dead_before_all_that_it_had_sent_has_come() -> None:
+    """Whoever has said that nothing follows behind it must let nothing follow."""
+    overlay = published_at_b0()
+    overlay.publish("b0", "p", topic=TOPIC)
+    overlay.cross("b0", "b1")
+    overlay.bury("b1")
+    late = ("b1", "b2")
+    overlay.repair(PREPARE, ACTIVATE, held=(late,))
+    assert overlay.said(Outcome.DRAINED) == {"b0", "b2", "b3", "b4"}
+    overlay.publish("b0", "p", topic=TOPIC)
+    overlay.run_on(late)
+    overlay.run_on()
+    assert overlay.got == [("s", "p", 1)]
+    assert [(one.notification.sequence, one.reason) for one in overlay.told_of(Dropped)] == [(0, FROM_THE_DEAD)]
+
+
+def test_a_stay_of_a_publisher_ends_with_its_home_behind_all_that_it_had_published() -> None:
+    """It comes again at b4; what it had published at b1 is still on its way to the rendezvous."""
+    overlay = DyingRing(FIVE)
+    overlay.feed("b1", None, AdvertiseRequest("p", ALL, 0))
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    overlay.publish("b1", "p", topic=TOPIC)
+    overlay.bury("b1")
+    slow = ("b1", "b2")
+    overlay.feed("b4", None, AdvertiseRequest("p", ALL, 1))
+    overlay.run_on(slow)
+    registered = overlay.cores["b3"].tables[0].registered
+    assert registered[TOPIC]["p"].home == "b1"
+    overlay.run_on()
+    overlay.notice()
+    overlay.run_on()
+    assert registered[TOPIC]["p"].home == "b4"
+    overlay.repair(PREPARE, ACTIVATE, RETIRE)
+    assert overlay.told_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
+    overlay.publish("b4", "p", topic=TOPIC)
+    overlay.run_on()
+    assert overlay.got == [("s", "p", 0), ("s", "p", 1)]
+
+
+def test_a_registration_that_was_lost_with_a_broker_is_made_anew_by_the_repair() -> None:
+    """The rendezvous is the same in both rings, and has never heard of the publisher."""
+    overlay = DyingRing(FIVE)
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    overlay.bury("b1")
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run_on()
+    overlay.notice()
+    overlay.run_on()
+    assert overlay.told_of(AdvertiseConfirmed) == []
+    overlay.repair(PREPARE, ACTIVATE, RETIRE)
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+    overlay.publish("b0", "p", topic=TOPIC)
+    overlay.run_on()
+    assert overlay.got == [("s", "p", 0)]
+
+
+def test_a_publisher_whose_end_was_lost_with_a_broker_is_forgotten_by_the_repair() -> None:
+    """Nobody else would tell the rendezvous, and a later plan would wait for its END."""
+    overlay = published_at_b0()
+    overlay.bury("b1")
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.run_on()
+    overlay.repair(PREPARE, ACTIVATE, RETIRE)
+    assert not any(core.tables[1].registered for name, core in overlay.cores.items() if name != "b1")
+
+
+def test_a_next_stay_that_waits_in_both_epochs_has_its_turn_in_both() -> None:
+    """Its earlier one ends in the old epoch, from which the new one takes that."""
+    overlay = DyingRing(FIVE)
+    overlay.feed("b4", None, AdvertiseRequest("p", ALL, 0))
+    overlay.run()
+    overlay.feed("b4", None, UnadvertiseRequest("p", 0))
+    slow = ("b4", "b3")
+    overlay.feed("b3", None, AdvertiseRequest("p", ALL, 1))
+    overlay.bury("b1")
+    overlay.repair(PREPARE, held=(slow,))
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b2", "b4"}
+    overlay.run_on()
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b2", "b3", "b4"}
+    assert overlay.told_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
+
+
+def test_homes_send_end_unasked_behind_a_death() -> None:
+    """In the new epoch the way on which b2 asks for it leads over b0, which is dead; so b1 is never asked."""
+    overlay = DyingRing(NEAR)
+    topic = topic_at(NEAR, "b2")
+    overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b2", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    target = NEAR.replaced(1, [])
+    moves = (ClientMove("u", "b2", "b1"),)
+    for broker in overlay.brokers:
+        overlay.command(broker, PREPARE, target, moves)
+    overlay.feed("b2", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
+    overlay.run([("b2", "b0")])
+    overlay.bury("b0")
+    overlay.run_on()
+    overlay.notice()
+    for broker in overlay.brokers:
+        overlay.command(broker, ACTIVATE, target)
+    overlay.run_on()
+    assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b1")]
+
+
+def test_a_user_hears_that_it_is_to_move_before_it_hears_that_it_has_all() -> None:
+    """Nothing follows on a way that a death has cut; said first, its next home would not know of what."""
+    overlay = DyingRing(NEAR)
+    topic = topic_at(NEAR, "b2")
+    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.bury("b0")  # On the way from b2 to b1.
+    overlay.notice()
+    lost = ("b0",)
+    target = NEAR.replaced(1, without(NEAR, lost), change=BrokerChange(lost=frozenset(lost)))
+    moves = (ClientMove("u", "b1", "b2"),)
+    overlay.command("b1", PREPARE, target, moves, id_moves_between(NEAR, target), lost)
+    told = [effect for _, effect in overlay.told if isinstance(effect, UserMoves | UserDrained)]
+    assert told == [UserMoves("u", 0, "b2", 1), UserDrained("u", "s", "b2")]
+
+
+def test_what_was_on_its_way_to_a_dead_rendezvous_does_not_go_to_the_next_one() -> None:
+    """The old epoch is over before it comes to b0: nobody waits for what no way leads to any more."""
+    overlay = DyingRing(NEAR)
+    topic = topic_at(NEAR, "b1")
+    overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))  # The way to b1 leads over b0.
+    overlay.run()
+    overlay.publish("b2", "p", topic=topic)
+    overlay.bury("b1")
+    overlay.notice()
+    slow = ("b2", "b0")
+    early = overlay.links[slow].popleft()
+    overlay.repair(PREPARE, ACTIVATE, RETIRE)
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b2"}
+    overlay.feed("b2", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.publish("b2", "p", topic=topic)
+    overlay.run_on()
+    overlay.feed("b0", "b2", early)
+    overlay.run_on()
+    assert overlay.got == [("s", "p", 1)]
+    assert [one.reason for one in overlay.told_of(Dropped)] == [BROKER_DIED]
+
+
+def test_nothing_is_derived_from_the_earlier_life_of_a_broker_that_comes_back() -> None:
+    """It has the ID that it had, and knows nothing of what it knew: b0 registers at it and joins at it anew."""
+    overlay = DyingRing(PAIR)
+    topic = topic_at(PAIR, "b1")
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b0", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.bury("b1")
+    target = PAIR.at_epoch(1)
+    overlay.feed(
+        "b0",
+        None,
+        Command("plan-1", PREPARE, "b0", 0, 1, digest=target.digest, lost_brokers=("b1",), brokers_joined=("b1",)),
+    )
+    assert overlay.said(Outcome.PREPARED) == set()
+    sent = [one for message in overlay.links["b0", "b1"] for one in getattr(message, "messages", (message,))]
+    assert {type(one).__name__ for one in sent} == {"Join", "Register"}
+    assert any(isinstance(one, Register) and one.epoch == 1 for one in sent)

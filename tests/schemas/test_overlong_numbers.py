@@ -1,0 +1,39 @@
+"""Which numbers have more than 64 bits, and that texts of the same bytes are no numbers."""
+
+import pytest
+from fastavro import parse_schema
+
+from schemas.client import Client, Role
+from schemas.codec import decode, encode
+from schemas.overlong_numbers import SUSPECT, OverlongNumberError, check_numbers
+
+OVERLONG = b"\x80" * 9 + b"\x02"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("long", OVERLONG),
+        ("string", OVERLONG),
+        (["null", "long"], b"\x02" + OVERLONG),
+        ({"type": "array", "items": "long"}, b"\x04\x02" + OVERLONG + b"\x00"),
+        ({"type": "array", "items": "long"}, b"\x01" + OVERLONG),
+        ({"type": "map", "values": "long"}, b"\x02\x02a" + OVERLONG + b"\x00"),
+        ({"type": "enum", "name": "e", "symbols": ["a"]}, OVERLONG),
+    ],
+)
+@pytest.mark.parametrize("name", ["double", "boolean", {"type": "fixed", "name": "f", "size": 8}])
+def test_every_number_is_looked_at(kind: object, body: bytes, name: object) -> None:
+    """Also lengths and places, behind values of any size."""
+    fields = [{"name": "first", "type": name}, {"name": "second", "type": kind}]
+    schema = parse_schema({"type": "record", "name": "r", "namespace": "n", "fields": fields})
+    before = b"\xff" * (1 if name == "boolean" else 8)
+    with pytest.raises(OverlongNumberError):
+        check_numbers(before + body, schema)
+
+
+def test_texts_may_have_such_bytes() -> None:
+    """A name in another script is read."""
+    client = Client("発行者クライアント", Role.SUBSCRIBER, "b1", (), 0.0, 1_000)
+    assert SUSPECT.search(encode(client))
+    assert decode(encode(client), Client) == client
