@@ -87,10 +87,3 @@ class DeadBrokers:
                 for dead in command.lost_brokers:
                     effects += self.lose_in(tables, dead, now_ms)
         return effects
-
-    def inherit(self, older: ChordTables, tables: ChordTables, now_ms: float) -> list[Effect]:
-        """Take into the tables of a new epoch who is dead and yet in its ring."""
-        effects: list[Effect] = []
-        for dead in sorted(older.dead - tables.lost):
-            effects += self.lose_in(tables, dead, now_ms)
-        return effects
