@@ -18,6 +18,7 @@ from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
+from schemas.member import Member
 from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, RingId
 
 UP, AWAY, UNACKNOWLEDGED = "up", "away", "unacknowledged"
@@ -161,7 +162,7 @@ class AnyOrderController:
 
     # --- ports -------------------------------------------------------------------------------------------------
 
-    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
+    def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
         """Store the plan as the store's state allows, then send the commands.
 
         Kafka stores them whole or not at all; here the controller may die between any two of them, which is worse.
