@@ -35,7 +35,7 @@ from producers.brokers.chord_parts import RingBroker, RingParts
 from producers.brokers.chord_publishers import TopicPublishers
 from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
 from producers.brokers.chord_trees import TopicTrees
-from producers.brokers.epoch_change import change_asked
+from producers.brokers.epoch_change import change_asked, reason_to_stay
 from schemas.command import Command
 
 
@@ -79,11 +79,22 @@ class RingChange:
         present = self._core.tables[self._core.epoch].configuration
         return present.replaced(command.epoch_to, command.id_moves, change=change_asked(command, present))
 
+    def tables_outside(self, command: Command) -> ChordTables:
+        """Return tables of the ring that an install names, from outside; it has as many bits as ever."""
+        bits = self._core.tables[self._core.epoch].configuration.bits
+        ids = {move.broker: move.id_to for move in command.id_moves}
+        return ChordTables(self.broker, ChordConfiguration.of(command.epoch_to, bits, ids), is_outside=True)
+
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return which move of a user cannot be, empty when all can."""
+        """Return which move of a user cannot be, or who is still here when this broker is to leave, else empty."""
+        present = self._core.tables[self._core.epoch].configuration
         for move in command.moves:
+            if move.home_from not in present.brokers:
+                return f"user {move.client} cannot move from {move.home_from}: it is not in the overlay"
             if move.home_to not in target.brokers:
                 return f"user {move.client} cannot move to {move.home_to}: it is not in the overlay"
+        if self.broker in command.brokers_left:
+            return reason_to_stay([*self._trees.users_here(), *self._publishers.here], command)
         return ""
 
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:

@@ -135,6 +135,16 @@ class MovingUsers:
             under_way.unheard.pop(request.user, None)
         return []
 
+    def users_of_plan(self) -> dict[str, int]:
+        """Return the users that are to leave by the plan under way or have come by it, with their stays."""
+        under_way = self._core.under_way
+        return {} if under_way is None else under_way.leaving | under_way.come_users
+
+    def is_of_plan(self, user: str, connection: int) -> bool:
+        """Return True for a user that is to leave by the plan under way, or has come by it."""
+        under_way = self._core.under_way
+        return under_way is not None and self._stay_of(under_way, user) == connection
+
     def _stay_of(self, under_way: RingPlanUnderWay, user: str) -> int | None:
         """Return the connection of a user that is to leave or has come, None for others."""
         return under_way.leaving.get(user, under_way.come_users.get(user))
