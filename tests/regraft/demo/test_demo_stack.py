@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.find_port import choose_ports
-from regraft.demo.kill_services import KILLED_IN_TURN
+from regraft.demo.disturb_services import KILLED_IN_TURN
 from tests.regraft.demo.watch_secrets import ClientCommands, SecretWatch
 
 CHECKOUT = Path(__file__).parents[3]
