@@ -30,6 +30,8 @@ def test_each_service_is_disturbed_once_and_only_after_the_loop_has_recovered(tm
             assert schedule.act(30.0 * turn, newest_window_ms=5_000 * turn).startswith(f"killed {name} ")
             assert schedule.act(30.0 * turn + 25, newest_window_ms=5_000 * turn) == ""  # none closed since
             assert supervisor.wait_ready(name, 20)
+        for name in KILLED_IN_TURN:
+            wait_until(lambda name=name: supervisor.restarts(name) == 1 and supervisor.pid(name) is not None)
         for turn, name in enumerate(SUSPENDED_IN_TURN, start=len(KILLED_IN_TURN) + 1):
             assert schedule.act(30.0 * turn, newest_window_ms=5_000 * turn).startswith(f"suspended {name} ")
             pid = supervisor.pid(name)
