@@ -43,7 +43,6 @@ from regraft.run_records.collect_run import (
     window_costs,
 )
 from regraft.run_records.describe_run import describe_run
-from regraft.run_records.outage_story import outage_story
 from regraft.run_records.run_record import RunRecord, ServiceUse
 from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import agents_of, ensure_inventory
@@ -373,7 +372,7 @@ class _DemoRun:
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
             rss_total_bytes_max=self._supervisor.rss_total_bytes_max,
-            outages=outage_story(observer.outage_notes, stored.events, stored.plans, observer.at_risk_per_s_max),
+            outages=observer.story(stored.events, stored.plans),
         )
 
 
