@@ -107,7 +107,7 @@ def demo(
     scenario: Annotated[
         str | None,
         typer.Option(
-            "--scenario", metavar="NAME", help="stocks (a tree, the default) or chord (mobile users on a Chord ring)."
+            "--scenario", metavar="NAME", help="stocks (the default), outage (a site fails) or chord (users on a ring)."
         ),
     ] = None,
     seed: Seed = None,

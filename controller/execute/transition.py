@@ -28,6 +28,7 @@ from overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfig
 from overlay.plan_digest import plan_digest
 from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.member import Member
 from schemas.plan import Plan, PlanPhase
 from schemas.plan_life import LIFE, PhaseFacts, entered
 
@@ -56,7 +57,14 @@ class EmitEvent:
     event: AdaptationEvent
 
 
-TransitionEffect = PersistPlan | SendCommand | EmitEvent
+@dataclass(frozen=True)
+class PersistMember:
+    """Store where a member stands now."""
+
+    member: Member
+
+
+TransitionEffect = PersistPlan | PersistMember | SendCommand | EmitEvent
 
 
 class Transition:

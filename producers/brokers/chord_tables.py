@@ -220,8 +220,8 @@ class ChordTables:
 
         Otherwise the home registers its publishers anew: so it does where something of that may have been lost.
         """
-        root = older.rendezvous(topic)
-        is_kept = root == self.rendezvous(topic) and home in self.configuration.place_of
+        root, places = older.rendezvous(topic), (older.configuration.place_of, self.configuration.place_of)
+        is_kept = root == self.rendezvous(topic) and all(home in place_of for place_of in places)
         return is_kept and self.lost.isdisjoint(older.configuration.route(home, root))
 
     def same_way(self, older: ChordTables, topic: str, broker: str) -> bool:

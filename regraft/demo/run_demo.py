@@ -30,6 +30,7 @@ from infra.show_progress import show_progress
 from infra.stack_error import StackError
 from infra.supervise import Supervisor
 from overlay.inventory import Inventory
+from producers.emulator.outage_schedule import SITE
 from regraft.demo.kill_services import KillSchedule
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
@@ -42,6 +43,7 @@ from regraft.run_records.collect_run import (
     window_costs,
 )
 from regraft.run_records.describe_run import describe_run
+from regraft.run_records.outage_story import outage_story
 from regraft.run_records.run_record import RunRecord, ServiceUse
 from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import agents_of, ensure_inventory
@@ -60,6 +62,7 @@ START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "d
 TOKEN_HOURS = 1.0
 SECRET_BYTES = 32
 CLIENT_FILE = "client.toml"
+SITE_BROKERS = 4  # That the scenario of a failed site takes down at a third of the run.
 
 log = structlog.get_logger(__name__)
 
@@ -183,6 +186,9 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     for name, value in preset.items():
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value
+    if scenario.fails_site and "emulator.outages" not in wanted.chosen:
+        third_s = wanted.demo.running_s / 3
+        merged.setdefault("emulator", {})["outages"] = [f"death {SITE}{SITE_BROKERS} at {third_s:g} for {third_s:g}"]
     if "orders.allow_unsigned" not in wanted.chosen:  # Only who runs the demo reaches its Kafka.
         merged.setdefault("orders", {})["allow_unsigned"] = True
     planners = {name: dict(values) for name, values in merged.get("planners", {}).items()}
@@ -351,6 +357,7 @@ class _DemoRun:
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
             rss_total_bytes_max=self._supervisor.rss_total_bytes_max,
+            outages=outage_story(observer.outage_notes, stored.events, stored.plans, observer.at_risk_per_s_max),
         )
 
 

@@ -11,7 +11,8 @@ from regraft.settings.scenarios import SCENARIOS, STOCKS
 class DemoSettings:
     """The demo's overlay and its course.
 
-    ``scenario``: stocks (quotes over a tree, interests that shift) or chord (mobile users of a city on a Chord ring).
+    ``scenario``: stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails) or
+    chord (mobile users of a city on a Chord ring).
     ``brokers``: how many there are, each on a PlanetLab host as long as there are hosts. ``degree_max``: links a broker
     of a tree may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a
     share of that time, the interests of stocks shift. ``drain_s_max``: how long the end may wait for the last windows

@@ -39,6 +39,7 @@ TESTS = {
         "tests/scenarios/test_rare_orders_users.py",
         "tests/scenarios/test_rare_orders_stays.py",
         "tests/scenarios/test_rare_orders_deaths.py",
+        "tests/scenarios/test_rare_orders_ring_deaths.py",
         "tests/producers/brokers/test_chord_routing.py",
         "tests/producers/brokers/test_command_fence.py",
         "tests/producers/emulator/test_starting_point.py",
