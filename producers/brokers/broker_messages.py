@@ -171,6 +171,11 @@ class LeaveRequest:
     connection: int = 0
 
 
+def stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
+    """Return which stay of which publisher a request is about."""
+    return request.publisher, request.connection
+
+
 TreeRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest | LeaveRequest
 ClientRequest = TreeRequest | AttachRequest | MoveHeardRequest | DrainedRequest | GoneRequest
 

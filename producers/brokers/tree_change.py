@@ -32,7 +32,7 @@ from producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from producers.brokers.epoch_change import change_asked
+from producers.brokers.epoch_change import change_asked, reason_to_stay
 from producers.brokers.tree_interests import TreeInterests
 from producers.brokers.tree_publishers import TreeBroker
 from producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
@@ -126,12 +126,9 @@ class TreeChange:
         tables = RoutingTables(self.broker, target, older.configuration, moved, lost=lost)
         under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves)
         self._core.begin_plan(under_way, tables)
-        if lost:
-            past = [pair for pair in older.configuration.links if lost.isdisjoint(pair)]
-            under_way.lost = lost
-            under_way.near = (
-                frozenset((self.broker,)) if older.is_outside else older.configuration.reached_over(past, self.broker)
-            )
+        under_way.lost, under_way.tells = lost, bool(lost or command.brokers_joined)
+        if under_way.tells:
+            under_way.near = older.reached_past(lost)
         self._core.lost_peers -= lost.intersection(tables.neighbours)  # They come back.
         for peer in self._core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
@@ -142,7 +139,7 @@ class TreeChange:
         return effects
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return which move of a publisher cannot be, empty when all can."""
+        """Return which move of a publisher cannot be, or who is still here when this broker is to leave, else empty."""
         for move in command.moves:
             # A publisher that has left meanwhile does no harm; one at another home would be cut off.
             known = self._interests.advertisements.get(move.client)
@@ -151,6 +148,8 @@ class TreeChange:
                 return f"publisher {move.client} is at {known.home}, not at {move.home_from}"
             if move.home_to not in target.brokers:
                 return f"publisher {move.client} cannot move to {move.home_to}: it is not in the overlay"
+        if self.broker in command.brokers_left:
+            return reason_to_stay(self._interests.clients_here(), command)
         return ""
 
     def target_of(self, command: Command) -> OverlayConfiguration:
@@ -162,6 +161,11 @@ class TreeChange:
             [link(a, b) for a, b in command.links_added],
             change=change_asked(command, present),
         )
+
+    def tables_outside(self, command: Command) -> RoutingTables:
+        """Return tables of the tree that an install names, from outside."""
+        tree = Configuration.of(command.epoch_to, command.brokers_joined, command.links_added)
+        return RoutingTables(self.broker, tree, is_outside=True)
 
     def _own_unconfirmed(self) -> set[str]:
         """Return what nobody else waits for: publishers of this broker, and those that a broker now dead told of."""
@@ -295,6 +299,8 @@ class TreeChange:
             told = self.taken_over(under_way)
         effects = told + repairs.let_go() + self._interests.forget_dead_homes()
         effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
+        if not self._core.takes_clients:
+            self._interests.forget_publishers()
         return effects + self._core.take_postponed(now_ms)
 
     def is_of_plan(self, message: Message, under_way: TreePlanUnderWay) -> bool:

@@ -53,7 +53,7 @@ class TreeInterests(TreePublishers):
         name = request.subscription
         if name in self.locals:
             raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
-        self.locals[name] = LocalSubscription(name, set(self._core.tables))
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._core.tables))
         effects: list[Effect] = []
         for tables in self._core.epochs():
             meets = self._meets(tables, request.filter_)
@@ -61,6 +61,11 @@ class TreeInterests(TreePublishers):
             tables.install(entry)
             effects += self._forward(tables, entry)
         return effects + self.settle((name,), now_ms)
+
+    def clients_here(self) -> dict[str, int]:
+        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        publishers = {name: one.connection for name, one in self.advertisements.items() if one.home == self.broker}
+        return publishers | {one.client: one.connection for one in self.locals.values() if not one.has_ended}
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         """Begin to let go of a local client's subscription; nothing happens when it has ended before."""

@@ -152,6 +152,11 @@ class TreePublishers:
         tables = self._core.tables[message.epoch]
         return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
 
+    def forget_publishers(self) -> None:
+        """Know no publisher any more: who is outside is not told of their ends."""
+        self.advertisements.clear()
+        self.unconfirmed_advertisements.clear()
+
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry meets."""
         return {self.home_in(tables, name) for name in entry.meets}

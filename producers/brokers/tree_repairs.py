@@ -33,9 +33,9 @@ class TreeRepairs:
 
     @property
     def _repair(self) -> TreePlanUnderWay | None:
-        """The plan under way, if it repairs something."""
+        """The plan under way, if brokers join by it or are lost."""
         under_way = self._core.under_way
-        return under_way if under_way is not None and under_way.lost else None
+        return under_way if under_way is not None and under_way.tells else None
 
     # --- what is told ------------------------------------------------------------------------------------------------
 

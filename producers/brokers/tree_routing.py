@@ -33,11 +33,12 @@ from producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from producers.brokers.epoch_change import turned_away
 from producers.brokers.tree_change import TreeChange
 from producers.brokers.tree_interests import TreeInterests
 from producers.brokers.tree_publishers import TreeBroker
 from producers.brokers.tree_tables import LOCAL, RoutingTables
-from producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, ProtocolError, TwoEpochBroker
+from producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError, TwoEpochBroker
 
 NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
 
@@ -66,6 +67,10 @@ class TreeRouting:
         """How many subscriptions have ended and are not gone from every broker."""
         return self.interests.ended_count
 
+    def clients_here(self) -> dict[str, int]:
+        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        return self.interests.clients_here()
+
     def look_around(self, now_ms: float) -> list[Effect]:
         """Return nothing: on a tree each step looks itself at what it makes possible."""
         return []
@@ -85,6 +90,8 @@ class TreeRouting:
             return [Dropped(notification, EPOCH_UNKNOWN)]
         if source in tables.dead:
             return [Dropped(notification, FROM_THE_DEAD)]
+        if tables.is_outside:
+            return [Dropped(notification, OUTSIDE)]
         destinations = tables.index.destinations(notification.content, source)
         for peer in sorted(destinations):
             if peer != LOCAL:
@@ -101,6 +108,8 @@ class TreeRouting:
 
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Take what a local client asks for."""
+        if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._core.takes_clients:
+            return turned_away(request)
         match request:
             case SubscribeRequest():
                 return self.interests.subscribe(request, now_ms)
@@ -121,6 +130,8 @@ class TreeRouting:
         tables = self._core.tables[message.epoch]
         if source in tables.dead:
             return []
+        if tables.is_outside:
+            return []  # It was for an earlier life of this broker.
         match message:
             case Advertise():
                 return self.interests.learn_advertisement(source, message) + self.interests.settle((), now_ms)

@@ -51,15 +51,17 @@ class TreePlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a tree; ``moves`` are of publishers.
 
     ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
-    still leave before it is active, with when they were told, None until then. Of a repair (``lost`` names the lost):
+    still leave before it is active, with when they were told, None until then. ``lost``: whom the plan names so;
+    ``tells`` says whether brokers join or are lost, so that new links lead to those who know other publishers. Then
     ``near`` are the brokers that links of the older tree lead to past the lost, ``untold`` neighbour, publisher and
-    stay of which such a one is still to say that it knows, ``vouched`` the stays that neighbours over new links have
-    told of, ``superseded`` what was known in the older epoch alone before they told of a later stay.
+    stay of which such a one is still to say that it knows, ``vouched`` the stays that neighbours in the newer epoch
+    have told of, ``superseded`` what was known in the older epoch alone before they told otherwise.
     """
 
     waiting_for: set[str] = field(default_factory=set)
     leaving: dict[str, float] | None = None
     lost: frozenset[str] = frozenset()
+    tells: bool = False
     near: frozenset[str] = frozenset()
     untold: set[tuple[str, str, int]] = field(default_factory=set)
     vouched: set[tuple[str, int]] = field(default_factory=set)
@@ -75,6 +77,8 @@ class LocalSubscription:
     """
 
     subscription: str
+    client: str
+    connection: int
     unconfirmed_epochs: set[int]
     is_confirmed: bool = False
     has_ended: bool = False
@@ -178,7 +182,15 @@ class RoutingTables:
 
     def flow_has_ended(self, home: str) -> bool:
         """Tell whether nothing of this epoch can still come from publishers at ``home``, another broker."""
-        return self.next_hop[home] in self.ends_received
+        peer = self.next_hop.get(home)
+        return peer is None or peer in self.ends_received  # Nothing ever came from who was not in this tree.
+
+    def reached_past(self, lost: frozenset[str]) -> frozenset[str]:
+        """Return the brokers that links of this epoch lead to without any of the lost, this one included."""
+        if self.is_outside:
+            return frozenset((self.broker,))
+        past = frozenset(pair for pair in self.configuration.links if lost.isdisjoint(pair))
+        return self.configuration.reached_over(past, self.broker)
 
     def lose_peer(self, peer: str) -> None:
         """Wait for nothing more from a broker that is gone: all that it sent in this epoch has come."""
