@@ -100,7 +100,7 @@ class TreePublishers:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended before its turn came.
-            self.repairs.forget(message.publisher, message.connection)
+            self.repairs.take_end(message)
             return [*self._flood_on(message, source)] if self.repairs.passes_on_all else []
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)

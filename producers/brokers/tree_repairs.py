@@ -110,9 +110,13 @@ class TreeRepairs:
         plan = self._core.under_way
         if plan is not None:
             plan.untold = {one for one in plan.untold if one[1:] != (publisher, connection)}
-            kept = plan.superseded.get(publisher)
-            if kept is not None and kept.connection == connection:
-                del plan.superseded[publisher]
+
+    def take_end(self, end: Unadvertise) -> None:
+        """Let an abort bring back nothing that has ended in the older epoch, too."""
+        plan = self._core.under_way
+        kept = None if plan is None else plan.superseded.get(end.publisher)
+        if plan is not None and kept is not None and (end.epoch, end.connection) == (plan.epoch_from, kept.connection):
+            del plan.superseded[end.publisher]
 
     @property
     def passes_on_all(self) -> bool:
