@@ -74,7 +74,7 @@ function memberToTell(member) {
 }
 
 function memberPill(member) {
-  const [kind, iconName] = { dead: ["bad", "alert"], draining: ["warn", "undo"], joining: ["busy", "move"] }[member.state] ?? ["quiet", null];
+  const [kind, iconName] = { dead: ["bad", "alert"], leaving: ["warn", "undo"], joining: ["busy", "move"] }[member.state] ?? ["quiet", null];
   const returns = member.returns_ms ? `; may return from ${clockTime(member.returns_ms)}` : "";
   return pill(words(member.state), kind, iconName, `since ${clockTime(member.since_ms)}: ${member.reason}${returns}`);
 }
