@@ -194,6 +194,10 @@ class ChordTables:
         """Return the neighbour on the way to another broker."""
         return self._next_hop[target]
 
+    def find_hop(self, target: str) -> str | None:
+        """Return the neighbour on the way to another broker, None when that is not on the ring."""
+        return self._next_hop.get(target)
+
     def parent(self, topic: str) -> str | None:
         """Return the neighbour towards a topic's rendezvous in its tree, None when this broker is it."""
         return self._parent[self.rendezvous(topic)]

@@ -448,8 +448,8 @@ class EmulatedOverlay:
             case Answer(result):
                 self._tell_result(broker, result)
             case ClientDropped(client, connection):
-                if not self.publishers.drop(client, connection):
-                    self.users.drop(client, connection)
+                if not self.publishers.drop(client, connection) and not self.users.drop(client, connection):
+                    self.subscribers.drop(client)
             case Dropped(notification, reason):
                 self.ledger.drop(notification, reason)
             case Cancelled():
