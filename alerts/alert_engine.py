@@ -23,6 +23,7 @@ from alerts.rule_kinds import (
     BlastRule,
     CountRule,
     FlappingRule,
+    FleetRule,
     GrowthRule,
     LevelRule,
     MissingRule,
@@ -31,6 +32,7 @@ from alerts.rule_kinds import (
     StalledRule,
 )
 from alerts.watch_events import CountWatcher
+from alerts.watch_fleet import FleetWatcher
 from alerts.watch_plans import FlappingWatcher, StalledWatcher
 from alerts.watch_windows import ALL_WINDOWS, GrowthWatcher, LevelWatcher, SilentWatcher, WindowWatcher
 from alerts.weigh_blast import BlastWeigher, is_single
@@ -40,6 +42,7 @@ from schemas.order_book import OrderBook
 from schemas.state import StateRow, WindowClosed
 
 CLEARED_KEPT_MAX = 1_000  # Alerts that are over; the oldest are forgotten, here and in the topic.
+RecordWatcher = CountWatcher | StalledWatcher | FlappingWatcher | FleetWatcher
 RULE_GONE = "The rule {rule} is not in use any more."
 
 
@@ -100,7 +103,7 @@ class AlertEngine:
         self.newest_end_ms: int | None = None
         self._by_name: Mapping[str, Rule] = rules.by_name
         self._windows = [_window_watcher(rule) for rule in rules.rules if isinstance(rule, _WINDOW_RULES)]
-        self._records: list[CountWatcher | StalledWatcher | FlappingWatcher] = [
+        self._records: list[RecordWatcher] = [
             _record_watcher(rule) for rule in rules.rules if isinstance(rule, _RECORD_RULES)
         ]
         blasts = [BlastWeigher(rule, calm_windows) for rule in rules.rules if isinstance(rule, BlastRule)]
@@ -272,14 +275,16 @@ def _window_watcher(rule: Rule) -> WindowWatcher:
     return LevelWatcher(rule)
 
 
-def _record_watcher(rule: Rule) -> CountWatcher | StalledWatcher | FlappingWatcher:
+def _record_watcher(rule: Rule) -> RecordWatcher:
     if isinstance(rule, StalledRule):
         return StalledWatcher(rule)
     if isinstance(rule, FlappingRule):
         return FlappingWatcher(rule)
+    if isinstance(rule, FleetRule):
+        return FleetWatcher(rule)
     assert isinstance(rule, CountRule)
     return CountWatcher(rule)
 
 
 _WINDOW_RULES = (LevelRule, GrowthRule, SilentRule)
-_RECORD_RULES = (CountRule, StalledRule, FlappingRule)
+_RECORD_RULES = (CountRule, StalledRule, FlappingRule, FleetRule)

@@ -1,7 +1,7 @@
 """Read what rules look at, from where the last alert stage left off, and a little before that to remember by.
 
-In: Kafka's topics of state, windows, plans, events, orders and dead letters. Out: decoded records, each with whether an
-earlier stage has judged it, and the positions to store with the outcome. Judging does not belong here.
+In: Kafka's topics of state, windows, plans, members, events, orders and dead letters. Out: decoded records, each with
+whether an earlier stage has judged it, and the positions to store with the outcome. Judging does not belong here.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from infra.order_keys import OrderSettings
 from infra.stack_error import StackError
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent
+from schemas.member import Member
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
-from schemas.topics import ALERTS, DEAD_LETTERS, EVENTS, ORDERS, PLANS, STATE, WINDOWS, Topic, topic_name
+from schemas.topics import ALERTS, DEAD_LETTERS, EVENTS, MEMBERS, ORDERS, PLANS, STATE, WINDOWS, Topic, topic_name
 
 log = structlog.get_logger(__name__)
 
@@ -46,11 +47,12 @@ INPUTS: Mapping[Topic, type[msgspec.Struct]] = {
     STATE: StateRow,
     WINDOWS: WindowClosed,
     PLANS: Plan,
+    MEMBERS: Member,
     EVENTS: AdaptationEvent,
     ORDERS: Order,
     DEAD_LETTERS: DeadLetter,
 }
-WHOLE = (ORDERS, PLANS)  # Compacted: what stands may have been written long ago.
+WHOLE = (ORDERS, PLANS, MEMBERS)  # Compacted: what stands may have been written long ago.
 
 
 class InputGoneError(StackError):

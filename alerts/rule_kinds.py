@@ -15,15 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from alerts.check_parameters import above_0, at_least_one, finite, template_fault
 from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
 from schemas.event import Severity
 
 QueueScope = Literal["brokers", "links", "both"]
-SAMPLE: Mapping[str, object] = {
-    "subject": "b01", "value": 1.0, "limit": 1.0, "detail": "why", "duration_s": 1.0, "windows": 1, "span_min": 1.0,
-    "clear_min": 1.0,
-}  # fmt: skip
-TEXT_FIELDS = tuple(SAMPLE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +315,27 @@ class FlappingRule(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FleetRule(Rule):
+    """Something that stands from one record to a later one: raised when it has for ``for_s``, cleared when it is over.
+
+    ``broker.dead``: a member is dead, by silence, a neighbour's word or an order. ``repair.running``: a plan that does
+    without lost brokers is not in force yet. ``traffic.at_risk``: the overlay in force still has brokers that are dead,
+    so what crosses them is lost; the value is how many.
+    """
+
+    SOURCES = ("broker.dead", "repair.running", "traffic.at_risk")
+
+    for_s: float = 0.0
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the parameters, one sentence each."""
+        found = super().faults()
+        if not 0 <= self.for_s < math.inf:
+            found.append(f"for_s is {self.for_s:g}: at least 0")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
 class BlastRule(Rule):
     """Too many brokers concerned at once: by alerts about queues, by silence or by maintenance.
 
@@ -361,40 +378,7 @@ KINDS: tuple[type[Rule], ...] = (
     CountRule,
     StalledRule,
     FlappingRule,
+    FleetRule,
     BlastRule,
 )
 KIND_OF: Mapping[str, type[Rule]] = {source: kind for kind in KINDS for source in kind.SOURCES}
-
-
-def template_fault(template: str) -> str:
-    """Return what is wrong with the text of a rule, empty when nothing is."""
-    try:
-        fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
-    except ValueError as error:
-        return f"is {template!r}: {error}"
-    unknown = [name for name in fields if name not in TEXT_FIELDS]
-    if unknown:
-        known = ", ".join(f"{{{name}}}" for name in TEXT_FIELDS)
-        return f"is {template!r}: {{{unknown[0]}}} is not known, known are {known}"
-    try:
-        template.format(**SAMPLE)
-    except (ValueError, KeyError, IndexError) as error:
-        return f"is {template!r}: {error}"
-    return "" if template.strip() else "is empty: say what an operator should know"
-
-
-def at_least_one(rule: Rule, *names: str) -> list[str]:
-    """Return a sentence for each of these parameters that is below 1."""
-    return [f"{name} is {getattr(rule, name)}: at least 1" for name in names if getattr(rule, name) < 1]
-
-
-def above_0(rule: Rule, *names: str) -> list[str]:
-    """Return a sentence for each of these parameters that is no finite number above 0."""
-    values = {name: getattr(rule, name) for name in names}
-    return [f"{name} is {value:g}: above 0" for name, value in values.items() if not 0 < value < math.inf]
-
-
-def finite(rule: Rule, *names: str) -> list[str]:
-    """Return a sentence for each of these parameters that is no finite number."""
-    values = {name: getattr(rule, name) for name in names}
-    return [f"{name} is {value}: a number is wanted" for name, value in values.items() if not math.isfinite(value)]

@@ -24,7 +24,9 @@ from controller.loop_steps.carry_on import CarryOn
 from controller.loop_steps.decide_once import DecideOnce
 from controller.loop_steps.decision_timer import DecisionTimer
 from controller.loop_steps.find_situation import SituationFinder
+from controller.loop_steps.follow_members import FollowMembers
 from controller.loop_steps.follow_review import FollowReview
+from controller.loop_steps.repair_overlay import RepairOverlay
 from controller.loop_steps.run_shadows import RunShadows
 from controller.loop_steps.show_state import SettlePlans, ShowState
 from controller.loop_steps.start_loop import StartLoop
@@ -64,15 +66,19 @@ def compose_loop(
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
     runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
     orders = OrderTaker(ports.orders, events, ports.audit)
-    reviewer = PlanReviewer(settings, orders, runner)
+    reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
-    windows = WindowReader(settings, kind, ports)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     steps = LoopSteps(
-        start=StartLoop(shadows, ports.plans, events),
-        carry_on=(CarryOn(orders, reviewer, runner), TakeWindows(settings, kind, windows, teller, events, metrics)),
+        start=StartLoop(shadows, orders, ports.plans, events),
+        carry_on=(
+            CarryOn(orders, reviewer, runner),
+            TakeWindows(settings, kind, windows, teller, events, metrics),
+            FollowMembers(settings, orders, runner, events, metrics),
+        ),
         decide=(
+            RepairOverlay(settings, kind, windows, reviewer, runner, events, term),
             PlanVerifier(settings, kind, windows, runner, events, begin).verify,
             FollowReview(reviewer, situations),
             DecideOnce(settings, planners, situations, reviewer, begin, timer, teller, events, metrics),

@@ -15,6 +15,7 @@ from schemas.audit import AuditEntry, GivenOrder
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
 from schemas.live_view import LiveView
+from schemas.member import Member
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
 
@@ -50,8 +51,8 @@ class EventSink(Protocol):
 class PlanStore(Protocol):
     """Where plans live, and the way to the brokers: a phase and its commands are stored together or not at all."""
 
-    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
-        """Store a plan's phase with its commands, or repeated commands alone, and tell whether that was acknowledged.
+    def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
+        """Store a plan's phase with its commands, changed members, or either alone; tell whether that was acknowledged.
 
         When not, they may or may not be stored, and are handed over again; a command stored may still be lost.
         Raises DeposedError when another controller has taken over, and then nothing is stored any more.
@@ -60,6 +61,10 @@ class PlanStore(Protocol):
 
     def load(self) -> list[Plan] | None:
         """Return the newest version of every plan in the order they were stored, None when the store is away."""
+        ...
+
+    def load_members(self) -> list[Member] | None:
+        """Return the newest record of every member, None when the store is away."""
         ...
 
     def forget(self, plan: str) -> None:

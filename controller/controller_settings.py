@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
+from controller.member_settings import MemberSettings
 from controller.state.planner_interface import PlannerSettings
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.order_keys import OrderSettings
@@ -144,6 +145,7 @@ class ControllerSettings:
     decision: DecisionSettings = field(default_factory=DecisionSettings)
     assembly: AssemblyLimits = field(default_factory=AssemblyLimits)
     transition: TransitionLimits = field(default_factory=TransitionLimits)
+    members: MemberSettings = field(default_factory=MemberSettings)
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -174,7 +176,7 @@ class ControllerSettings:
             "proposals_max": 1,
             "status_ms": 1,
         }
-        found = values_below(self, least) + self.decision.faults()
+        found = values_below(self, least) + self.decision.faults() + self.members.faults()
         found += self._kind_faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")

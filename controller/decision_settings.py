@@ -23,6 +23,10 @@ class DecisionSettings:
     times as many when k links, ring IDs or homes of publishers change as one. Default 2, about 95 % for a single link.
     ``gain_share_min``: a gain must exceed this share of the present cost whatever the noise, or the overlay would be
     rebuilt for crumbs. Default 0.01.
+    ``frailty_weight``: what it counts against a change, as a share of the present cost, when the worst single death
+    would cut off all deliveries where it cut off none before; less for less. 0 looks at the cost alone. Default 0.3:
+    it keeps the worst death from cutting off some 4 % more of all deliveries, for some 1.5 % of cost
+    (docs/frailty.md).
     ``cool_down_windows``: windows that must close after a plan before the next. Default 2: what the plan did must be
     seen before more is done.
     ``window_age_ms_max``: a state whose newest window ended longer ago is stale. Default 60 s, several windows.
@@ -35,6 +39,7 @@ class DecisionSettings:
     pay_back_s: float = 300.0
     noise_factor: float = 2.0
     gain_share_min: float = 0.01
+    frailty_weight: float = 0.3
     cool_down_windows: int = 2
     window_age_ms_max: int = MINUTE_MS
     mute_ms: int = 5 * MINUTE_MS
@@ -47,6 +52,7 @@ class DecisionSettings:
             "users_per_plan_max": 1,
             "noise_factor": 0,
             "gain_share_min": 0,
+            "frailty_weight": 0,
             "cool_down_windows": 0,
             "window_age_ms_max": 1,
             "mute_ms": 0,

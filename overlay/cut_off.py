@@ -39,9 +39,13 @@ class CutOff:
         """The share of all deliveries that its death cuts off, 0 where nothing is delivered."""
         return float(self.per_s.max()) / self.total_per_s if self.total_per_s else 0.0
 
-    def lost_per_year(self, deaths_per_year: float, repair_s: float) -> float:
-        """Return how many deliveries deaths cut off in a year: those of each broker, until it is repaired, added up."""
-        return float(self.per_s.sum()) * deaths_per_year * repair_s
+    @property
+    def mean_share(self) -> float:
+        """The share of all deliveries that the death of a random broker cuts off, 0 where nothing is delivered.
+
+        Times brokers, deaths of each in a year and the time to a repair, it is the share that a year of deaths takes.
+        """
+        return float(self.per_s.mean()) / self.total_per_s if self.total_per_s else 0.0
 
 
 def tree_cut_off(tree: Configuration, deliveries_per_s: Floats) -> CutOff:

@@ -11,6 +11,7 @@ from pathlib import Path
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
+from producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings, too_small
 from schemas.topics import DEFAULT_NAMESPACE
@@ -31,6 +32,13 @@ class EmulatorSettings:
     counts as lost; longer than any outage, since a transition that waits for its controller holds deliveries back.
     ``drain_s_max``: how long the end may wait until the model is quiet. ``kafka_outage_s_max``: how long telemetry and
     results wait for a Kafka that is away. ``kafka_buffer_records_max``: how many of them may wait.
+    ``outages``: brokers that die or stand still and links that are slow or cut, each as "WHAT WHOM at SECONDS for
+    SECONDS", such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20",
+    "cut b01,b02 at 20 for 10"; whom may be "site:4", the four brokers nearest to one another.
+    ``chaos_every_s``: mean pause between two random outages, none for no such.
+    ``chaos_for_s``: how long one of them lasts on average. ``chaos_kinds``: which of death, suspension, slow and cut
+    there are. ``chaos_down_share_max``: how many of the brokers may be down at once, as a share.
+    ``outage_notice_ms``: how long until neighbours notice a death, at least.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
     ``security``: Kafka's TLS and SASL. ``agents``: for whose brokers it sends telemetry and answers commands, by the
@@ -53,6 +61,12 @@ class EmulatorSettings:
     drain_s_max: float = 60.0
     kafka_outage_s_max: float = 600.0
     kafka_buffer_records_max: int = 500_000
+    outages: tuple[str, ...] = ()
+    chaos_every_s: float | None = None
+    chaos_for_s: float = 20.0
+    chaos_kinds: tuple[str, ...] = tuple(OutageKind)
+    chaos_down_share_max: float = 0.25
+    outage_notice_ms: float = 2_000.0
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     clock: RunClock = field(default_factory=RunClock)
@@ -63,6 +77,14 @@ class EmulatorSettings:
     def kafka(self) -> KafkaAccess:
         """How this stage reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-emulator", self.security)
+
+    @property
+    def chaos(self) -> Chaos | None:
+        """The random outages, None for none."""
+        if self.chaos_every_s is None:
+            return None
+        kinds = tuple(OutageKind(kind) for kind in self.chaos_kinds)
+        return Chaos(self.chaos_every_s, self.chaos_for_s, kinds, self.chaos_down_share_max)
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
@@ -85,5 +107,26 @@ class EmulatorSettings:
             found.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
         if self.flush_ms > 1_000:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+        found += self._outage_faults()
         found += port_faults(self.metrics_port) + [f"workload.{fault}" for fault in self.workload.faults()]
         return found + [f"checkins.{fault}" for fault in self.checkins.faults()]
+
+    def _outage_faults(self) -> list[str]:
+        found = too_small(
+            [
+                ("chaos_every_s", 1.0 if self.chaos_every_s is None else self.chaos_every_s, 0.1, "pauses need time"),
+                ("chaos_for_s", self.chaos_for_s, 0.1, "an outage needs time"),
+                ("outage_notice_ms", self.outage_notice_ms, 0.0, "it is a time"),
+            ]
+        )
+        if not 0 < self.chaos_down_share_max < 1:
+            found.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: between 0 and 1")
+        unknown = [kind for kind in self.chaos_kinds if kind not in set(OutageKind)]
+        if unknown or not self.chaos_kinds:
+            found.append(f"chaos_kinds has {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}")
+        for text in self.outages:
+            try:
+                outage_of(text)
+            except ValueError as error:
+                found.append(str(error))
+        return found

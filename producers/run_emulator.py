@@ -29,6 +29,8 @@ from producers.emulator.emulator_ports import ClientSink, CommandSource, ResultS
 from producers.emulator.kafka_ports import KafkaPorts
 from producers.emulator.ledger import Ledger, LedgerSnapshot
 from producers.emulator.log_transitions import TransitionLog
+from producers.emulator.outage_schedule import named, outage_of
+from producers.emulator.play_outages import OutagePlayer
 from producers.emulator.starting_point import StartingPoint, starting_point
 from producers.emulator_settings import EmulatorSettings
 from schemas.broker_topics import BrokerTopics
@@ -111,6 +113,22 @@ def _port_counts(ports: EmulatorPorts) -> dict[str, int]:
     }
 
 
+def _outages(overlay: EmulatedOverlay, settings: EmulatorSettings) -> OutagePlayer:
+    """Return the outages that the settings ask for; raise ValueError when they name brokers that there are not."""
+    planned = [named(outage_of(text), overlay.inventory) for text in settings.outages]
+    rng = random.Random(f"outages {settings.seed}")
+    return OutagePlayer(overlay, planned, settings.outage_notice_ms, settings.chaos, rng)
+
+
+def _client_counts(overlay: EmulatedOverlay) -> dict[str, int]:
+    """Return how many clients wait for a home, and how many have come again after theirs had died."""
+    groups = (overlay.publishers, overlay.subscribers, overlay.users)
+    return {
+        "clients_waiting": sum(group.waiting_count for group in groups),
+        "clients_reconnected": sum(group.reconnected_count for group in groups),
+    }
+
+
 class WallClockEmulator:
     """The model on the run's clock, one run: ``run`` until told to stop and quiet, then ``finish``."""
 
@@ -151,6 +169,7 @@ class WallClockEmulator:
         self._transitions = TransitionLog(len(inventory.brokers))
         self.overlay.listeners += [self._transitions, self._metrics]
         self._emitter = TelemetryEmitter(self.overlay, ports, settings.flush_ms, rng)
+        self._outages = _outages(self.overlay, settings)
         self._phase = "running"
 
     def run(self, stop: threading.Event) -> None:
@@ -160,12 +179,14 @@ class WallClockEmulator:
         """
         self._emitter.start()
         self._workload.start()
+        self._outages.start()
         self._obey_commands(None)
         self._look_after(None)
         self._health.is_running = True
         while not stop.is_set():
             self._turn()
         self._workload.stop()
+        self._outages.stop()
         self._phase = "draining"
         deadline_ms = self._env.now + self._settings.drain_s_max * SECOND_MS
         while not self.overlay.is_quiet and self._env.now < deadline_ms:
@@ -231,5 +252,7 @@ class WallClockEmulator:
             "control_hops": self.overlay.control_count,
             # Subscriptions sent to a neighbour that already had a wider one from here: what covering would save.
             "covered_forwards": sum(core.covered_forwards for core in cores),
+            **_client_counts(self.overlay),
+            **self._outages.status(),
             **counts,
         }

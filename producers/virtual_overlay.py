@@ -23,6 +23,8 @@ from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink
 from producers.emulator.ledger import Ledger, LedgerSnapshot
+from producers.emulator.outage_schedule import Chaos, Outage, named
+from producers.emulator.play_outages import OutagePlayer
 from producers.emulator.starting_point import StartingPoint
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.checkin_workload import CheckinWorkload
@@ -44,7 +46,8 @@ class VirtualSettings:
     ``start_ms``: epoch time at which it starts. ``flush_ms``: pause between two telemetry batches of a broker, none
     for no telemetry. ``start``: where brokers begin, none for the bootstrap overlay. ``settle_ms``: age from which a
     missing notification counts as lost. ``timing``: none takes the inventory's costs as ms. ``command_delay_ms``: from
-    sending a command until it is in its broker's queue.
+    sending a command until it is in its broker's queue. ``outages``, ``chaos``: what befalls brokers and links, from
+    ``start_ms`` on; ``notice_ms``: how long until neighbours notice a death, at least.
     """
 
     seed: int = 1
@@ -55,6 +58,9 @@ class VirtualSettings:
     queue_length_max: int = QUEUE_LENGTH_MAX
     timing: OverlayTiming | None = None
     command_delay_ms: Callable[[Command], float] = field(default=lambda _: 0.0)
+    outages: tuple[Outage, ...] = ()
+    notice_ms: float = 2_000.0
+    chaos: Chaos | None = None
 
 
 class VirtualOverlay:
@@ -97,6 +103,12 @@ class VirtualOverlay:
             self.emitter.start()
         if self.workload:
             self.workload.start()
+        told = self.settings
+        outages = [named(outage, inventory) for outage in told.outages]
+        self.outages = OutagePlayer(
+            self.overlay, outages, told.notice_ms, told.chaos, random.Random(f"outages {told.seed}")
+        )
+        self.outages.start()
 
     def _workload_of(
         self, told: WorkloadSettings | CheckinSettings | None, rng: random.Random
@@ -167,6 +179,7 @@ class VirtualOverlay:
         """
         if self.workload:
             self.workload.stop()
+        self.outages.stop()
         end_ms = self.env.now + drain_ms_max
         while not self.overlay.is_quiet and self.env.now < end_ms:
             self.run_for(DRAIN_STEP_MS)

@@ -62,6 +62,7 @@ class Verdict(StrEnum):
     INCOMPLETE_STATE = "incomplete_state"
     GAIN_BELOW_PRICE = "gain_below_price"
     GAIN_WITHIN_NOISE = "gain_within_noise"
+    FRAILTY = "frailty"
     COOL_DOWN = "cool_down"
     MUTED = "muted"
     PLAN_RUNNING = "plan_running"

@@ -26,7 +26,7 @@ def batch_records_max(settings: StreamingSettings) -> int:
 
     Raises InventoryError.
     """
-    brokers = () if settings.inventory_path is None else known_brokers(settings.inventory_path)
+    brokers = known_brokers(settings)
     return max(settings.records_per_trigger_max, len(brokers) * settings.records_per_broker_max)
 
 

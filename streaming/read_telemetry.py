@@ -25,7 +25,7 @@ from schemas.codec import (
 from schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
 from streaming.measure_backlog import batch_records_max
 from streaming.refuse_batches import foreigners, implausible, strangers
-from streaming.source_topics import broker_topics, source_topics
+from streaming.source_topics import broker_topics, known_brokers, source_topics
 from streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
 RECORD = "TelemetryBatch"
@@ -189,7 +189,7 @@ def _fault(settings: StreamingSettings) -> Column:
     too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, at most {RECORD_BYTES_MAX} are read"))
     fault = F.when(size > RECORD_BYTES_MAX, too_large)
     fault = fault.when(F.col("batch.broker").isNull(), _undecodable_reason())
-    for found, why in (*implausible(), *strangers(settings.inventory_path), *foreigners(broker_topics(settings))):
+    for found, why in (*implausible(), *strangers(known_brokers(settings)), *foreigners(broker_topics(settings))):
         fault = fault.when(found, why)
     return fault
 

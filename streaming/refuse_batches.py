@@ -1,4 +1,4 @@
-"""Say of a decoded batch why it is refused: what the record's own bounds and the inventory rule out, in Spark's terms.
+"""Say of a decoded batch why it is refused, by the record's own bounds and the known brokers, in Spark's terms.
 
 In: the columns ``batch`` and ``topic``. Out: conditions, each with a reason. The bounds stand in :mod:`schemas.bounds`
 alone; clocks and what does not decode belong to :mod:`streaming.read_telemetry`.
@@ -6,7 +6,6 @@ alone; clocks and what does not decode belong to :mod:`streaming.read_telemetry`
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
@@ -15,7 +14,6 @@ from schemas.bounds import UNCLEAN, FieldBound, field_bounds
 from schemas.broker_topics import ANOTHERS, NOBODY, BrokerTopics
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import TELEMETRY, topic_name
-from streaming.source_topics import known_brokers
 
 SEPARATOR = ","
 PEERS = ("queues.peer", "probes.peer")
@@ -30,13 +28,12 @@ def implausible() -> list[Refusal]:
     return [*texts, *(_number_beyond(bound) for bound in bounds if not bound.is_text)]
 
 
-def strangers(inventory_path: Path | None) -> list[Refusal]:
-    """Return what names a broker outside of the inventory; nothing where there is none to ask."""
-    if inventory_path is None:
+def strangers(brokers: Sequence[str]) -> list[Refusal]:
+    """Return what names another broker than these; nothing where there are none, as nobody knows them."""
+    if not brokers:
         return []
-    brokers = known_brokers(inventory_path)
     broker = F.col("batch.broker")
-    outside = " is not in the inventory: add it there and start the stages again, or stop who sends in its name"
+    outside = " is not in the inventory: `regraft members add` lets it in, or stop who sends in its name"
     found: list[Refusal] = [(~broker.isin(*brokers), F.concat(F.lit("broker "), broker, F.lit(outside)))]
     for name in PEERS:
         strange = F.exists(f"batch.{name}", lambda peer: ~peer.isin("", *brokers))

@@ -38,6 +38,7 @@ from streaming.measure_backlog import batch_records_max, records_behind, topics_
 from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
 from streaming.source_topics import Offsets, source_topics, topics_of
 from streaming.streaming_settings import StreamingSettings
+from streaming.watch_members import MemberWatcher
 from streaming.window_job import OBSERVATION, start_query
 from streaming.write_state import StateWriteError, StateWriter
 
@@ -99,13 +100,15 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
         raise unwritable(error, settings) from error
-    _check_topics(settings)
     metrics, health = JobMetrics(), JobHealth()
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
+        members = held.enter_context(closing(MemberWatcher(settings)))
+        members.read_all()
+        _check_topics(settings)
         writer = held.enter_context(closing(StateWriter(settings.kafka, settings.namespace, settings.write_timeout_ms)))
-        job = _Job(spark, settings, writer, metrics, health)
+        job = _Job(spark, settings, members, writer, metrics, health)
         spark.streams.addListener(job.reports)
         held.callback(spark.streams.removeListener, job.reports)
         try:
@@ -150,11 +153,12 @@ class _Job:
         self,
         spark: SparkSession,
         settings: StreamingSettings,
+        members: MemberWatcher,
         writer: StateWriter,
         metrics: JobMetrics,
         health: JobHealth,
     ) -> None:
-        self._spark, self._settings, self._writer = spark, settings, writer
+        self._spark, self._settings, self._members, self._writer = spark, settings, members, writer
         self._metrics, self._health = metrics, health
         self._heap_at_s = 0.0
         self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
@@ -169,8 +173,9 @@ class _Job:
         self.status = JobStatus(catching_up=behind is None or behind > self._batch_records_max)
 
     def run_query(self, stop: threading.Event) -> None:
-        """Run the query until told to stop or until the other grace is due."""
+        """Run the query until told to stop, until the other grace is due, or until other brokers are known."""
         settings = self._settings
+        self._batch_records_max = batch_records_max(settings)
         grace_ms = settings.catch_up_grace_ms if self.status.catching_up else settings.grace_ms
         self._stopping, self.reports.run_id = False, ""
         catching_up = self.status.catching_up
@@ -189,6 +194,8 @@ class _Job:
         try:
             while query.isActive and not stop.is_set() and self.status.catching_up == catching_up:
                 self._take_reports(POLL_S)
+                if self._members.poll():
+                    break
             self._end(query)
         finally:
             query.stop()

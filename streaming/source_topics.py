@@ -1,4 +1,4 @@
-"""Which topics hold telemetry, and whose: one for each agent of the inventory, or the one that the settings name.
+"""Which topics hold telemetry, and whose: one for each agent of the brokers, or the one that the settings name.
 
 In: settings. Out: names of topics, and the brokers that may stand in each. What is wrong with a record belongs to
 :mod:`streaming.refuse_batches`.
@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
+
 from overlay.inventory import Inventory
 from schemas.broker_topics import BrokerTopics
-from schemas.topics import TELEMETRY
+from schemas.topics import NO_AGENT, TELEMETRY
 from streaming.streaming_settings import StreamingSettings
 
 Place = tuple[str, int]  # topic and partition
@@ -31,12 +33,27 @@ def broker_topics(settings: StreamingSettings) -> BrokerTopics:
     """
     if settings.telemetry_topic or settings.inventory_path is None:
         return BrokerTopics(settings.namespace)
-    return inventory_at(settings.inventory_path).broker_topics(settings.namespace)
+    inventory, added = inventory_at(settings.inventory_path), added_brokers(settings)
+    if not inventory.agent_of and not any(added.values()):
+        return BrokerTopics(settings.namespace)
+    unsaid = dict.fromkeys(inventory.brokers, NO_AGENT)
+    return BrokerTopics(settings.namespace, unsaid | dict(inventory.agent_of) | added)
 
 
-def known_brokers(inventory_path: Path) -> tuple[str, ...]:
-    """Return the brokers of the inventory. Raises InventoryError."""
-    return inventory_at(inventory_path).brokers
+def known_brokers(settings: StreamingSettings) -> tuple[str, ...]:
+    """Return the brokers of the inventory and those added since, none where anybody's telemetry is taken.
+
+    Raises InventoryError.
+    """
+    if settings.inventory_path is None:
+        return ()
+    return tuple(sorted({*inventory_at(settings.inventory_path).brokers, *added_brokers(settings)}))
+
+
+def added_brokers(settings: StreamingSettings) -> dict[str, str]:
+    """Return the agent of each broker that the members topic has facts of, as the job last kept them."""
+    path = settings.members_file
+    return _added(path, path.stat().st_mtime_ns) if path.exists() else {}
 
 
 def inventory_at(path: Path) -> Inventory:
@@ -53,6 +70,11 @@ def place_text(place: Place, source_topic: str) -> str:
 def topics_of(places: Iterable[Place]) -> list[str]:
     """Return the topics that the partitions belong to, sorted."""
     return sorted({topic for topic, _ in places})
+
+
+@lru_cache(maxsize=1)
+def _added(path: Path, _mtime_ns: int) -> dict[str, str]:
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
 
 
 @lru_cache(maxsize=1)

@@ -94,8 +94,8 @@ class StreamingSettings:
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one.
-    ``inventory_path``: the brokers; telemetry that names another one, or stands in the topic of an agent that
-    does not speak for its broker, is refused. None takes any name.
+    ``inventory_path``: the brokers, beside members that were added since; telemetry that names another one, or stands
+    in the topic of an agent that does not speak for its broker, is refused. None takes any name.
     ``security``: Kafka's TLS and SASL.
     """
 
@@ -145,6 +145,11 @@ class StreamingSettings:
     def position_file(self) -> Path:
         """Where the job keeps, beside the checkpoint, how far it has told of what it read."""
         return self.checkpoint_directory / f"dead_letters.v{QUERY_VERSION}.json"
+
+    @property
+    def members_file(self) -> Path:
+        """Where the job keeps, beside the checkpoint, which brokers were added to those of the inventory."""
+        return self.checkpoint_directory / "members.json"
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""

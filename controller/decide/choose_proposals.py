@@ -9,6 +9,8 @@ import msgspec
 
 from controller.decide.judge_proposals import (
     Situation,
+    frailty_price_per_s,
+    frailty_text,
     judge_calm,
     judge_gain,
     judge_maintenance,
@@ -74,8 +76,7 @@ class PlanDraft:
         """Return which of the proposals make a plan, in their order, and why the others do not."""
         start = self._start()
         reached, chosen, refused = self._reached or start, self._chosen, self._refused
-        saved_per_s = start.cost_per_s - reached.cost_per_s
-        against = self._judge_whole(saved_per_s, start.cost_per_s) if chosen else None
+        against = self._judge_whole(start, reached) if chosen else None
         if against is not None:
             reached, chosen, refused = start, [], [*(_refused(one, *against) for one in chosen), *refused]
         target = reached.configuration.at_epoch(epoch_next)
@@ -124,24 +125,38 @@ class PlanDraft:
             if against is None and proposal.planner != EVACUATION:  # A person has asked for it, whatever it costs.
                 concerned_per_s = reached.concerned_cost_per_s(proposal)
                 against = judge_gain(proposal, concerned_per_s, gains_per_s, situation, self._settings)
+                against = against or self._judge_frailty(proposal.gain_per_s, reached, after)
         if against is None:
             reason = f"saves {proposal.gain_per_s:.4g}/s, the transition's price is {proposal.price_per_s:.4g}/s"
+            frailty = frailty_text(reached.state.cut_off, after.state.cut_off)
+            reason = f"{reason}; {frailty}" if frailty else reason
             return msgspec.structs.replace(proposal, verdict=Verdict.ACCEPTED, verdict_reason=reason), after
         if self._chosen:
             against = Verdict.CONFLICT, f"after the earlier changes: {against[1]}"
         return _refused(proposal, *against), None
 
-    def _judge_whole(self, saved_per_s: float, before_per_s: float) -> tuple[Verdict, str] | None:
+    def _judge_frailty(self, saved_per_s: float, before: Reached, after: Reached) -> tuple[Verdict, str] | None:
+        """Return why the change is not worth how much frailer it makes the overlay, None when it is."""
+        cut_off, then = before.state.cut_off, after.state.cut_off
+        price_per_s = frailty_price_per_s(cut_off, then, before.cost_per_s, self._settings.frailty_weight)
+        if saved_per_s > price_per_s:
+            return None
+        return Verdict.FRAILTY, (
+            f"saves {saved_per_s:.4g}/s, but {frailty_text(cut_off, then)}, which counts as {price_per_s:.4g}/s"
+        )
+
+    def _judge_whole(self, start: Reached, reached: Reached) -> tuple[Verdict, str] | None:
         """Return why all that is accepted is together not worth a plan, None when it is or a person asked for it."""
         if any(one.planner == EVACUATION for one in self._chosen):
             return None
-        price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * before_per_s
+        saved_per_s = start.cost_per_s - reached.cost_per_s
+        price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * start.cost_per_s
         saves = f"all of the plan saves {saved_per_s:.4g}/s"
         if saved_per_s <= price_per_s:
             return Verdict.GAIN_BELOW_PRICE, f"{saves}, its price is {price_per_s:.4g}/s"
         if saved_per_s <= floor_per_s:
             return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {floor_per_s:.4g}/s"
-        return None
+        return self._judge_frailty(saved_per_s - price_per_s, start, reached)
 
 
 def _without_avoided(proposal: Proposal, situation: Situation) -> Proposal:

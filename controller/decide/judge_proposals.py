@@ -11,6 +11,7 @@ from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import AnyKind
 from controller.state.compare_epochs import brokers_elsewhere, elsewhere_text
 from controller.state.overlay_state import OverlayState
+from overlay.cut_off import CutOff
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Proposal, Verdict
 
@@ -145,6 +146,29 @@ def judge_gain(
             f"saves {gain_per_s:.4g}/s, the noise over {len(gains_per_s)} windows is {noise_per_s:.4g}/s"
         )
     return None
+
+
+def frailty_price_per_s(before: CutOff | None, after: CutOff | None, cost_per_s: float, weight: float) -> float:
+    """Return what counts against a change as the worst single death cuts off more after it, 0 where it does not.
+
+    Nothing counts for a change that makes the overlay less frail: it would be made at a cost that verification sees,
+    for deaths that it does not. What deaths cut off on average needs no price: it grows with the length of ways in
+    brokers, and so mostly falls with the cost (docs/frailty.md).
+    """
+    if before is None or after is None:
+        return 0.0
+    return weight * cost_per_s * max(after.worst_share - before.worst_share, 0.0)
+
+
+def frailty_text(before: CutOff | None, after: CutOff | None) -> str:
+    """Say what the worst single death and a random one would cut off, before and after; empty where not known."""
+    if before is None or after is None:
+        return ""
+    now, then = (f"{one.worst_share:.1%} ({one.worst_broker})" for one in (before, after))
+    return (
+        f"one death would cut off at most {then} of all deliveries, {now} before, "
+        f"a random one {after.mean_share:.1%}, {before.mean_share:.1%} before"
+    )
 
 
 def transition_price_per_s(

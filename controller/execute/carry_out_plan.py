@@ -14,13 +14,22 @@ import msgspec
 
 from controller.control_ports import ControlPorts
 from controller.controller_settings import TERM_FIRST, TransitionLimits
-from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionEffect
+from controller.execute.transition import (
+    EmitEvent,
+    PersistMember,
+    PersistPlan,
+    SendCommand,
+    Transition,
+    TransitionEffect,
+)
 from controller.state.plan_log import PlanLog
-from schemas.command import Command, CommandResult
+from schemas.command import Command, CommandPhase, CommandResult
 from schemas.plan import Plan
 
 # No site had so many leaders. The next term is above any that is believed, so one answer must not use the numbers up.
 TERM_LEAP_MAX = 1_000_000
+INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until somebody takes them; who is left is asked.
+LOST_PEERS_MAX = 1_000  # Neighbours that one answer says are dead.
 
 
 class PlanRunner:
@@ -32,7 +41,8 @@ class PlanRunner:
     A term further ahead than TERM_LEAP_MAX is no leader's: an answer that names it is foreign.
 
     When a plan cannot be stored nothing further happens: the effects behind it and the answers read so far wait, and
-    the next :meth:`advance` tries to store it again. So both queues here are bounded by one step.
+    the next :meth:`advance` tries to store it again. So both queues here are bounded by one step, and by one record for
+    each change of a member that was seen meanwhile.
     """
 
     def __init__(
@@ -58,6 +68,8 @@ class PlanRunner:
         self._results: deque[CommandResult] = deque()
         self._is_blocked = False
         self._dead: frozenset[str] = frozenset()
+        self._installs: deque[CommandResult] = deque(maxlen=INSTALLS_MAX)
+        self._lost_peers: dict[str, int] = {}
 
     @property
     def is_busy(self) -> bool:
@@ -84,6 +96,17 @@ class PlanRunner:
     def lose(self, dead: Collection[str]) -> None:
         """Know which brokers are dead: from the next :meth:`advance` the plan under way goes on without them."""
         self._dead = frozenset(dead)
+
+    def take_installs(self) -> list[CommandResult]:
+        """Hand out, once, what brokers have answered that were to become outsiders of the overlay in force."""
+        found = list(self._installs)
+        self._installs.clear()
+        return found
+
+    def take_lost_peers(self) -> dict[str, int]:
+        """Hand out, once, which brokers neighbours have found dead, and when they said so last."""
+        found, self._lost_peers = self._lost_peers, {}
+        return found
 
     def add(self, effects: Iterable[TransitionEffect]) -> None:
         """Queue effects that belong to no transition, to be run in order by the next :meth:`advance`."""
@@ -118,10 +141,14 @@ class PlanRunner:
         """Take in what brokers answer, and tell whether one of them has heard of a higher term."""
         if not self._results and not self.deposed_by_term:
             for result in self._ports.results.poll():
-                if result.term <= self._term + TERM_LEAP_MAX:
-                    self._results.append(result)
-                else:
+                if result.term > self._term + TERM_LEAP_MAX:
                     self._on_foreign("term")
+                    continue
+                self._lost_peers |= dict.fromkeys(result.lost_peers[:LOST_PEERS_MAX], result.time_ms)
+                if result.phase is CommandPhase.INSTALL and result.term == self._term:
+                    self._installs.append(result)
+                else:
+                    self._results.append(result)
         term = max((result.term for result in self._results), default=0)
         if term > self._term:
             self.deposed_by_term = term
@@ -145,8 +172,10 @@ class PlanRunner:
             plans = [effect.plan for effect in together if isinstance(effect, PersistPlan)]
             plan = msgspec.structs.replace(plans[0], term=self._term) if plans else None
             commands = tuple(effect.command for effect in together if isinstance(effect, SendCommand))
-            if plan is not None or commands:
-                self._is_blocked = not self._ports.plans.commit(plan, commands)
+            changed = [effect.member for effect in together if isinstance(effect, PersistMember)]
+            members = tuple(msgspec.structs.replace(member, term=self._term) for member in changed)
+            if plan is not None or commands or members:
+                self._is_blocked = not self._ports.plans.commit(plan, commands, members)
                 if self._is_blocked:
                     return False
             if plan is not None:

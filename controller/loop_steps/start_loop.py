@@ -1,6 +1,6 @@
-"""Start the loop, once: read the plans so far, and set up the planners that look on.
+"""Start the loop, once: read members and the plans so far, and set up the planners that look on.
 
-In: the plan store. Out: the log of plans, shadows, an event.
+In: the plan store. Out: the fleet, the log of plans, shadows, an event.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import structlog
 
 from controller.control_ports import EventSink, PlanStore
+from controller.execute.take_orders import OrderTaker
 from controller.loop_state import LoopState
 from controller.loop_steps.begin_shadows import ShadowStarter
 from infra.stack_error import StackError
@@ -21,16 +22,20 @@ log = structlog.get_logger(__name__)
 class StartLoop:
     """Tries to read the plans; as long as the store is away the state stays without them."""
 
-    def __init__(self, shadows: ShadowStarter, plans: PlanStore, events: EventSink) -> None:
+    def __init__(self, shadows: ShadowStarter, orders: OrderTaker, plans: PlanStore, events: EventSink) -> None:
         self._shadows = shadows
+        self._orders = orders
         self._plans = plans
         self._events = events
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Start unless that has been done. Raises StackError, and as :meth:`PlanLog.record` does."""
-        plans = None if state.has_plans else self._plans.load()
-        if plans is None:
+        members = None if state.has_plans else self._plans.load_members()
+        plans = None if members is None else self._plans.load()
+        if plans is None or members is None:
             return
+        state.fleet = state.fleet.with_records(members)
+        self._orders.members = state.fleet.members
         plan_log = state.plan_log
         for plan in plans:
             _check_history(plan)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from controller.kinds.tree.tree_state import TreeContext, TreeState
 from controller.state.planner_interface import PlannerSettings, PlannerSpec
 from overlay.configuration import Configuration, NotATreeError, link
+from overlay.cut_off import tree_cut_off
 from overlay.overlay_configuration import Link
 from overlay.tree_costs import LinkSwap, TreeCosts
 from schemas.plan import Proposal
@@ -29,6 +30,32 @@ LINK_WORDS = 10_000  # What a look takes for each link besides its words, in wor
 
 
 @dataclass
+class FrailtyPrice:
+    """What it counts that the worst single death cuts off more after a swap: ``per_share`` for all deliveries."""
+
+    brokers: tuple[str, ...]
+    deliveries_per_s: NDArray[np.float64]
+    per_share: float
+    _last: tuple[tuple[Link, ...], float] = ((), 0.0)  # The tree that the last swaps were tried on.
+
+    @classmethod
+    def of(cls, state: TreeState, weight: float) -> FrailtyPrice | None:
+        """Return the price at the traffic of a state; None where nothing counts, or is known of deliveries."""
+        if not weight or not state.local_deliveries:
+            return None
+        return cls(state.inventory.brokers, state.deliveries_per_s, weight * state.tree_costs.cost_per_s)
+
+    def rise_per_s(self, before: tuple[Link, ...], after: Iterable[Link]) -> float:
+        """Return what a change of links counts, 0 for one that makes the tree no frailer. O(brokers^2)."""
+        if self._last[0] != before:
+            self._last = before, self._worst_share(before)
+        return self.per_share * max(self._worst_share(after) - self._last[1], 0.0)
+
+    def _worst_share(self, links: Iterable[Link]) -> float:
+        return tree_cut_off(Configuration.of(0, self.brokers, links), self.deliveries_per_s).worst_share
+
+
+@dataclass
 class Search:
     """What a search may still look at, and its limits."""
 
@@ -36,6 +63,7 @@ class Search:
     degree_max: int
     load_max_per_s: NDArray[np.float64] | None
     look_words: int = 0  # What the last look took: another one is begun only when it can be paid.
+    frailty: FrailtyPrice | None = None
 
     @property
     def is_over(self) -> bool:
@@ -73,6 +101,8 @@ def swap_links_cost(
     could go; they are then made best first, each priced anew before, until what is left is worth a new look. Where no
     single swap helps, random kicks with a descent after each look for a better tree; the whole way to it is then one
     proposal of several links, since no part of it need pay.
+    From a gain is taken what it counts that the worst single death cuts off more (``context.frailty_weight``); what
+    kicks find is asked for that as a whole.
     Source: the cost is Eq. 1-2 of Jaeger07; the neighbourhood is all link swaps, not those within a horizon.
     Cost O(brokers^2 * words) for a look, about one look for each few swaps. Guarantee: each proposal lowers the true
     cost over the horizon; without one left and the budget not used up, the tree is optimal among all trees one swap
@@ -82,6 +112,7 @@ def swap_links_cost(
     costs = state.tree_costs.copy()
     degree_max = len(state.inventory.brokers) if context.degree_max is None else context.degree_max
     search = Search(settings.search_words_max, degree_max, state.inventory.load_max_per_s)
+    search.frailty = FrailtyPrice.of(state, context.frailty_weight)
     proposals = []
     before_per_s = costs.cost_per_s
     for swap in descend(costs, search, context.proposals_max):
@@ -92,7 +123,7 @@ def swap_links_cost(
     if len(proposals) < context.proposals_max and not search.is_over:
         search.words_left = settings.escape_words_max
         better = escape(costs, search, rng)
-        if better is not None:
+        if better is not None and _is_worth_its_frailty(costs, better, search.frailty):
             removed, added = sorted(set(costs.links) - set(better.links)), sorted(set(better.links) - set(costs.links))
             reason = f"no single swap helps, these {len(added)} together do"
             proposals.append(_proposal(removed, added, before_per_s, better.cost_per_s, reason))
@@ -162,6 +193,7 @@ def best_swaps(costs: TreeCosts, search: Search) -> list[tuple[float, LinkSwap]]
 def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | None:
     """Return the costs of a better tree that kicks from this one led to, None when none was found in the budget."""
     best = costs
+    search = replace(search, frailty=None)  # Of all that is tried only the tree that is found is asked for it.
     while not search.is_over and len(costs.ends) > 2:
         trial = best.copy()
         for _ in range(rng.randint(*KICK_SWAPS)):
@@ -189,7 +221,19 @@ def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
         gain_per_s = costs.gain_per_s(swap)
     except NotATreeError:
         return 0.0
-    return gain_per_s if gain_per_s > 0 and _keeps_caps(costs, search, swap) else 0.0
+    if gain_per_s <= 0 or not _keeps_caps(costs, search, swap):
+        return 0.0
+    if search.frailty is None:
+        return gain_per_s
+    links = costs.links
+    after = [*(pair for pair in links if pair != swap.removed), swap.added]
+    return gain_per_s - search.frailty.rise_per_s(links, after)
+
+
+def _is_worth_its_frailty(costs: TreeCosts, better: TreeCosts, frailty: FrailtyPrice | None) -> bool:
+    if frailty is None:
+        return True
+    return costs.cost_per_s - better.cost_per_s > frailty.rise_per_s(costs.links, better.links)
 
 
 def _keeps_caps(costs: TreeCosts, search: Search, swap: LinkSwap) -> bool:

@@ -19,6 +19,7 @@ from schemas.audit import AuditEntry
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent, Severity
 from schemas.live_view import LiveView
+from schemas.member import Member
 from schemas.plan import Plan
 from schemas.plan_life import LIFE
 
@@ -120,9 +121,9 @@ class MeasuredPlans:
         self._counted: tuple[str, int] | None = None
         self._asked: set[str] = set()  # The brokers asked in this phase of this plan.
 
-    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
+    def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
         """Store them and tell whether that was acknowledged."""
-        if not self._plans.commit(plan, commands):
+        if not self._plans.commit(plan, commands, members):
             self._metrics.plan_store_failures.inc()
             return False
         if plan is not None:
@@ -143,6 +144,12 @@ class MeasuredPlans:
         if len(plan.history) > 1:
             earlier, latest = plan.history[-2:]
             self._metrics.phase_ms.labels(earlier.phase).observe(latest.time_ms - earlier.time_ms)
+
+    def load_members(self) -> list[Member] | None:
+        """Return the newest record of every member."""
+        found = self._plans.load_members()
+        self._metrics.plan_store_failures.inc(found is None)
+        return found
 
     def load(self) -> list[Plan] | None:
         """Return the newest version of every plan."""

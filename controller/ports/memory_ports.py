@@ -14,6 +14,7 @@ from schemas.client import Client
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
 from schemas.live_view import LiveView, decode_view, encode_view
+from schemas.member import Member
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
@@ -71,13 +72,17 @@ class MemoryPlans:
 
     stored: dict[str, Plan] = field(default_factory=dict)
     versions: list[Plan] = field(default_factory=list)
+    members: dict[str, Member] = field(default_factory=dict)
     commands: MemoryCommands = field(default_factory=MemoryCommands)
     is_away: bool = False
 
-    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
-        """Store the newest version of the plan and send the commands unless the store is away."""
+    def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
+        """Store the newest version of plan and members and send the commands unless the store is away."""
         if self.is_away:
             return False
+        for member in members:
+            self.members.pop(member.broker, None)
+            self.members[member.broker] = member
         if plan is not None:
             self.stored.pop(plan.plan, None)  # The newest version moves to the end, as in a compacted topic.
             self.stored[plan.plan] = plan
@@ -88,6 +93,10 @@ class MemoryPlans:
     def load(self) -> list[Plan] | None:
         """Return the newest version of each plan."""
         return None if self.is_away else list(self.stored.values())
+
+    def load_members(self) -> list[Member] | None:
+        """Return the newest record of each member."""
+        return None if self.is_away else list(self.members.values())
 
     def forget(self, plan: str) -> None:
         """Let go of a plan."""

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from controller.control_ports import DeposedError
 from infra.kafka_access import KafkaAccess
-from infra.read_newest import read_newest
+from infra.read_newest import Record, read_newest
 from infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
 from schemas.audit import AuditEntry
 from schemas.broker_topics import BrokerTopics
@@ -26,16 +26,17 @@ from schemas.codec import encode
 from schemas.command import Command
 from schemas.event import AdaptationEvent
 from schemas.leader import LeaderTerm
+from schemas.member import Member
 from schemas.plan import Plan
-from schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, PLANS, topic_name
+from schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, MEMBERS, PLANS, Topic, topic_name
 
 log = structlog.get_logger(__name__)
 
 TOLD_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is away: hours of them.
 LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term for ever.
 
-Batch = tuple[Plan | None, tuple[Command, ...]]
-NOTHING: Batch = (None, ())
+Batch = tuple[Plan | None, tuple[Command, ...], tuple[Member, ...]]
+NOTHING: Batch = (None, (), ())
 
 
 class KafkaPlanStore:
@@ -46,7 +47,7 @@ class KafkaPlanStore:
 
     def __init__(self, kafka: KafkaAccess, namespace: str, agent_of: Mapping[str, str] | None = None) -> None:
         self._kafka = kafka
-        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, EVENTS, AUDIT, LEADER)}
+        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, MEMBERS, EVENTS, AUDIT, LEADER)}
         self._topics = BrokerTopics(namespace, agent_of or {})
         self._writer = TransactionWriter(kafka, writer_id(namespace))
         self._under_way: Batch | None = None
@@ -59,8 +60,8 @@ class KafkaPlanStore:
     @property
     def waiting_count(self) -> int:
         """How many records Kafka has not taken yet."""
-        plan, commands = self._under_way or NOTHING
-        return (plan is not None) + len(commands) + len(self._told) + len(self._forgotten)
+        plan, commands, members = self._under_way or NOTHING
+        return (plan is not None) + len(commands) + len(members) + len(self._told) + len(self._forgotten)
 
     def begin(self) -> bool:
         """Shut out an earlier store and end what it left open; False while Kafka does not answer.
@@ -101,19 +102,26 @@ class KafkaPlanStore:
         if self._read_ahead is not None:
             found_ahead, self._read_ahead = self._read_ahead, None
             return found_ahead
+        return self._read(PLANS, Plan)
+
+    def load_members(self) -> list[Member] | None:
+        """Return the newest record of each member; None and raises as :meth:`load`."""
+        return self._read(MEMBERS, Member)
+
+    def _read(self, topic: Topic, record_type: type[Record]) -> list[Record] | None:
         try:
-            return read_newest(self._kafka, self._names[PLANS], Plan)
+            return read_newest(self._kafka, self._names[topic], record_type)
         except KafkaException as error:
-            log.warning("plans_not_read", topic=self._names[PLANS], reason=str(error))
+            log.warning("topic_not_read", topic=self._names[topic], reason=str(error))
             return None
 
-    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
-        """Store a plan's phase with its commands; wait about CALL_S for that and tell whether it is done.
+    def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
+        """Store a plan's phase with its commands, and members; wait about CALL_S for that and tell whether it is done.
 
         Called again with the same, it goes on with the transaction under way, so nothing is stored twice or out of
         order. Raises DeposedError.
         """
-        asked = (plan, tuple(commands))
+        asked = (plan, tuple(commands), tuple(members))
         earlier = self._under_way
         if earlier is not None and earlier != asked and not self._write(earlier):
             return False
@@ -169,11 +177,13 @@ class KafkaPlanStore:
         def produce(name: str, key: str, record: msgspec.Struct | None) -> None:
             producer.produce(name, key=key.encode(), value=None if record is None else encode(record))
 
-        plan, commands = batch
+        plan, commands, members = batch
         for forgotten in self._forgotten:
             produce(self._names[PLANS], forgotten, None)
         if plan is not None:
             produce(self._names[PLANS], plan.plan, plan)
+        for member in members:
+            produce(self._names[MEMBERS], member.broker, member)
         for command in commands:
             produce(self._topics.name(COMMANDS, command.broker), command.broker, command)
         for name, key, record in self._told:

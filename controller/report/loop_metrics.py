@@ -55,12 +55,24 @@ class LoopMetrics:
         self._add_borders()
         self._add_leadership()
 
+    def _add_members(self) -> None:
+        """Make what tells of members."""
+        self.members = self.stage.gauge("members", "Known brokers by state.", ["state"])
+        self.lost_brokers = self.stage.gauge("lost_brokers", "Brokers that are dead and still in the overlay in force.")
+        self.member_changes = self.stage.counter("member_changes", "Times that members came into a state.", ["state"])
+        self.repair_ms = self.stage.histogram(
+            "repair_ms",
+            "From a declared death to an overlay in force without the dead.",
+            buckets=LATENCY_MS_BUCKETS,
+        )
+
     def _add_leadership(self) -> None:
-        """Make what tells who leads."""
+        """Make what tells who leads, and who serves."""
         counter, gauge = self.stage.counter, self.stage.gauge
         self.leads = gauge("leads", "1 while this controller leads, 0 while it stands by.")
         self.term = gauge("term", "The newest term that this controller knows of, its own while it leads.")
         self.depositions = counter("depositions", "Times that this controller has lost the lead.")
+        self._add_members()
 
     def _add_borders(self) -> None:
         """Make what the ports are measured by."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from controller.loop_state import LoopState
 from controller.report.loop_metrics import LoopMetrics
 from schemas.live_view import CostPoint
+from schemas.member import MemberState
 from schemas.plan import PlanPhase
 
 
@@ -38,6 +39,9 @@ def set_metrics(
         metrics.queue_length.labels(queue).set(length)
     for what, count in faults.items():
         metrics.faults.labels(what).set(count)
+    for standing in MemberState:
+        metrics.members.labels(standing).set(len(state.fleet.in_state(standing)))
+    metrics.lost_brokers.set(sum(not state.fleet.members[one].state.is_serving for one in plan_log.present.brokers))
     if state.newest is not None:
         metrics.window_age_ms.set(now_ms - state.newest.end_ms)
         for broker, offset_ms in state.newest.clock_offsets_ms.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.state.closed_window import ClosedWindow
+from overlay.cut_off import CutOff
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
 
@@ -28,6 +29,11 @@ class OverlayState:
     def __post_init__(self) -> None:
         if not self.windows:
             raise ValueError("a state needs at least one closed window, got none")
+
+    @property
+    def cut_off(self) -> CutOff | None:
+        """What the death of each broker would cut off at the traffic of the horizon; None where that is not known."""
+        return None
 
     @property
     def newest(self) -> ClosedWindow:

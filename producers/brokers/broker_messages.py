@@ -77,13 +77,18 @@ class UnsubscribeAck:
 
 @dataclass(frozen=True, slots=True)
 class Advertise:
-    """A publisher at ``home`` will publish what the filter describes; flooded over the tree of ``epoch``."""
+    """A publisher at ``home`` will publish what the filter describes; flooded over the tree of ``epoch``.
+
+    ``to_joined``: told to a broker that joins with ``epoch``, of what the older tree knows; ``home`` is that of
+    ``epoch``.
+    """
 
     epoch: int
     publisher: str
     connection: int
     home: str
     filter_: Filter
+    to_joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +102,15 @@ class AdvertiseAck:
 
 @dataclass(frozen=True, slots=True)
 class Unadvertise:
-    """The publisher is gone; flooded over the tree of ``epoch``, behind its notifications."""
+    """The publisher is gone; flooded over the tree of ``epoch``, behind its notifications.
+
+    ``to_joined``: told to a broker that joins with ``epoch``, of one that it was told of so.
+    """
 
     epoch: int
     publisher: str
     connection: int
+    to_joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +178,11 @@ class LeaveRequest:
 
     publisher: str
     connection: int = 0
+
+
+def stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
+    """Return which stay of which publisher a request is about."""
+    return request.publisher, request.connection
 
 
 TreeRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest | LeaveRequest

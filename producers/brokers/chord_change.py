@@ -35,7 +35,7 @@ from producers.brokers.chord_parts import RingBroker, RingParts
 from producers.brokers.chord_publishers import TopicPublishers
 from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
 from producers.brokers.chord_trees import TopicTrees
-from producers.brokers.epoch_change import change_asked
+from producers.brokers.epoch_change import change_asked, reason_to_stay
 from schemas.command import Command
 
 
@@ -79,11 +79,22 @@ class RingChange:
         present = self._core.tables[self._core.epoch].configuration
         return present.replaced(command.epoch_to, command.id_moves, change=change_asked(command, present))
 
+    def tables_outside(self, command: Command) -> ChordTables:
+        """Return tables of the ring that an install names, from outside; it has as many bits as ever."""
+        bits = self._core.tables[self._core.epoch].configuration.bits
+        ids = {move.broker: move.id_to for move in command.id_moves}
+        return ChordTables(self.broker, ChordConfiguration.of(command.epoch_to, bits, ids), is_outside=True)
+
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return which move of a user cannot be, empty when all can."""
+        """Return which move of a user cannot be, or who is still here when this broker is to leave, else empty."""
+        present = self._core.tables[self._core.epoch].configuration
         for move in command.moves:
+            if move.home_from not in present.brokers:
+                return f"user {move.client} cannot move from {move.home_from}: it is not in the overlay"
             if move.home_to not in target.brokers:
                 return f"user {move.client} cannot move to {move.home_to}: it is not in the overlay"
+        if self.broker in command.brokers_left:
+            return reason_to_stay([*self._trees.users_here(), *self._publishers.here], command)
         return ""
 
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
@@ -96,8 +107,7 @@ class RingChange:
         self._core.begin_plan(under_way, tables)
         self._core.lost_peers.difference_update(command.brokers_joined)
         self._derive(old, tables)
-        effects = self._deaths.inherit(old, tables, now_ms)
-        effects += self._moves.send_away(tables, sorted(going), now_ms)  # Before what says that they have all of old.
+        effects = self._moves.send_away(tables, sorted(going), now_ms)  # Before what says that they have all of old.
         for local in self._trees.locals.values():
             if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
                 effects += self._moves.issued(old, local)

@@ -135,6 +135,16 @@ class MovingUsers:
             under_way.unheard.pop(request.user, None)
         return []
 
+    def users_of_plan(self) -> dict[str, int]:
+        """Return the users that are to leave by the plan under way or have come by it, with their stays."""
+        under_way = self._core.under_way
+        return {} if under_way is None else under_way.leaving | under_way.come_users
+
+    def is_of_plan(self, user: str, connection: int) -> bool:
+        """Return True for a user that is to leave by the plan under way, or has come by it."""
+        under_way = self._core.under_way
+        return under_way is not None and self._stay_of(under_way, user) == connection
+
     def _stay_of(self, under_way: RingPlanUnderWay, user: str) -> int | None:
         """Return the connection of a user that is to leave or has come, None for others."""
         return under_way.leaving.get(user, under_way.come_users.get(user))
@@ -213,13 +223,13 @@ class MovingUsers:
             self._core.under_way.handed_over[user] = now_ms
         return []
 
-    def await_nothing_from_dead(self, tables: ChordTables) -> list[Effect]:
+    def await_nothing_from_dead(self) -> list[Effect]:
         """A user that came from a broker that is dead has got there what it could."""
         under_way = self._core.under_way
-        if under_way is None or tables.epoch != under_way.epoch_from:
-            return []
-        came = {user for user, move in under_way.moves.items() if tables.is_gone(move.home_from)}
-        tables.awaited = {name: user for name, user in tables.awaited.items() if user not in came}
+        if under_way is not None:
+            old, live = self._core.tables[under_way.epoch_from], self._core.epochs()
+            gone = {user for user, move in under_way.moves.items() if any(one.is_gone(move.home_from) for one in live)}
+            old.awaited = {name: user for name, user in old.awaited.items() if user not in gone}
         return self._core.release_held()
 
     def see_drained(self, request: DrainedRequest) -> list[Effect]:

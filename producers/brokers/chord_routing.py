@@ -62,7 +62,15 @@ from producers.brokers.chord_parts import RingBroker
 from producers.brokers.chord_publishers import TopicPublishers
 from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
 from producers.brokers.chord_trees import TOPIC, TopicTrees
-from producers.brokers.two_epochs import BROKER_DIED, EPOCH_UNKNOWN, FROM_THE_DEAD, ProtocolError, TwoEpochBroker
+from producers.brokers.epoch_change import turned_away
+from producers.brokers.two_epochs import (
+    BROKER_DIED,
+    EPOCH_UNKNOWN,
+    FROM_THE_DEAD,
+    OUTSIDE,
+    ProtocolError,
+    TwoEpochBroker,
+)
 
 RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
 
@@ -106,6 +114,11 @@ class RingRouting:
         """How many subscriptions that have ended wait for a flush."""
         return self.trees.ended_count
 
+    def clients_here(self) -> dict[str, int]:
+        """Return publishers and users whose home this broker is, as far as it knows them, with their stays."""
+        publishers = {name: one.connection for name, one in self.publishers.here.items()}
+        return publishers | self.trees.users_here() | self.moves.users_of_plan()
+
     def look_around(self, now_ms: float) -> list[Effect]:
         """Whatever it was, it may have been the last thing that being prepared or drained still waited for."""
         return self._core.tell_prepared(now_ms) + self._core.drain(now_ms)
@@ -123,6 +136,8 @@ class RingRouting:
     def _route_to_all(self, source: str | None, notification: Notification) -> list[Effect]:
         effects: list[Effect] = []
         if source is None:
+            if self._core.tables[self._core.epoch].is_outside:
+                return [Dropped(notification, OUTSIDE)]
             notification = replace(notification, epoch=self._core.epoch)
             effects.append(Published(notification))
         oldest, topic = min(self._core.tables), str(notification.content[TOPIC])
@@ -135,6 +150,8 @@ class RingRouting:
             and not self._comes_as_ever(notification.epoch, topic, self.broker)
         ):
             return []  # From a parent that had not heard yet that we had left the tree: nobody here wants it.
+        if tables.is_outside:
+            return [Dropped(notification, OUTSIDE)]
         if not notification.from_rendezvous:
             if notification.epoch < oldest and not self._goes_as_ever(notification.epoch, notification.home, topic):
                 return [Dropped(notification, BROKER_DIED)]  # Else END behind it would have been waited for.
@@ -219,6 +236,8 @@ class RingRouting:
 
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Take what a local client asks for."""
+        if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._takes(request):
+            return turned_away(request)
         match request:
             case SubscribeRequest():
                 return self.trees.subscribe(request, now_ms) + self.moves.see_late(request)
@@ -248,6 +267,12 @@ class RingRouting:
                 return self.moves.see_gone(request)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
+    def _takes(self, request: SubscribeRequest | AdvertiseRequest) -> bool:
+        """Tell whether a client may ask this broker: where it joins or leaves, users that move may, and nobody else."""
+        if self._core.takes_clients:
+            return True
+        return isinstance(request, SubscribeRequest) and self.moves.is_of_plan(request.client, request.connection)
+
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
         """Take a control message of a neighbour."""
         if self._is_dead(source, message.epoch):
@@ -257,6 +282,8 @@ class RingRouting:
             if any(one.epoch == message.epoch for one in self._retired):
                 return self._take_late(source, message)
             return self._core.keep_early(message.epoch, source, message)
+        if tables.is_outside and not self._concerns_who_leaves(tables, message):
+            return []  # It was for an earlier life of this broker, or is of another plan than this broker's.
         match message:
             case Join():
                 return self.trees.accept_join(tables, source, message, now_ms)
@@ -272,6 +299,13 @@ class RingRouting:
                 return self.deaths.see_end_behind(tables, message)
         return self.route_on(tables, message)
 
+    def _concerns_who_leaves(self, tables: ChordTables, message: Any) -> bool:
+        """Return True if a message of an epoch without this broker is for it: END is wanted, or it is to pass it on."""
+        is_leaving = tables.epoch > min(self._core.tables)
+        return is_leaving and (
+            isinstance(message, AskEndTopic) or getattr(message, "target", self.broker) != self.broker
+        )
+
     def _take_late(self, source: str, message: Any) -> list[Effect]:
         """Take from a message of a retired epoch what it says of the epoch that was derived from it.
 
@@ -279,6 +313,8 @@ class RingRouting:
         the same in both. Whatever else is under way is of no more use.
         """
         oldest = self._core.tables[min(self._core.tables)]
+        if oldest.is_outside:
+            return []
         match message:
             case Leave() if oldest.epoch > message.issued_max:
                 return self.trees.accept_leave(oldest, source, message)
@@ -318,7 +354,18 @@ class RingRouting:
         """Send a message one hop towards its target, or take it when this broker is it."""
         if message.target == self.broker:
             return self.arrive(tables, message)
-        return [Send(tables.next_hop(message.target), message)]
+        peer = self._relay_into(tables) if tables.is_outside else tables.find_hop(message.target)
+        return [] if peer is None else [Send(peer, message)]  # None: it is of another plan of the same epoch.
+
+    def _relay_into(self, tables: ChordTables) -> str:
+        """Return who passes on what a broker that leaves has to say in an epoch that is without it.
+
+        A neighbour that stays; where none does, the successor, which leaves, too, and does likewise.
+        """
+        old = self._core.tables[min(self._core.tables)]
+        staying = [peer for peer in old.neighbours if peer in tables.configuration.place_of]
+        ring = old.configuration
+        return staying[0] if staying else ring.broker_at[(ring.position_of[self.broker] + 1) % len(ring.brokers)]
 
     # --- what parts ask of those above them: :class:`producers.brokers.chord_parts.RingParts` ------------------------
 

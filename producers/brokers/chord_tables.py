@@ -194,6 +194,10 @@ class ChordTables:
         """Return the neighbour on the way to another broker."""
         return self._next_hop[target]
 
+    def find_hop(self, target: str) -> str | None:
+        """Return the neighbour on the way to another broker, None when that is not on the ring."""
+        return self._next_hop.get(target)
+
     def parent(self, topic: str) -> str | None:
         """Return the neighbour towards a topic's rendezvous in its tree, None when this broker is it."""
         return self._parent[self.rendezvous(topic)]
@@ -220,8 +224,8 @@ class ChordTables:
 
         Otherwise the home registers its publishers anew: so it does where something of that may have been lost.
         """
-        root = older.rendezvous(topic)
-        is_kept = root == self.rendezvous(topic) and home in self.configuration.place_of
+        root, places = older.rendezvous(topic), (older.configuration.place_of, self.configuration.place_of)
+        is_kept = root == self.rendezvous(topic) and all(home in place_of for place_of in places)
         return is_kept and self.lost.isdisjoint(older.configuration.route(home, root))
 
     def same_way(self, older: ChordTables, topic: str, broker: str) -> bool:

@@ -66,6 +66,10 @@ class TopicTrees:
         """How many subscriptions that have ended wait for a flush."""
         return sum(len(entry.ended_here) for tables in self._core.tables.values() for entry in tables.topics.values())
 
+    def users_here(self) -> dict[str, int]:
+        """Return the users with a subscription here that has not ended, with the number of their stay."""
+        return {local.user: local.connection for local in self.locals.values() if not local.has_ended}
+
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
     def subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:

@@ -59,8 +59,8 @@ class CommandFence:
         if command.term < self.term:
             return Refusal.TERM, f"comes of term {command.term}, a leader of term {self.term} commands"
         self.term = command.term
-        if command.phase is CommandPhase.REPORT:
-            return Refusal.NONE, ""
+        if command.phase in (CommandPhase.REPORT, CommandPhase.INSTALL):
+            return Refusal.NONE, ""  # What is in force is so whichever plan was known here before.
         owner, epoch_to = self._owners.get(command.epoch_to), command.epoch_to
         if owner is None:
             if epoch_to > epoch:

@@ -8,15 +8,25 @@ the right moments; they use the core's public methods. On a tree they are :mod:`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from overlay.plan_digest import overlay_digest
-from producers.brokers.broker_messages import Deliver, Effect, Message, Notification
+from producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    ClientDropped,
+    Deliver,
+    Effect,
+    Message,
+    Notification,
+    SubscribeRequest,
+)
 from schemas.command import Command
 from schemas.plan import ClientMove
+
+CLIENTS_NAMED_MAX = 3
 
 
 @dataclass(slots=True)
@@ -47,6 +57,21 @@ def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
     return f"the target's digest is {target.digest} here, {told or 'missing'} in the command"
 
 
+def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
+    """Return which clients a broker would leave behind, empty when the plan moves all that are at home there."""
+    moved = {move.client for move in command.moves if move.home_from == command.broker}
+    left = sorted(set(clients_here) - moved)
+    more = f" and {len(left) - CLIENTS_NAMED_MAX} more" if len(left) > CLIENTS_NAMED_MAX else ""
+    named = ", ".join(left[:CLIENTS_NAMED_MAX]) + more
+    return f"cannot leave: clients are at home here that the plan does not move: {named}" if left else ""
+
+
+def turned_away(request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:
+    """Tell a client that a broker is no home."""
+    client = request.client if isinstance(request, SubscribeRequest) else request.publisher
+    return [ClientDropped(client, request.connection)]
+
+
 class EpochTables(Protocol):
     """All that a broker knows for one epoch."""
 
@@ -71,15 +96,19 @@ class EpochTables(Protocol):
         ...
 
 
-TablesIn = TypeVar("TablesIn", bound=EpochTables, contravariant=True)
+Tables = TypeVar("Tables", bound=EpochTables)
 PlanIn = TypeVar("PlanIn", bound=PlanUnderWay, contravariant=True)
 
 
-class EpochChange(Protocol[TablesIn, PlanIn]):
+class EpochChange(Protocol[Tables, PlanIn]):
     """How tables change from epoch to epoch: what preparing, switching and draining mean on a kind of overlay."""
 
     def target_of(self, command: Command) -> OverlayConfiguration:
         """Return the configuration that a prepare asks for; raise ValueError when it cannot be."""
+        ...
+
+    def tables_outside(self, command: Command) -> Tables:
+        """Return tables of the overlay that an install names, from outside; raise ValueError when it is none."""
         ...
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
@@ -130,7 +159,7 @@ class EpochChange(Protocol[TablesIn, PlanIn]):
         """Take the clients that have moved for good, when the old epoch is retired."""
         ...
 
-    def forget_epoch(self, gone: TablesIn, under_way: PlanIn | None, now_ms: float) -> list[Effect]:
+    def forget_epoch(self, gone: Tables, under_way: PlanIn | None, now_ms: float) -> list[Effect]:
         """Return what follows from an epoch having gone; what waited for it no longer does."""
         ...
 
@@ -147,17 +176,21 @@ class EpochChange(Protocol[TablesIn, PlanIn]):
         ...
 
 
-class Routing(Protocol[TablesIn, PlanIn]):
+class Routing(Protocol[Tables, PlanIn]):
     """What a broker does with notifications, requests of clients and control messages on a kind of overlay."""
 
     @property
-    def change(self) -> EpochChange[TablesIn, PlanIn]:
+    def change(self) -> EpochChange[Tables, PlanIn]:
         """How its tables change from one epoch to the next."""
         ...
 
     @property
     def covered_forwards(self) -> int:
         """How many subscriptions were sent to a neighbour that had a wider one from here."""
+        ...
+
+    def clients_here(self) -> dict[str, int]:
+        """Return the clients whose home this broker is, as far as it knows them, with the number of their stay."""
         ...
 
     @property

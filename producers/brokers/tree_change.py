@@ -30,7 +30,7 @@ from producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from producers.brokers.epoch_change import change_asked
+from producers.brokers.epoch_change import change_asked, reason_to_stay
 from producers.brokers.tree_interests import TreeBroker, TreeInterests
 from producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
 from schemas.command import Command
@@ -54,6 +54,8 @@ class TreeChange:
             tables.lose_peer(peer)
         for known in self._interests.advertisements.values():
             known.unanswered.discard(peer)
+        if self._core.under_way is not None:
+            self._core.under_way.introduced = {one for one in self._core.under_way.introduced if one[0] != peer}
         names = {name for tables in self._core.tables.values() for name in tables.entries}
         settled = self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)
         return settled + self._core.release_held() + self._core.drain(now_ms)
@@ -92,14 +94,16 @@ class TreeChange:
         tables = RoutingTables(self.broker, target, older.configuration, moved, lost=lost)
         under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves)
         self._core.begin_plan(under_way, tables)
-        effects = self._interests.derive_later(older.entries.values())
+        under_way.joined = frozenset(tables.neighbours).intersection(command.brokers_joined)
+        effects = self._interests.introductions.begin()
+        effects += self._interests.derive_later(older.entries.values())
         under_way.waiting_for = {
             name for name in {*tables.entries, *self._own_unconfirmed()} if not self.is_ready(name)
         }
         return effects
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return which move of a publisher cannot be, empty when all can."""
+        """Return which move of a publisher cannot be, or who is still here when this broker is to leave, else empty."""
         for move in command.moves:
             # A publisher that has left meanwhile does no harm; one at another home would be cut off.
             known = self._interests.advertisements.get(move.client)
@@ -107,6 +111,8 @@ class TreeChange:
                 return f"publisher {move.client} is at {known.home}, not at {move.home_from}"
             if move.home_to not in target.brokers:
                 return f"publisher {move.client} cannot move to {move.home_to}: it is not in the overlay"
+        if self.broker in command.brokers_left:
+            return reason_to_stay(self._interests.clients_here(), command)
         return ""
 
     def target_of(self, command: Command) -> OverlayConfiguration:
@@ -118,6 +124,11 @@ class TreeChange:
             [link(a, b) for a, b in command.links_added],
             change=change_asked(command, present),
         )
+
+    def tables_outside(self, command: Command) -> RoutingTables:
+        """Return tables of the tree that an install names, from outside."""
+        tree = Configuration.of(command.epoch_to, command.brokers_joined, command.links_added)
+        return RoutingTables(self.broker, tree, is_outside=True)
 
     def _own_unconfirmed(self) -> set[str]:
         return {name for name, known in self._interests.unconfirmed_advertisements.items() if known.told_by == LOCAL}
@@ -134,7 +145,7 @@ class TreeChange:
     def is_ready_to_switch(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if no subscription or publisher keeps this broker from being prepared."""
         under_way.waiting_for = {name for name in under_way.waiting_for if not self.is_ready(name)}
-        return not under_way.waiting_for
+        return not under_way.waiting_for and not under_way.introduced
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
@@ -171,7 +182,8 @@ class TreeChange:
         """Tell the publishers that are to move to leave; switch at once where there are none."""
         if under_way.leaving is not None:
             return []  # The answer follows when the publishers have left.
-        here = [self._interests.advertisements[name] for name in sorted(under_way.moves) if self._is_at_home(name)]
+        going = sorted(name for name, move in under_way.moves.items() if move.home_from == self.broker)
+        here = [self._interests.advertisements[name] for name in going if self._is_at_home(name)]
         under_way.leaving = {known.publisher: now_ms for known in here}
         if not under_way.leaving:
             return self._core.switch(under_way, now_ms)
@@ -239,7 +251,11 @@ class TreeChange:
     def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Settle what the epoch kept from it, and take the requests that waited."""
         names = sorted(gone.entries)
+        if under_way is not None and gone.epoch == under_way.epoch_to:
+            self._interests.introductions.call_off(under_way.joined)
         effects = self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
+        if not self._core.takes_clients:
+            self._interests.forget_publishers()
         return effects + self._core.take_postponed(now_ms)
 
     def is_of_plan(self, message: Message, under_way: TreePlanUnderWay) -> bool:

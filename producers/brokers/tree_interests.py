@@ -26,6 +26,7 @@ from producers.brokers.broker_messages import (
     UnsubscribeAck,
 )
 from producers.brokers.match_content import Filter, intersects
+from producers.brokers.tree_introductions import TreeIntroductions
 from producers.brokers.tree_tables import (
     LOCAL,
     Advertisement,
@@ -49,6 +50,7 @@ class TreeInterests:
         self.advertisements: dict[str, Advertisement] = {}
         self.covered_forwards = 0
         self.unconfirmed_advertisements: dict[str, Advertisement] = {}
+        self.introductions = TreeIntroductions(core, self.advertisements)
 
     @property
     def ended_count(self) -> int:
@@ -62,7 +64,7 @@ class TreeInterests:
         name = request.subscription
         if name in self.locals:
             raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
-        self.locals[name] = LocalSubscription(name, set(self._core.tables))
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._core.tables))
         effects: list[Effect] = []
         for tables in self._core.epochs():
             meets = self._meets(tables, request.filter_)
@@ -70,6 +72,11 @@ class TreeInterests:
             tables.install(entry)
             effects += self._forward(tables, entry)
         return effects + self.settle((name,), now_ms)
+
+    def clients_here(self) -> dict[str, int]:
+        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        publishers = {name: one.connection for name, one in self.advertisements.items() if one.home == self.broker}
+        return publishers | {one.client: one.connection for one in self.locals.values() if not one.has_ended}
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         """Begin to let go of a local client's subscription; nothing happens when it has ended before."""
@@ -164,7 +171,8 @@ class TreeInterests:
     def _wanted(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the neighbours beyond which the subscription meets an advertisement."""
         homes = self._homes_met(tables, entry) - {self.broker}
-        return {tables.next_hop[home] for home in homes} - {entry.towards}
+        # One that is about to end may be at a broker that has left.
+        return {tables.next_hop[home] for home in homes if home in tables.next_hop} - {entry.towards}
 
     # --- advertisements ----------------------------------------------------------------------------------------------
 
@@ -192,13 +200,13 @@ class TreeInterests:
             return []
         if earlier is not None:
             return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
-        peers = self._flood_on(message.epoch, source)
+        effects: list[Effect] = [*self._flood_on(message, source), *self.introductions.tell(message)]
+        peers = {send.peer for send in effects if isinstance(send, Send)}
         known = Advertisement(
-            message.epoch, message.publisher, message.connection, message.home, message.filter_, source, set(peers)
+            message.epoch, message.publisher, message.connection, message.home, message.filter_, source, peers
         )
         self.advertisements[message.publisher] = known
         self.unconfirmed_advertisements[message.publisher] = known
-        effects: list[Effect] = [Send(peer, message) for peer in peers]
         met = [
             (tables, entry)
             for tables in self._core.epochs()
@@ -231,13 +239,24 @@ class TreeInterests:
         for tables in self._core.epochs():
             for entry in tables.entries.values():
                 entry.meets.discard(message.publisher)
-        effects: list[Effect] = [Send(peer, message) for peer in self._flood_on(message.epoch, source)]
+        effects: list[Effect] = [*self._flood_on(message, source), *self.introductions.tell(message)]
+        self.introductions.await_no_longer(message)
         return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
 
-    def _flood_on(self, epoch: int, source: str) -> list[str]:
-        """Return the living neighbours in the tree of an epoch, but for the one that a message came from."""
-        neighbours, lost = self._core.tables[epoch].neighbours, self._core.lost_peers
-        return [peer for peer in neighbours if peer != source and peer not in lost]
+    def _flood_on(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
+        """Send a message to the living neighbours in the tree of its epoch, but for the one that it came from.
+
+        What those that join are told goes on among them alone while the older tree tells all others.
+        """
+        peers, under_way = self._core.tables[message.epoch].neighbours, self._core.under_way
+        if message.to_joined and under_way is not None and under_way.epoch_to == message.epoch:
+            peers = tuple(peer for peer in peers if peer in under_way.joined)
+        return [Send(peer, message) for peer in peers if peer != source and peer not in self._core.lost_peers]
+
+    def forget_publishers(self) -> None:
+        """Know no publisher any more: who is outside is not told of their ends."""
+        self.advertisements.clear()
+        self.unconfirmed_advertisements.clear()
 
     # --- settling: acknowledgements and confirmations ----------------------------------------------------------------
 

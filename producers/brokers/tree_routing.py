@@ -33,10 +33,11 @@ from producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from producers.brokers.epoch_change import turned_away
 from producers.brokers.tree_change import TreeChange
 from producers.brokers.tree_interests import TreeBroker, TreeInterests
 from producers.brokers.tree_tables import LOCAL, RoutingTables
-from producers.brokers.two_epochs import EPOCH_UNKNOWN, ProtocolError, TwoEpochBroker
+from producers.brokers.two_epochs import EPOCH_UNKNOWN, OUTSIDE, ProtocolError, TwoEpochBroker
 
 NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
 
@@ -65,6 +66,10 @@ class TreeRouting:
         """How many subscriptions have ended and are not gone from every broker."""
         return self.interests.ended_count
 
+    def clients_here(self) -> dict[str, int]:
+        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        return self.interests.clients_here()
+
     def look_around(self, now_ms: float) -> list[Effect]:
         """Return nothing: on a tree each step looks itself at what it makes possible."""
         return []
@@ -82,6 +87,8 @@ class TreeRouting:
         tables = self._core.tables.get(notification.epoch)
         if tables is None:
             return [Dropped(notification, EPOCH_UNKNOWN)]
+        if tables.is_outside:
+            return [Dropped(notification, OUTSIDE)]
         destinations = tables.index.destinations(notification.content, source)
         for peer in sorted(destinations):
             if peer != LOCAL:
@@ -98,6 +105,8 @@ class TreeRouting:
 
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Take what a local client asks for."""
+        if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._core.takes_clients:
+            return turned_away(request)
         match request:
             case SubscribeRequest():
                 return self.interests.subscribe(request, now_ms)
@@ -116,13 +125,13 @@ class TreeRouting:
         if message.epoch not in self._core.tables:
             return self._core.keep_early(message.epoch, source, message)
         tables = self._core.tables[message.epoch]
+        if tables.is_outside:
+            return []  # It was for an earlier life of this broker.
         match message:
             case Advertise():
                 return self.interests.learn_advertisement(source, message) + self.interests.settle((), now_ms)
             case AdvertiseAck():
-                known = self.interests.advertisements.get(message.publisher)
-                if known is not None and known.connection == message.connection:
-                    known.unanswered.discard(source)
+                self.interests.introductions.accept(source, message)
                 return self.interests.settle((), now_ms)
             case Unadvertise():
                 effects = self.interests.forget_advertisement(source, message) + self._core.take_postponed(now_ms)

@@ -50,11 +50,15 @@ class Entry:
 class TreePlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a tree; ``moves`` are of publishers.
 
-    ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
-    still leave before it is active, with when they were told, None until then.
+    ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``joined``: the neighbours in the
+    new tree that join with it. ``introduced``: neighbour, publisher and stay of which such a one is still to say that
+    it knows. ``leaving``: publishers that must still leave before it is active, with when they were told, None until
+    then.
     """
 
     waiting_for: set[str] = field(default_factory=set)
+    joined: frozenset[str] = frozenset()
+    introduced: set[tuple[str, str, int]] = field(default_factory=set)
     leaving: dict[str, float] | None = None
 
 
@@ -67,6 +71,8 @@ class LocalSubscription:
     """
 
     subscription: str
+    client: str
+    connection: int
     unconfirmed_epochs: set[int]
     is_confirmed: bool = False
     has_ended: bool = False
@@ -165,7 +171,8 @@ class RoutingTables:
 
     def flow_has_ended(self, home: str) -> bool:
         """Tell whether nothing of this epoch can still come from publishers at ``home``, another broker."""
-        return self.next_hop[home] in self.ends_received
+        peer = self.next_hop.get(home)
+        return peer is None or peer in self.ends_received  # Nothing ever came from who was not in this tree.
 
     def lose_peer(self, peer: str) -> None:
         """Wait for nothing more from a neighbour that is gone: all that it sent in this epoch has come."""

@@ -17,6 +17,7 @@ from producers.brokers.answer_commands import AnsweringBroker
 from producers.brokers.broker_messages import (
     AdvertiseRequest,
     Bundle,
+    ClientDropped,
     ClientRequest,
     Deliver,
     Dropped,
@@ -25,6 +26,7 @@ from producers.brokers.broker_messages import (
     Notification,
     UnadvertiseRequest,
     bundled,
+    stay_of,
 )
 from producers.brokers.broker_protocol import BrokerPhase
 from producers.brokers.command_fence import CommandFence
@@ -36,6 +38,7 @@ CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; 
 HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; what comes then is dropped and counted.
 HOLD_OVERFLOW = "hold_overflow"
 EPOCH_UNKNOWN = "epoch_unknown"  # Of a notification whose epoch a broker has given up, or has never heard of.
+OUTSIDE = "outside"  # Of a notification that comes to a broker which is no part of its overlay.
 BROKER_DIED = "broker_died"  # Of a notification that was to cross a broker that is dead.
 FROM_THE_DEAD = "from_the_dead"  # Of what comes from a broker whose life in that epoch is over.
 EARLY_MESSAGES_MAX = 100_000  # Messages of an epoch that this broker has not prepared yet.
@@ -43,11 +46,6 @@ EARLY_MESSAGES_MAX = 100_000  # Messages of an epoch that this broker has not pr
 
 class ProtocolError(RuntimeError):
     """A message that the protocol rules out: links lost or reordered something, or a broker is faulty."""
-
-
-def stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
-    """Return which stay of which publisher a request is about."""
-    return request.publisher, request.connection
 
 
 Tables = TypeVar("Tables", bound=EpochTables)
@@ -70,20 +68,25 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     ) -> None:
         self.broker = broker
         self.boot_ms = boot_ms
-        self.epoch = tables.epoch
-        self.tables: dict[int, Tables] = {tables.epoch: tables}
-        self.under_way: Plan | None = None
         self.lost_peers: set[str] = set()
-        self.held: deque[Deliver] = deque()
         self.held_count_max = 0
         self.control_messages_sent = 0
         self.now_ms = 0.0  # Of the message that is being handled.
-        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
         self._early: deque[tuple[int, str | None, Any]] = deque()  # With the epoch it waits for.
         self._early_overflowed = False
         self._epoch_aborted_max = -1
         self.fence = CommandFence()
-        self.routing = routing(self)
+        self._routing_of = routing
+        self._begin_with(tables)
+
+    def _begin_with(self, tables: Tables) -> None:
+        """Hold these tables, and nothing else of clients and neighbours."""
+        self.epoch = tables.epoch
+        self.tables: dict[int, Tables] = {tables.epoch: tables}
+        self.under_way: Plan | None = None
+        self.held: deque[Deliver] = deque()
+        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
+        self.routing = self._routing_of(self)
         self._change: EpochChange[Tables, Plan] = self.routing.change
 
     def begin_at(self, plan: str, digest: str, term: int) -> None:
@@ -138,6 +141,14 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.lost_peers.add(peer)
         return bundled(self._change.lose_peer(peer, now_ms))
 
+    @property
+    def takes_clients(self) -> bool:
+        """May clients come: is this broker in the overlay of every live epoch?
+
+        One that joins is not before the older epoch is retired: nothing that is published in that comes here.
+        """
+        return not any(tables.is_outside for tables in self.tables.values())
+
     # --- phases ------------------------------------------------------------------------------------------------------
 
     @property
@@ -166,7 +177,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             case CommandPhase.ABORT:
                 return self._abort(command, now_ms)
             case CommandPhase.INSTALL:
-                return [self._refuse(command, Refusal.PHASE, "begins with an overlay of its own", now_ms)]
+                return self._install(command, now_ms)
             case CommandPhase.REPORT:
                 answer = self._answer(command, Outcome.REPORTED, now_ms)
                 return [reported(answer, self.tables[self.epoch].configuration, self.phase, self.fence)]
@@ -197,6 +208,8 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if command.epoch_from != self.epoch or len(self.tables) > 1:
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
             return Refusal.PLAN if command.epoch_from == self.epoch else Refusal.EPOCH, reason
+        if self.tables[self.epoch].is_outside and self.broker not in command.brokers_joined:
+            return Refusal.PHASE, f"is outside epoch {self.epoch}, and the plan does not take it in"
         if self._early_overflowed:
             self._early_overflowed = False
             return Refusal.PHASE, f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"
@@ -277,6 +290,30 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if command.epoch_to not in self.tables:
             return [answer]
         return [*self._drop_tables(command.epoch_to, now_ms), answer]
+
+    def _install(self, command: Command, now_ms: float) -> list[Effect]:
+        """Begin anew outside the epoch in force, whatever is held; one that comes again changes nothing."""
+        held = self.tables.get(command.epoch_to)
+        if held is not None and held.is_outside:
+            return [self._answer(command, Outcome.INSTALLED, now_ms)]
+        if command.epoch_to < min(self.tables):
+            reason = f"holds epoch {self.epoch}, past {command.epoch_to}"
+            return [self._refuse(command, Refusal.EPOCH, reason, now_ms)]
+        try:
+            tables = self._change.tables_outside(command)
+            reason = digest_mismatch(command, tables.configuration) if command.digest else ""
+        except ValueError as error:
+            reason = str(error)
+        if reason:
+            return [self._refuse(command, Refusal.PHASE, reason, now_ms)]
+        coming = {one.publisher: one.connection for one in self._postponed if isinstance(one, AdvertiseRequest)}
+        stays = sorted((self.routing.clients_here() | coming).items())
+        effects: list[Effect] = [ClientDropped(*stay) for stay in stays]
+        effects += [Dropped(notification, OUTSIDE) for notification in self.held_notifications]
+        self._early = deque(one for one in self._early if one[0] > command.epoch_to)
+        self._begin_with(tables)
+        self.fence.claim(command, self.tables)
+        return [*effects, self._answer(command, Outcome.INSTALLED, now_ms)]
 
     def take_late(self, waiting: dict[str, float], now_ms: float) -> list[str]:
         """Take out of ``waiting`` (client -> since when) whoever has been waited for too long, and return them."""

@@ -255,7 +255,7 @@ class EmulatedOverlay:
             return
         core = self.start.outsider(name, int(self.env.now))
         back = self.brokers[name] = EmulatedBroker(core, DeliveryCells(self._cells_kept_s))
-        back.is_outside, back.heard_from_ms = True, dead.heard_from_ms
+        back.is_outside, back.heard_from_ms, back.known_as = True, dead.heard_from_ms, dead.known_as
         for pair in [pair for pair in self.link_ends if pair[0] == name]:
             del self.link_ends[pair]
 
@@ -276,15 +276,15 @@ class EmulatedOverlay:
         return self.link_faults.delayed_ms(broker, peer, self.timing.link_delay_ms(broker, peer))
 
     def _renew_links(self, broker: str, peers: Iterable[str]) -> None:
-        """Let a broker reach the present life of peers: it has heard that the one before is over."""
+        """Let a broker reach the present life of peers that a plan takes in."""
         for peer in peers:
             end = self.link_ends.get((broker, peer))
-            if end is not None and end.target is not self.brokers[peer]:
-                self._open_link(broker, peer, end.counters)
+            if end is None or end.target is not self.brokers[peer]:
+                self._open_link(broker, self.brokers[peer], QueueCounters() if end is None else end.counters)
 
-    def _open_link(self, broker: str, peer: str, counters: QueueCounters) -> LinkEnd:
-        first_arrival_ms = self.brokers[broker].heard_from_ms
-        end = self.link_ends[broker, peer] = LinkEnd(broker, self.brokers[peer], counters, first_arrival_ms)
+    def _open_link(self, broker: str, target: EmulatedBroker, counters: QueueCounters) -> LinkEnd:
+        end = LinkEnd(broker, target, counters, self.brokers[broker].heard_from_ms)
+        self.link_ends[broker, target.name] = end
         return end
 
     def _see_command(self, command: Command) -> None:
@@ -305,7 +305,7 @@ class EmulatedOverlay:
             self.publishers.reconnect(client, broker.name)
             self.users.reconnect(client, broker.name)
         if broker.is_outside and self.judge.takes_part(broker.name, broker.core.epoch):
-            broker.is_outside = False
+            broker.is_outside, broker.known_as = False, broker
             for clients in (self.publishers, self.subscribers, self.users):
                 clients.come_home(broker.name)
 
@@ -405,10 +405,8 @@ class EmulatedOverlay:
         else:
             counters.bytes_out += _control_bytes(message)
             self.control_count += control_messages_in(message)
-        if message.__class__ is PeerLost:
-            self._renew_links(broker.name, (message.peer,))
-        elif message.__class__ is Command:
-            self._renew_links(broker.name, (*message.lost_brokers, *message.brokers_joined))
+        if message.__class__ is Command and message.phase is CommandPhase.PREPARE and message.brokers_joined:
+            self._renew_links(broker.name, message.brokers_joined)
         for effect in _handled(broker.core, source, message, now_ms):
             self._carry_out(broker, effect)
         broker.queue.popleft()  # Only now: what its effects put into this very queue must not begin a second service.
@@ -450,8 +448,8 @@ class EmulatedOverlay:
             case Answer(result):
                 self._tell_result(broker, result)
             case ClientDropped(client, connection):
-                if not self.publishers.drop(client, connection):
-                    self.users.drop(client, connection)
+                if not self.publishers.drop(client, connection) and not self.users.drop(client, connection):
+                    self.subscribers.drop(client)
             case Dropped(notification, reason):
                 self.ledger.drop(notification, reason)
             case Cancelled():
@@ -462,7 +460,9 @@ class EmulatedOverlay:
     def _send(self, source_broker: str, peer: str, message: Message) -> None:
         end = self.link_ends.get((source_broker, peer))
         if end is None:
-            end = self._open_link(source_broker, peer, QueueCounters())
+            # Who has not heard of a plan that takes it in knows its former life only.
+            known = self.brokers[peer].known_as if self.brokers[peer].is_outside else self.brokers[peer]
+            end = self._open_link(source_broker, known, QueueCounters())
         env, counters = self.env, end.counters
         now_ms = env.now
         size_bytes = message.size_bytes if message.__class__ is Notification else _control_bytes(message)

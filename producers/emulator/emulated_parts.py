@@ -59,7 +59,8 @@ class EmulatedBroker:
     ``is_outside``: it has no part in the overlay, so clients have to wait. ``is_suspended``: its loop stands still;
     ``is_overdue``: it has stood still since the message in service was due. ``heard_from_ms``: nothing that this life
     sends arrives earlier, as those who knew the one before must first hear of its end. ``lost``: notifications in it,
-    or on their way to it, when it died; ``ends_beside``: deaths of its neighbours.
+    or on their way to it, when it died; ``ends_beside``: deaths of its neighbours. ``known_as``: the life that others
+    know, an earlier one until a plan takes this one in.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class EmulatedBroker:
         "is_outside",
         "is_overdue",
         "is_suspended",
+        "known_as",
         "lost",
         "name",
         "overflow_count",
@@ -94,6 +96,7 @@ class EmulatedBroker:
         self.lost: set[Passed] = set()
         self.ends_beside: deque[LifeEnd] = deque(maxlen=ENDS_KEPT_MAX)
         self.batches_sent = 0
+        self.known_as = self
         self.is_dead = self.is_outside = self.is_suspended = self.is_overdue = False
 
 

@@ -20,6 +20,7 @@ LEDGER_COUNTS = (
     "expected",
     "delivered",
     "lost",
+    "excused",
     "repeated",
     "out_of_order",
     "unexpected",
@@ -33,6 +34,10 @@ STATUS_GAUGES = {
     "held_deliveries_max": "The most deliveries that one broker has held back at once.",
     "queue_overflows": "Notifications that found a broker's queue full since the start.",
     "publisher_wait_ms_max": "The longest that a publisher could not publish because it moved.",
+    "brokers_dead": "Emulated brokers that are dead.",
+    "brokers_suspended": "Emulated brokers that stand still.",
+    "clients_waiting": "Clients that wait for a home, as theirs has died.",
+    "clients_reconnected": "Clients that have come again since the start after their home had died.",
     "notification_hops": "Notifications handled by brokers since the start.",
     "control_hops": "Control messages handled by brokers since the start.",
 }
@@ -48,6 +53,7 @@ class EmulatorMetrics:
         self._ledger = gauge(
             "ledger", "Pairs of notification and subscription since the start, by what became of them.", ["what"]
         )
+        self._lost = gauge("lost", "Deliveries that were lost since the start, by reason.", ["reason"])
         self._status = {name: gauge(name, text) for name, text in STATUS_GAUGES.items()}
         self._brokers = gauge(
             "brokers", "Brokers by the epoch they are in; more than one during a transition.", ["epoch"]
@@ -67,6 +73,8 @@ class EmulatorMetrics:
             self._ledger.labels(name).set(document["ledger"][name])
         for name, each in self._status.items():
             each.set(document[name])
+        for reason, count in document["ledger"]["lost_by_reason"].items():
+            self._lost.labels(reason).set(count)
         # An epoch that is over leaves no series behind, or they would grow with the plans.
         self._brokers.clear()
         for epoch, count in document["brokers_by_epoch"].items():

@@ -1,8 +1,9 @@
 """Where brokers begin: at the overlay of the newest committed plan, with the clients where plans have put them. Pure.
 
 In: the stored plans. Out: a starting point. A committed plan can only be carried out: where all brokers start together,
-nothing is under way, so its overlay is the one to begin with whether or not the plan is over. Reading the plans belongs
-to :mod:`producers.emulator.kafka_ports`.
+nothing is under way, so its overlay is the one to begin with whether or not the plan is over. A broker that starts
+while others go on begins outside that overlay, whether or not it was in it in an earlier life. Reading the plans
+belongs to :mod:`producers.emulator.kafka_ports`.
 """
 
 from __future__ import annotations
@@ -35,14 +36,16 @@ class StartingPoint:
 
     def core_of(self, broker: str, boot_ms: int) -> BrokerProtocol:
         """Return the core of a broker that begins here."""
-        core = core_of(broker, self.configuration, boot_ms)
-        if self.plan:
-            core.begin_at(self.plan, self.digest, self.term)
-        return core
+        return self._told(core_of(broker, self.configuration, boot_ms))
 
     def outsider(self, broker: str, boot_ms: int) -> BrokerProtocol:
         """Return the core of a broker that begins alone, while others go on: a plan must take it in."""
-        return core_of(broker, self.configuration, boot_ms, is_outside=True)
+        return self._told(core_of(broker, self.configuration, boot_ms, is_outside=True))
+
+    def _told(self, core: BrokerProtocol) -> BrokerProtocol:
+        if self.plan:
+            core.begin_at(self.plan, self.digest, self.term)
+        return core
 
     def first_home(self, client: str, drawn: str) -> str:
         """Return where a client comes first: to where plans have put it, else to the home that was drawn for it."""
@@ -62,6 +65,7 @@ def starting_point(inventory: Inventory, plans: Iterable[Plan]) -> StartingPoint
     last = committed[-1]
     target = inventory.bootstrap.target_of(last)
     homes = {move.client: move.home_to for plan in committed for move in plan.moves}
+    homes = {client: home for client, home in homes.items() if home in target.neighbours}
     return StartingPoint(target, last.plan, plan_digest(last, target), term, homes)
 
 

@@ -72,6 +72,11 @@ class SubscriberClients:
             self._end(found)
             self._on_change(name, found.home, None)
 
+    def drop(self, subscription: str) -> None:
+        """Take note that its home has ended a subscriber's stay; nothing happens when that is over."""
+        if subscription in self._owners:
+            self.cancel(self._owners[subscription])
+
     def confirm(self, subscription: str) -> bool:
         """A subscription stands; return False if it has ended, or is none of a subscriber."""
         name = self._owners.get(subscription)

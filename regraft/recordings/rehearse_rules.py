@@ -21,11 +21,12 @@ from schemas.alert import Alert
 from schemas.codec import UndecodableRecordError, decode
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent, Severity
+from schemas.member import Member
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
-from schemas.topics import DEAD_LETTERS, EVENTS, ORDERS, PLANS, STATE, TELEMETRY, WINDOWS
+from schemas.topics import DEAD_LETTERS, EVENTS, MEMBERS, ORDERS, PLANS, STATE, TELEMETRY, WINDOWS
 from streaming.reference_aggregator import ANY_TIME, ReferenceAggregator
 from streaming.streaming_settings import EventBounds
 
@@ -35,11 +36,12 @@ TYPES: dict[str, type[msgspec.Struct]] = {
     STATE.suffix: StateRow,
     WINDOWS.suffix: WindowClosed,
     PLANS.suffix: Plan,
+    MEMBERS.suffix: Member,
     EVENTS.suffix: AdaptationEvent,
     ORDERS.suffix: Order,
     DEAD_LETTERS.suffix: DeadLetter,
 }
-REGISTERS = (ORDERS.suffix, PLANS.suffix)  # A recording begins with what stood in them, however old.
+REGISTERS = (ORDERS.suffix, PLANS.suffix, MEMBERS.suffix)  # A recording begins with what stood in them, however old.
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from overlay.cost import CostBreakdown
 from regraft.report_page.draw_figures import draw_cost_curve, draw_overlay, place_brokers, plan_time_ms
 from regraft.report_page.html_parts import Markup, html_table, known_text, number_text
 from regraft.report_page.kind_pages import page_of
+from regraft.report_page.report_outages import outage_part
 from regraft.report_page.report_planners import planner_part
 from regraft.run_records.run_record import OverlayComparison, RunRecord
 from regraft.run_records.summary import failures, summarise
@@ -72,6 +73,7 @@ def build_report(record: RunRecord) -> str:
         _section("Plans", _plan_part(record)),
         _section(page_of(record).moved_title, page_of(record).moved_part(record)),
         _section("Proposals that were not carried out", _refusal_part(record)),
+        _section("Outages", outage_part(record, summary)),
         _section("Delivery ledger", _ledger_part(summary)),
         _section("From window to command", _latency_part(record, summary)),
         _section("Memory and restarts", _memory_part(record)),
@@ -88,9 +90,11 @@ def _verdict(summary: dict[str, Any]) -> str:
     faults = failures(summary)
     if faults:
         return f'<p class="verdict bad"><strong>Not a success.</strong> {escape("; ".join(faults))}.</p>'
+    cost = summary["lost_to_deaths"]
+    but = f", but for {number_text(cost)} deliveries that had to cross brokers that died," if cost else ""
     return (
-        '<p class="verdict"><strong>Nothing was lost, repeated or out of order</strong> while the overlay was rewired '
-        f"{summary['plans_completed']} times.</p>"
+        f'<p class="verdict"><strong>Nothing was lost, repeated or out of order</strong>{but} while the overlay was '
+        f"rewired {summary['plans_completed']} times.</p>"
     )
 
 
@@ -243,6 +247,7 @@ def _ledger_part(summary: dict[str, Any]) -> str:
         "deliveries_expected": "deliveries owed",
         "deliveries": "deliveries made",
         "lost": "lost",
+        "lost_to_deaths": "of these, with a way that crossed a broker that died",
         "repeated": "repeated",
         "out_of_order": "out of their publisher's order",
         "unexpected": "made to subscriptions that were not owed them",

@@ -12,6 +12,7 @@ from typing import Any
 from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
+from regraft.run_records.outage_story import OutageStory
 from schemas.plan import Plan
 
 
@@ -20,7 +21,8 @@ class DeliveryLedger:
     """The emulator's account of who was owed what; it knows nothing of the controller or of Spark.
 
     ``published`` counts notifications, ``expected`` and ``delivered`` count pairs of notification and subscription.
-    ``unexpected`` counts what was handed to a subscription that was not owed it. ``final`` tells that traffic had ended
+    ``unexpected`` counts what was handed to a subscription that was not owed it. ``excused`` of the lost ones had to
+    cross a broker that died. ``final`` tells that traffic had ended
     and nothing was under way when it was written.
     """
 
@@ -28,6 +30,7 @@ class DeliveryLedger:
     expected: int = 0
     delivered: int = 0
     lost: int = 0
+    excused: int = 0
     repeated: int = 0
     out_of_order: int = 0
     unexpected: int = 0
@@ -36,8 +39,8 @@ class DeliveryLedger:
 
     @property
     def is_clean(self) -> bool:
-        """Tell whether every notification arrived exactly once and in its publisher's order."""
-        return self.lost == self.repeated == self.out_of_order == self.unexpected == 0
+        """Tell whether all that no death excuses arrived exactly once and in its publisher's order."""
+        return self.lost - self.excused == self.repeated == self.out_of_order == self.unexpected == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +182,4 @@ class RunRecord:
     emulator_behind_ms_max: float = 0.0
     services: tuple[ServiceUse, ...] = ()
     rss_total_bytes_max: int = 0
+    outages: OutageStory = field(default_factory=OutageStory)

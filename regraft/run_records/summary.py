@@ -33,12 +33,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "notifications_published": record.ledger.published,
         "deliveries_expected": record.ledger.expected,
         "deliveries": record.ledger.delivered,
-        "lost": record.ledger.lost,
-        "repeated": record.ledger.repeated,
-        "out_of_order": record.ledger.out_of_order,
-        "unexpected": record.ledger.unexpected,
-        "lost_by_reason": dict(record.ledger.lost_by_reason),
-        "ledger_final": record.ledger.final,
+        **_ledger_faults(record),
         "windows_closed": len(record.windows),
         "windows_incomplete": record.windows_incomplete,
         "plans_completed": len(completed),
@@ -46,6 +41,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "links_exchanged": sum(len(plan.links_added) for plan in completed),
         **MOVED_FIGURES[record.inventory.bootstrap.KIND](record, completed),
         **_shift_figures(record, completed),
+        **_outage_figures(record),
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
         "cost_reduction_share": _rounded(comparison.cost_reduction_share if comparison else None, 4),
@@ -74,7 +70,8 @@ def failures(summary: dict[str, Any]) -> list[str]:
 
     What a run was too short to show counts as not shown: its sentence says so.
     """
-    found = [f"{summary[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if summary[name]]
+    faults = {**summary, "lost": summary["lost"] - summary["lost_to_deaths"]}
+    found = [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]
     if not summary["ledger_final"]:
         found.append("the emulator wrote no final ledger: what was still under way is not counted")
     if not summary["notifications_published"]:
@@ -142,6 +139,34 @@ def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> 
 
 def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
     return {"publishers_moved": sum(len(plan.moves) for plan in completed)}
+
+
+def _ledger_faults(record: RunRecord) -> dict[str, Any]:
+    ledger = record.ledger
+    return {
+        "lost": ledger.lost,
+        "lost_to_deaths": ledger.excused,
+        "repeated": ledger.repeated,
+        "out_of_order": ledger.out_of_order,
+        "unexpected": ledger.unexpected,
+        "lost_by_reason": dict(ledger.lost_by_reason),
+        "ledger_final": ledger.final,
+    }
+
+
+def _outage_figures(record: RunRecord) -> dict[str, Any]:
+    """Return what befell brokers, and how long it took until the overlay was whole again."""
+    story = record.outages
+    return {
+        "outages": dict(story.by_kind),
+        "broker_deaths": story.deaths,
+        "alerts_raised": story.alerts_raised,
+        "alerts_cleared": story.alerts_cleared,
+        "repairs": len(story.repairs_ms),
+        "death_to_whole_ms_p50": percentile(story.repairs_ms, 50),
+        "death_to_whole_ms_p95": percentile(story.repairs_ms, 95),
+        "traffic_at_risk_per_s_max": _rounded(story.traffic_at_risk_per_s_max),
+    }
 
 
 def _user_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:

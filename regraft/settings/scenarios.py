@@ -11,18 +11,20 @@ from dataclasses import dataclass, field
 from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
 
-STOCKS, CHORD = "stocks", "chord"
+STOCKS, CHORD, OUTAGE = "stocks", "chord", "outage"
 
 
 @dataclass(frozen=True)
 class Scenario:
     """What a scenario sets where neither flag, file nor variable does: names of settings with their values.
 
-    ``kind`` is that of the overlay. ``has_shift``: whether interests shift in the course of the demo.
+    ``kind`` is that of the overlay. ``has_shift``: whether interests shift in the course of the demo. ``fails_site``:
+    whether some brokers that are close together die at a third of it, and come back at two thirds.
     """
 
     kind: str
     has_shift: bool = False
+    fails_site: bool = False
     controller: Mapping[str, object] = field(default_factory=dict)
     planners: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     demo: Mapping[str, object] = field(default_factory=dict)
@@ -31,6 +33,8 @@ class Scenario:
 SCENARIOS = {
     # Quotes of stocks over a tree; interests shift halfway. The settings' own defaults are made for it.
     STOCKS: Scenario(Configuration.KIND, has_shift=True),
+    # The same, and a site fails instead of a shift.
+    OUTAGE: Scenario(Configuration.KIND, fails_site=True),
     # Mobile users on a Chord ring. The paper's pair of algorithms looks on, and ours without re-placing users.
     CHORD: Scenario(
         ChordConfiguration.KIND,

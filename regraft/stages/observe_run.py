@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from regraft.run_records.outage_story import OutageStory, outage_story
 from regraft.run_records.run_record import (
     DecisionTime,
     DeliveryLedger,
@@ -25,7 +26,7 @@ from regraft.run_records.run_record import (
 from regraft.stages.show_run import Frame
 from schemas.event import AdaptationEvent
 from schemas.live_view import CostPoint, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
-from schemas.plan import PlanPhase
+from schemas.plan import Plan, PlanPhase
 
 Document = Mapping[str, Any]
 
@@ -44,6 +45,7 @@ class RunObserver:
         self.view: LiveView | None = None
         self.windows: dict[int, WindowCost] = {}
         self.behind_ms_max = 0.0
+        self.at_risk_per_s_max = 0.0  # Deliveries a second that had to cross dead brokers.
         self.latencies_ms: dict[str, float] = {}
         self.events: dict[tuple[int, str, str, str], AdaptationEvent] = {}
         self._changes_before: tuple[int, int] | None = None  # When the users of the start had connected.
@@ -61,7 +63,10 @@ class RunObserver:
         view = None
         with suppress(LiveViewError):  # On a disk that is full, or an earlier run's: the next look may find another.
             view = read_view(self._directory / "controller.json")
-        return [] if view is None else self._take_view(view)
+        if view is None:
+            return []
+        self.at_risk_per_s_max = max(self.at_risk_per_s_max, view.members.traffic_at_risk_per_s or 0.0)
+        return self._take_view(view)
 
     @property
     def ledger(self) -> DeliveryLedger:
@@ -83,6 +88,16 @@ class RunObserver:
         """When the interests shifted; None as long as they have not."""
         time_ms = self.emulator.get("regime_changed_ms")
         return None if time_ms is None else int(time_ms)
+
+    @property
+    def outage_notes(self) -> list[list[object]]:
+        """What befell brokers and links so far: times and texts, oldest first."""
+        return list(self.emulator.get("outage_notes", []))
+
+    def story(self, events: Sequence[AdaptationEvent], plans: Sequence[Plan]) -> OutageStory:
+        """Return the story of the outages so far, with what is stored of the run."""
+        counts = self.emulator.get("outages", {})
+        return outage_story(self.outage_notes, events, plans, self.at_risk_per_s_max, counts)
 
     @property
     def has_followed_shift(self) -> bool:
@@ -234,6 +249,7 @@ def parse_ledger(document: Document) -> DeliveryLedger:
         expected=int(ledger.get("expected", 0)),
         delivered=int(ledger.get("delivered", 0)),
         lost=int(ledger.get("lost", 0)),
+        excused=int(ledger.get("excused", 0)),
         repeated=int(ledger.get("repeated", 0)),
         out_of_order=int(ledger.get("out_of_order", 0)),
         unexpected=int(ledger.get("unexpected", 0)),

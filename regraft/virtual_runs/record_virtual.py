@@ -17,6 +17,7 @@ import regraft
 from overlay.inventory import Inventory
 from producers.emulated_kinds import EMULATED_KINDS
 from producers.emulator.emulate_overlay import inventory_timing
+from producers.emulator.outage_schedule import outage_of
 from producers.emulator_settings import EmulatorSettings
 from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from producers.virtual_overlay import VirtualSettings
@@ -105,4 +106,7 @@ def virtual_settings(emulator: EmulatorSettings, inventory: Inventory, start_ms:
         queue_length_max=emulator.queue_length_max,
         timing=inventory_timing(inventory, emulator.control_service_ms, emulator.link_bytes_per_ms),
         command_delay_ms=lambda _: emulator.command_poll_ms / 2,
+        outages=tuple(outage_of(text) for text in emulator.outages),
+        notice_ms=emulator.outage_notice_ms,
+        chaos=emulator.chaos,
     )

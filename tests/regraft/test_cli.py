@@ -168,11 +168,20 @@ def test_the_chord_scenario_brings_planners_of_its_own_unless_told_otherwise() -
     }
 
 
+def test_the_outage_scenario_lets_a_site_fail_in_the_middle_third_unless_told_otherwise() -> None:
+    """It needs no shift of interests."""
+    outage = {"demo": {"scenario": "outage", "running_s": 90.0}}
+    flags = regraft.demo.run_demo.demo_flags(outage, load_settings(outage))
+    assert flags["emulator"] == {"outages": ["death site:4 at 30 for 30"]}
+    own = outage | {"emulator": {"outages": ["cut b00,b01 at 1 for 2"]}}
+    assert regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"] == own["emulator"]
+
+
 def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> None:
     """Before anything is started."""
     answer = RUNNER.invoke(app, ["demo", "--scenario", "tapestry", "--out", str(tmp_path / "out")])
     assert isinstance(answer.exception, SettingsError)
-    assert "scenario is 'tapestry': one of stocks, chord" in "\n".join(answer.exception.faults)
+    assert "scenario is 'tapestry': one of stocks, outage, chord" in "\n".join(answer.exception.faults)
 
 
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:

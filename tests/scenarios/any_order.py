@@ -21,7 +21,7 @@ from typing import Any
 
 from controller.controller_settings import TransitionLimits
 from overlay.inventory import Inventory
-from producers.brokers.broker_messages import AdvertiseRequest, Effect, Published, SubscribeRequest
+from producers.brokers.broker_messages import AdvertiseRequest, ClientDropped, Effect, Published, SubscribeRequest
 from producers.brokers.match_content import Filter
 from producers.emulator.emulate_overlay import EmulatedBroker, EmulatedOverlay
 from producers.emulator.publisher_clients import ClientError
@@ -30,6 +30,7 @@ from schemas.plan import Plan, PlanPhase
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, check_empty
 from tests.scenarios.any_order_deaths import Action, MortalBrokers, PeerGone
 from tests.scenarios.any_order_leaders import ManyControllers
+from tests.scenarios.any_order_members import ChangingMembers
 from tests.scenarios.core_parts import parts_of
 
 PATIENT = TransitionLimits(prepare_ms=10**9, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=300)
@@ -51,7 +52,7 @@ class Clock:
         self.now = 0
 
 
-class AnyOrderOverlay(MortalBrokers, ManyControllers, EmulatedOverlay):
+class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedOverlay):
     """Brokers, links, clients and controllers; nothing happens but what :meth:`apply` is told.
 
     ``trace`` takes a line for everything that brokers do, when it is a list. ``may_drop`` tells that brokers may cut
@@ -59,12 +60,18 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, EmulatedOverlay):
     """
 
     def __init__(
-        self, inventory: Inventory, limits: TransitionLimits, account: Account | None = None, rival: str = ""
+        self,
+        inventory: Inventory,
+        limits: TransitionLimits,
+        account: Account | None = None,
+        rival: str = "",
+        spares: Sequence[str] = (),
     ) -> None:
         self.clock = Clock()
         self.account = account or Account()
         super().__init__(self.clock, inventory, None, self.account, queue_length_max=QUEUE_LENGTH_MAX, cells_kept_s=1)  # type: ignore[arg-type]
         self.set_up_controllers(inventory, limits, rival)
+        self.set_up_members(spares)
         self.set_up_deaths()
         self.on_links: dict[tuple[str, str], deque[Any]] = {}  # Only links on which something is.
         self.busy: dict[str, None] = {}
@@ -82,16 +89,6 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, EmulatedOverlay):
     def now_ms(self) -> int:
         """The time: one more for every action."""
         return self.clock.now
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All brokers that live."""
-        return tuple(name for name, broker in self.brokers.items() if not broker.is_dead)
-
-    @property
-    def cores(self) -> dict[str, Any]:
-        """The protocol cores by broker, of those that live."""
-        return {name: self.brokers[name].core for name in self.names}
 
     @property
     def plans(self) -> list[Plan]:
@@ -176,7 +173,8 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, EmulatedOverlay):
         name = type(effect).__name__
         if type(effect) not in KNOWN_EFFECTS:
             raise NotImplementedError(f"{broker.name} wants {name}: tell the any-order overlay what that means")
-        if name in FAULT_EFFECTS and not self.may_drop and not self.dead:
+        is_turned_away = isinstance(effect, ClientDropped) and not broker.core.takes_clients
+        if name in FAULT_EFFECTS and not (self.may_drop or self.dead or is_turned_away):
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
         if isinstance(effect, Published):
             self.stamped_epochs.add(effect.notification.epoch)
@@ -287,14 +285,18 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, EmulatedOverlay):
         present = self.controller.log.present
         for name, core in self.cores.items():
             held = core.tables.get(core.epoch)
-            if core.under_way is not None or core.epoch != present.epoch or sorted(core.tables) != [core.epoch]:
+            is_inside = name in present.neighbours
+            is_at_epoch = core.epoch == present.epoch or not is_inside
+            if core.under_way is not None or not is_at_epoch or sorted(core.tables) != [core.epoch]:
                 raise BrokenPromiseError(
                     "state", f"{name} has {core.phase}, tables {sorted(core.tables)}, not {present.epoch}"
                 )
-            if held.configuration.digest != present.digest:
+            if held.is_outside == is_inside or (is_inside and held.configuration.digest != present.digest):
                 raise BrokenPromiseError("state", f"{name} holds another overlay than the plans say")
             for part in parts_of(core):
-                check_empty(part, KEPT_EMPTY, name)
+                check_empty(part, KEPT_EMPTY if is_inside else (*KEPT_EMPTY, *OF_CLIENTS), name)
+            if not is_inside:
+                check_empty(held, OF_TABLES, name)
         self.check_at_rest()
 
     def check_unsubscribed(self) -> None:

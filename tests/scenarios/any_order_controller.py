@@ -18,7 +18,8 @@ from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
-from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, RingId
+from schemas.member import Member
+from schemas.plan import ClientMove, Plan, PlanPhase
 
 UP, AWAY, UNACKNOWLEDGED = "up", "away", "unacknowledged"
 
@@ -161,7 +162,7 @@ class AnyOrderController:
 
     # --- ports -------------------------------------------------------------------------------------------------
 
-    def commit(self, plan: Plan | None, commands: Sequence[Command]) -> bool:
+    def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
         """Store the plan as the store's state allows, then send the commands.
 
         Kafka stores them whole or not at all; here the controller may die between any two of them, which is worse.
@@ -215,20 +216,9 @@ class AnyOrderController:
                 raise ControllerKilledError
 
 
-def new_plan(
-    log: PlanLog,
-    target: OverlayConfiguration,
-    moves: Sequence[ClientMove],
-    *,
-    removed: Sequence[tuple[str, str]] = (),
-    added: Sequence[tuple[str, str]] = (),
-    links_target: Sequence[tuple[str, str]] = (),
-    id_moves: Sequence[IdMove] = (),
-    ring_target: Sequence[RingId] = (),
-) -> Plan:
-    """Return a plan from the present configuration of the log to its next epoch."""
+def new_plan(log: PlanLog, target: OverlayConfiguration, moves: Sequence[ClientMove]) -> Plan:
+    """Return a plan from the present configuration of the log to its next epoch, without the changes."""
     return Plan(
-        f"plan-{target.epoch}", log.present.epoch, target.epoch, 0, (), tuple(removed), tuple(added),
-        tuple(links_target), 0.0, 0.0, PlanPhase.PREPARING, (),
-        moves=tuple(moves), id_moves=tuple(id_moves), ring_target=tuple(ring_target), brokers_target=target.brokers,
+        f"plan-{target.epoch}", log.present.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, (),
+        moves=tuple(moves),
     )  # fmt: skip

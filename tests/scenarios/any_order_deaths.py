@@ -55,6 +55,7 @@ class MortalBrokers:
     ending: set[str]
     clock: Any
     cancel: Callable[[str], None]
+    names: tuple[str, ...]
 
     def set_up_deaths(self) -> None:
         """Begin with nobody dead."""
@@ -182,8 +183,7 @@ class MortalBrokers:
         undeclared = [name for name in self.dead if name not in self.declared]
         if undeclared:
             return [("declare", tuple(undeclared))]
-        living = [name for name in self.brokers if name not in self.dead]
-        coming: list[Action] = [("come_again", name, rng.choice(living)) for name in self.homeless]
+        coming: list[Action] = [("come_again", name, rng.choice(self.names)) for name in self.homeless]
         if not self.lost_in_force:
             return coming
         repair = self.random_repair(self.lost_in_force, rng)

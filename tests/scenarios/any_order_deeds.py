@@ -32,6 +32,7 @@ FEATURES = {
     "mistaken": "plans name wrong homes of clients",
     "deaf": "a broker hears no commands for a while",
 }
+ASTRAY_SHARE = 0.03  # Of the clients: those that come to any broker, also to one outside.
 DEATHS = {"die": "brokers die, and the overlay is repaired"}
 DEATHS_MAX = 4
 Deed = Callable[[], list[Action]]
@@ -63,6 +64,8 @@ class Deeds(ABC):
             self.take_over: 0.3 * (overlay.rival == SUCCESSORS),
             self.wake: 0.5 * (overlay.rival == SUCCESSORS),
         }
+        if overlay.members_change:
+            self.deeds |= {self.install: 0.6, self.empty: 0.3}
         if "die" in self.features:
             self.deeds |= {self.die: 0.15, self.cut: 0.3, self.declare: 0.4, self.mend: 1.0, self.come_again: 0.5}
 
@@ -142,7 +145,8 @@ class Deeds(ABC):
             return []
         mistaken_share = 0.05 if "mistaken" in self.features else 0.0
         changes = overlay.random_changes(rng.choice((0, 1, 1, 2, 4)), rng)
-        self._planned = (changes, overlay.random_moves(rng.randint(0, 4), mistaken_share, rng))
+        moves = overlay.random_moves(rng.randint(0, 4), mistaken_share, rng)
+        self._planned = (changes, overlay.with_leaving(changes, moves, rng))
         return [("plan", *self._planned)]
 
     def kill(self) -> list[Action]:
@@ -173,7 +177,7 @@ class Deeds(ABC):
         rng, living = self.rng, self.overlay.names
         count = min(rng.choice((1, 1, 1, 2)), DEATHS_MAX - len(self.overlay.dead), len(living) - 1)
         names = rng.sample(living, max(count, 0))
-        cut = [(name, peer) for name in names for peer in self.overlay.inventory.brokers if rng.random() < 0.2]
+        cut = [(name, peer) for name in names for peer in self.overlay.fleet if rng.random() < 0.2]
         dying: list[Action] = [("die", name) for name in names]
         return dying + [("cut", *pair) for pair in cut if pair in self.overlay.on_links]
 
@@ -228,8 +232,24 @@ class Deeds(ABC):
         asleep = sorted(self.overlay.suspended)
         return [("rival", self.rng.choice(asleep), "wake")] if asleep else []
 
+    # --- brokers that come and go ------------------------------------------------------------------------------
+
+    def install(self) -> list[Action]:
+        """A broker outside is told which overlay is in force."""
+        outside = [name for name in self.overlay.fleet if name not in self.overlay.names]
+        return [("install", self.rng.choice(outside))] if outside else []
+
+    def empty(self) -> list[Action]:
+        """All clients of a broker that no plan moves end: it may leave."""
+        return self.overlay.ends_of(self.overlay.staying_at(self._a_broker()))
+
     def _a_broker(self) -> str:
-        return self.rng.choice(self.overlay.names)
+        overlay = self.overlay
+        if not overlay.members_change:
+            return self.rng.choice(overlay.names)
+        if self.rng.random() < ASTRAY_SHARE:
+            return self.rng.choice(overlay.fleet)
+        return self.rng.choice([name for name in overlay.names if overlay.cores[name].takes_clients] or overlay.names)
 
     def _clients_of_plan(self) -> set[str]:
         moving = self.overlay.controller.log.moving

@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.controller_settings import TransitionLimits
 from controller.state.plan_log import PlanLog
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
+from overlay.chord_configuration import ChordConfiguration
 from overlay.inventory import Inventory
 from producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
 from producers.brokers.chord_messages import AttachRequest
@@ -19,10 +19,11 @@ from producers.brokers.match_content import Filter
 from producers.brokers.two_epochs import FROM_THE_DEAD
 from producers.emulator.emulate_overlay import EmulatedBroker
 from producers.emulator.user_clients import topic_filter
-from schemas.plan import ClientMove, Plan, RingId
+from schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order import Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, Key
 from tests.scenarios.any_order_controller import new_plan
+from tests.scenarios.any_order_members import BROKERS_MIN, JOIN, LEAVE
 
 TOPICS = ("A", "B", "C", "D")
 BITS = 6
@@ -43,9 +44,14 @@ class AnyOrderRing(AnyOrderOverlay):
     kinds = TOPICS
 
     def __init__(
-        self, inventory: Inventory, limits: TransitionLimits, account: Account | None = None, rival: str = ""
+        self,
+        inventory: Inventory,
+        limits: TransitionLimits,
+        account: Account | None = None,
+        rival: str = "",
+        spares: Sequence[str] = (),
     ) -> None:
-        super().__init__(inventory, limits, account, rival)
+        super().__init__(inventory, limits, account, rival, spares)
         self.user_homes: dict[str, str] = {}  # Where each was last, also of those that have left.
         self.served: dict[str, list[tuple[int, str]]] = {}  # By subscription: since which epoch at which home.
         self.taken_down: dict[Key, set[str]] = {}
@@ -89,6 +95,18 @@ class AnyOrderRing(AnyOrderOverlay):
         """Return something on the publisher's topic."""
         return {"topic": str(filter_[0].value)}
 
+    def moving_from(self, broker: str) -> list[str]:
+        """Return the users at home at a broker."""
+        return [name for name in self.connected if self.users.home_of(name) == broker]
+
+    def staying_at(self, broker: str) -> list[str]:
+        """Return the publishers at home at a broker."""
+        return [name for name in sorted(self.publisher_homes) if self.publishers.home_of(name) == broker]
+
+    def ends_of(self, clients: Sequence[str]) -> list[Action]:
+        """Return the actions by which publishers end."""
+        return [("unadvertise", name) for name in clients]
+
     # --- plans -------------------------------------------------------------------------------------------------
 
     def plan_of(self, log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
@@ -96,8 +114,16 @@ class AnyOrderRing(AnyOrderOverlay):
         return ring_plan(log, changes, moves)
 
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
-        """Return random pairs of brokers that exchange their IDs."""
+        """Return random pairs of brokers that exchange their IDs; where brokers come and go, some of these first."""
+        coming_and_going = self.random_joins_and_leaves(rng)
+        return (*coming_and_going, *self._exchanges(count, rng))
+
+    def _exchanges(self, count: int, rng: random.Random) -> Sequence[Any]:
         return tuple(tuple(rng.sample(self.names, 2)) for _ in range(count if len(self.names) > 1 else 0))
+
+    def place_of(self, broker: str, rng: random.Random) -> Any:
+        """Return a ring ID."""
+        return rng.randrange(1 << BITS)
 
     def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
         """Return users and where they go."""
@@ -125,7 +151,10 @@ class AnyOrderRing(AnyOrderOverlay):
 
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
         """Return a repair by which successors take over what the lost had, now and then with IDs exchanged besides."""
-        return ("repair", self.random_changes(rng.choice((0, 0, 0, 1)), rng), self.random_moves(0, 0.0, rng))
+        changes = self._exchanges(rng.choice((0, 0, 0, 1)), rng)
+        waiting = [(name, one.home) for name, one in self.users._homeless.items() if one.home in lost]
+        moves = [(name, home, rng.choice(self.names)) for name, home in waiting if rng.random() < 0.5]
+        return ("repair", changes, tuple(moves))
 
     def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Any) -> None:
         if isinstance(message, SubscribeRequest):
@@ -175,7 +204,7 @@ class AnyOrderRing(AnyOrderOverlay):
             if self.publishers.home_of(name) is not None:
                 topic = str(self.publisher_filters[name][0].value)
                 homes[ring.rendezvous(topic)].setdefault(topic, {})[name] = home
-        for name, core in self.cores.items():
+        for name, core in self.cores_inside.items():
             registered = core.tables[core.epoch].registered
             known = {
                 topic: {who: one.home for who, one in found.items()} for topic, found in registered.items() if found
@@ -213,15 +242,23 @@ class AnyOrderRing(AnyOrderOverlay):
 
 
 def ring_plan(log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
-    """Return a plan by which brokers take the IDs that (broker, other) pairs exchange, one pair after the other."""
+    """Return a plan with these changes one after the other, as far as they are possible.
+
+    (broker, other) exchange their IDs, (JOIN, broker, ID) joins at the next free ID, (LEAVE, broker) leaves the ring.
+    """
     before = log.present
     assert isinstance(before, ChordConfiguration)
     ids = dict(before.id_of)
-    for broker, other in changes:
-        ids[broker], ids[other] = ids[other], ids[broker]
+    for change in changes:
+        if change[0] == JOIN:
+            free = (number % (1 << BITS) for number in itertools.count(change[2]))
+            ids.setdefault(change[1], next(number for number in free if number not in ids.values()))
+        elif change[0] == LEAVE:
+            if len(ids) > BROKERS_MIN:
+                ids.pop(change[1], None)
+        elif change[0] in ids and change[1] in ids:
+            ids[change[0]], ids[change[1]] = ids[change[1]], ids[change[0]]
     target = ChordConfiguration.of(log.epoch_next, before.bits, ids)
-    id_moves = id_moves_between(before, target)
-    if not id_moves and not moves:
+    if target.id_of == before.id_of and not moves:
         return None
-    ring = tuple(RingId(broker, number) for broker, number in target.id_of.items())
-    return new_plan(log, target, moves, id_moves=id_moves, ring_target=ring)
+    return target.as_target(new_plan(log, target, moves), before)

@@ -19,6 +19,7 @@ from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromi
 from tests.scenarios.any_order_controller import UP
 from tests.scenarios.any_order_deeds import DEATHS, FEATURES, Deeds, RingDeeds, TreeDeeds
 from tests.scenarios.any_order_leaders import RIVALS, SUCCESSORS
+from tests.scenarios.any_order_members import MEMBERS
 from tests.scenarios.any_order_ring import AnyOrderRing, random_ring_inventory
 from tests.scenarios.any_order_schedules import SCHEDULES, schedule_of
 from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
@@ -27,6 +28,7 @@ TREE, RING = "tree", "ring"
 SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
 RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
+MEMBERS_SHARE = 0.4  # Of the runs: those in which brokers join and leave.
 DEATHS_SHARE = {TREE: 0.0, RING: 0.4}  # Of the runs: those in which brokers die.
 REPAIRS_MAX = 70  # Until one is carried out: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is carried out: others may have used up some epochs.
@@ -54,6 +56,12 @@ class RunSpec:
         """Which other controllers there are, empty for none."""
         return next((name for name in self.features if name in RIVALS), "")
 
+    @property
+    def spares(self) -> tuple[str, ...]:
+        """The brokers outside that there are at first."""
+        count = random.Random(f"{self.seed} {self.overlay} spares").randint(1, 3) if "members" in self.features else 0
+        return tuple(f"b{self.broker_count + number:02d}" for number in range(count))
+
     @staticmethod
     def of(seed: int, overlay: str, without: Iterable[str] = (), schedule: str | None = None) -> RunSpec:
         """Draw a spec from its seed: which schedule, which features, how many brokers and steps."""
@@ -65,6 +73,9 @@ class RunSpec:
         features += [others.choice(list(RIVALS))] if others.random() < RIVALS_SHARE else []
         deaths = random.Random(f"{seed} {overlay} deaths")
         features += DEATHS if deaths.random() < DEATHS_SHARE[overlay] else []
+        comings = random.Random(f"{seed} {overlay} members")
+        if comings.random() < MEMBERS_SHARE and (overlay == RING or not {*DEATHS}.intersection(features)):
+            features += MEMBERS
         broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
         if overlay == RING and set(DEATHS).intersection(features):
             broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # A dead broker is on ways of others on a larger ring.
@@ -109,10 +120,12 @@ class Driver:
         self.overlay: Any
         self.deeds: Deeds
         if spec.overlay == TREE:
-            self.overlay = AnyOrderTree(tree_inventory(spec.broker_count, self.rng), limits, account, spec.rival)
+            inventory = tree_inventory(spec.broker_count, self.rng)
+            self.overlay = AnyOrderTree(inventory, limits, account, spec.rival, spec.spares)
             self.deeds = TreeDeeds(self.overlay, self.rng, spec.features)
         else:
-            self.overlay = AnyOrderRing(random_ring_inventory(spec.broker_count, self.rng), limits, account, spec.rival)
+            inventory = random_ring_inventory(spec.broker_count, self.rng)
+            self.overlay = AnyOrderRing(inventory, limits, account, spec.rival, spec.spares)
             self.deeds = RingDeeds(self.overlay, self.rng, spec.features)
         if is_traced:
             self.overlay.trace = []
@@ -275,7 +288,7 @@ def _carry_out_one_more(driver: Driver, rng: random.Random) -> None:
     spec, overlay = driver.spec, driver.overlay
     for attempt in range(1, FURTHER_PLANS_MAX + 1):
         changes, moves = overlay.random_changes(1, rng), overlay.random_moves(2, 0.0, rng)
-        driver.do([("plan", changes, moves)])
+        driver.do([("plan", changes, overlay.with_leaving(changes, moves, rng, mistaken_share=0.0))])
         plans = list(overlay.plans)
         for _ in range(4 * spec.broker_count):
             driver.move()
@@ -296,6 +309,8 @@ def _publish_all(driver: Driver) -> None:
 def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
     shelves = {id(one.shelf): one.shelf for one in overlay.met_controllers}
     phases = [phase for shelf in shelves.values() for _, phase in shelf.phases]
+    logs = [one.log for one in {id(one.shelf): one for one in overlay.met_controllers}.values()]
+    changes = [log.change_of(plan) for log in logs for plan in log.in_force]
     return overlay.account.counts | {
         "plans": phases.count(PlanPhase.VERIFYING),
         "aborted": phases.count(PlanPhase.ABORTED),
@@ -310,6 +325,8 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
         "deaths": len(overlay.dead),
         "repairs": overlay.repairs,
         "held_max": max(core.held_count_max for core in overlay.cores.values()),
+        "joined": sum(len(change.joined) for change in changes),
+        "left": sum(len(change.left) for change in changes),
         "stays": sum(overlay.account.stays.values()),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import networkx as nx
 import numpy as np
 
 from controller.state.plan_log import PlanLog
-from overlay.configuration import Configuration, NotATreeError, link
+from overlay.configuration import Configuration, link
 from overlay.inventory import Inventory
 from overlay.tree import cycle_links, random_tree
 from producers.brokers.match_content import Filter, Operator, Predicate
@@ -19,6 +20,7 @@ from schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order import Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import BrokenPromiseError
 from tests.scenarios.any_order_controller import new_plan
+from tests.scenarios.any_order_members import BROKERS_MIN, JOIN, LEAVE
 
 SYMBOLS = ("A", "B", "C")
 
@@ -66,6 +68,18 @@ class AnyOrderTree(AnyOrderOverlay):
         """The subscriptions that have not ended."""
         return [name for name, one in self.account.subscriptions.items() if one.is_open]
 
+    def moving_from(self, broker: str) -> list[str]:
+        """Return the publishers at home at a broker."""
+        return [name for name in sorted(self.publisher_homes) if self.publishers.home_of(name) == broker]
+
+    def staying_at(self, broker: str) -> list[str]:
+        """Return the subscriptions at home at a broker."""
+        return [name for name in self.open_names if self.subscribers._subscribers[name].home == broker]
+
+    def ends_of(self, clients: Sequence[str]) -> list[Action]:
+        """Return the actions by which subscriptions end."""
+        return [("cancel", name) for name in clients]
+
     # --- plans -------------------------------------------------------------------------------------------------
 
     def plan_of(self, log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
@@ -73,8 +87,18 @@ class AnyOrderTree(AnyOrderOverlay):
         return tree_plan(log, changes, moves)
 
     def random_changes(self, count: int, rng: random.Random) -> Sequence[Any]:
-        """Return random exchanges of one link for another."""
-        return random_exchanges(self.controller.log, count, rng)
+        """Return random exchanges of one link for another; where brokers come and go, some of these first."""
+        tree, coming_and_going = self.controller.log.present, []
+        assert isinstance(tree, Configuration)
+        for change in self.random_joins_and_leaves(rng):
+            with contextlib.suppress(ValueError):
+                tree = changed_tree(tree, change)
+                coming_and_going.append(change)
+        return (*coming_and_going, *exchanges_in(tree, count, rng))
+
+    def place_of(self, broker: str, rng: random.Random) -> Any:
+        """Return a broker that one that joins is linked to."""
+        return rng.choice(self.names)
 
     def random_moves(self, count: int, mistaken_share: float, rng: random.Random) -> Sequence[Sequence[str]]:
         """Return publishers and where they go."""
@@ -97,7 +121,7 @@ class AnyOrderTree(AnyOrderOverlay):
         links |= {link(*pair) for pair in added}
         try:
             return Configuration.of(log.epoch_next, set(before.brokers).difference(lost), links)
-        except NotATreeError:
+        except ValueError:
             return None
 
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
@@ -133,7 +157,7 @@ class AnyOrderTree(AnyOrderOverlay):
         homes = {name: home for name in self.publisher_homes if (home := self.publishers.home_of(name)) is not None}
         for name, core in self.cores.items():
             known = {one: advertised.home for one, advertised in core.routing.interests.advertisements.items()}
-            if known != homes:
+            if known != (homes if name in self.names else {}):
                 raise BrokenPromiseError("state of publishers", f"{name} knows {known}, connected are {homes}")
         served = {one for core in self.cores.values() for one in core.routing.interests.locals}
         if served != set(self.open_names):
@@ -141,29 +165,44 @@ class AnyOrderTree(AnyOrderOverlay):
 
 
 def tree_plan(log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
-    """Return a plan that exchanges (removed, added) links one after the other, as far as they leave a tree."""
+    """Return a plan with these changes of the tree one after the other, as far as they are possible."""
     before = log.present
     assert isinstance(before, Configuration)
-    links = set(before.links)
-    for removed, added in changes:
-        other = (links - {tuple(removed)}) | {tuple(added)}
-        try:
-            Configuration.of(log.epoch_next, before.brokers, other)
-        except NotATreeError:
-            continue
-        links = other
-    target = Configuration.of(log.epoch_next, before.brokers, links)
-    if target.links == before.links and not moves:
+    target = Configuration.of(log.epoch_next, before.brokers, before.links)
+    for change in changes:
+        with contextlib.suppress(ValueError):
+            target = changed_tree(target, change)
+    if (target.brokers, target.links) == (before.brokers, before.links) and not moves:
         return None
-    removed = sorted(set(before.links) - set(target.links))
-    added = sorted(set(target.links) - set(before.links))
-    return new_plan(log, target, moves, removed=removed, added=added, links_target=target.links)
+    return target.as_target(new_plan(log, target, moves), before)
+
+
+def changed_tree(tree: Configuration, change: Sequence[Any]) -> Configuration:
+    """Return the tree with one link exchanged, (removed, added), or with a broker more or less.
+
+    (JOIN, broker, peer) comes as a leaf, the neighbours of (LEAVE, broker) are joined in a line. Raises ValueError
+    where that cannot be.
+    """
+    if change[0] == JOIN:
+        return Configuration.of(tree.epoch, {*tree.brokers, change[1]}, [*tree.links, (change[1], change[2])])
+    if change[0] == LEAVE:
+        if change[1] not in tree.brokers or len(tree.brokers) <= BROKERS_MIN:
+            raise ValueError(f"{change[1]} cannot leave {len(tree.brokers)} brokers")
+        links = [pair for pair in tree.links if change[1] not in pair]
+        links += itertools.pairwise(tree.neighbours[change[1]])
+        return Configuration.of(tree.epoch, set(tree.brokers) - {change[1]}, links)
+    removed, added = change
+    return Configuration.of(tree.epoch, tree.brokers, (set(tree.links) - {tuple(removed)}) | {tuple(added)})
 
 
 def random_exchanges(log: PlanLog, count: int, rng: random.Random) -> Sequence[Any]:
     """Return random exchanges of one link for another, one after the other, as (removed, added)."""
-    tree = log.present
-    assert isinstance(tree, Configuration)
+    assert isinstance(log.present, Configuration)
+    return exchanges_in(log.present, count, rng)
+
+
+def exchanges_in(tree: Configuration, count: int, rng: random.Random) -> Sequence[Any]:
+    """Return random exchanges of one link of a tree for another, one after the other, as (removed, added)."""
     exchanges = []
     for _ in range(count):
         pairs = [link(a, b) for a, b in itertools.combinations(tree.brokers, 2) if link(a, b) not in tree.links]
@@ -171,7 +210,6 @@ def random_exchanges(log: PlanLog, count: int, rng: random.Random) -> Sequence[A
             break
         added = rng.choice(pairs)
         removed = rng.choice(cycle_links(tree, added))
-        links = [pair for pair in tree.links if pair != removed] + [added]
-        tree = Configuration.of(tree.epoch, tree.brokers, links)
+        tree = changed_tree(tree, (removed, added))
         exchanges.append((removed, added))
     return tuple(exchanges)

@@ -234,6 +234,7 @@ def test_a_death_excuses_what_had_not_left_the_dead_broker_and_nothing_else() ->
     overlay.apply(("subscribe", "near", "b01", "A", 0))
     overlay.apply(("subscribe", "far", "b03", "A", 0))
     overlay.account.published = {("p", number): notification(number, 6) for number in range(3)}
+    overlay.overlays = {0: line.bootstrap}
     overlay.stamped = {("p", 0): (0, "b00"), ("p", 1): (0, "b00")}
     overlay.taken = {("p", 0): {"b00", "b01", "b02"}, ("p", 1): {"b00", "b01", "b02", "b03"}}
     assert not overlay.is_excused(("p", 0), "far")

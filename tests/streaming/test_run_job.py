@@ -32,12 +32,14 @@ from overlay.configuration import Configuration
 from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent, EventKind
+from schemas.member import BrokerFacts, Member, MemberState
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import Delivery, TelemetryBatch
 from schemas.topics import (
     CREATE_TIME,
     DEAD_LETTERS,
     EVENTS,
+    MEMBERS,
     NO_AGENT,
     STATE,
     TELEMETRY,
@@ -49,6 +51,7 @@ from schemas.topics import (
 from streaming.check_timestamps import check_timestamps
 from streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
 from streaming.run_job import JobStatus, run_job
+from streaming.source_topics import added_brokers
 from streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 from streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
@@ -383,6 +386,41 @@ def test_agents_that_come_are_taken_up_and_speak_for_their_own_alone(
     assert len(letters) == forged
     assert {letter.topic for letter in letters} == {f"{job.namespace}.telemetry.west"}
     assert all("a broker of another agent: b5 is spoken for by " in letter.reason for letter in letters)
+
+
+def add_member(job: StreamingSettings, broker: str, agent: str = NO_AGENT) -> None:
+    member = Member(broker, MemberState.JOINING, 1, "more room", facts=BrokerFacts(1.0, agent=agent))
+    producer = Producer({"bootstrap.servers": job.bootstrap})
+    producer.produce(topic_name(MEMBERS, job.namespace), encode(member), key=broker)
+    assert producer.flush(20) == 0
+
+
+def test_a_broker_that_is_added_is_known_without_a_restart(
+    spark: SparkSession, job: StreamingSettings, tmp_path: Path
+) -> None:
+    """Its telemetry is refused until the members have it, and counts from then on, in the topic of its agent, too."""
+    job = dataclasses.replace(job, catch_up_grace_ms=500, inventory_path=tmp_path / "inventory.json")
+    names = [f"b{number}" for number in range(BROKERS)]
+    tree = Configuration.of(1, names[:-1], [("b0", name) for name in names[1:-1]])
+    inventory_of(tree, {}).save(tmp_path / "inventory.json")
+    begin_ms = (int(time.time()) - 100) * 1_000
+    running = Running(spark, job)
+    send(job, beats(range(20), begin_ms))
+    status = running.wait(lambda status: status["window_end_ms_last"] == begin_ms + 19_000)
+    assert status["dead_letters"] == 20
+    create_topics(KafkaAccess(job.bootstrap), TOPICS, job.namespace, ("west",))
+    add_member(job, "b5", "west")
+    wait_until(lambda: added_brokers(job) == {"b5": "west"}, WAIT_S)
+    send_by_agent(job, beats(range(20, 40), begin_ms), {"b5": "west"})
+    status = running.wait(lambda status: status["window_end_ms_last"] == begin_ms + 39_000)
+    running.end()
+    assert (status["late_rows"], status["dead_letters"]) == (0, 20)
+    brokers = {
+        window.window_end_ms: {each.broker for each in window.brokers}
+        for _, window, _ in read(job, WINDOWS, WindowClosed)
+    }
+    assert brokers[begin_ms + 10_000] == {*names} - {"b5"}
+    assert brokers[begin_ms + 35_000] == {*names}
 
 
 def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job: StreamingSettings) -> None:

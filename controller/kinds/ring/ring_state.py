@@ -19,6 +19,7 @@ from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
 from controller.state.planner_interface import PlannerContext
 from overlay.chord_configuration import ChordConfiguration
+from overlay.cut_off import CutOff, ring_cut_off
 from overlay.inventory import Inventory
 from overlay.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
 from overlay.user_interests import UserInterests
@@ -131,6 +132,13 @@ class RingState(OverlayState):
 
     configuration: ChordConfiguration
     traffic: RingTraffic | None = None
+
+    @cached_property
+    def cut_off(self) -> CutOff | None:
+        """What the death of each broker would cut off, at the filtered rates."""
+        if self.traffic is None:
+            return None
+        return ring_cut_off(self.configuration, self.traffic.interests, self.traffic.rates_per_s)
 
     @classmethod
     def of(cls, configuration: ChordConfiguration, inventory: Inventory, windows: Sequence[ClosedWindow]) -> RingState:

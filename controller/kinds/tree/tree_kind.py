@@ -60,7 +60,12 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
 
     def planner_context(self, proposals_max: int, settings: DecisionSettings) -> TreeContext:
         """Return what planners of a tree are told."""
-        return TreeContext(proposals_max=proposals_max, moves_max=self.moves_max(settings), degree_max=self.degree_max)
+        return TreeContext(
+            proposals_max=proposals_max,
+            moves_max=self.moves_max(settings),
+            degree_max=self.degree_max,
+            frailty_weight=settings.frailty_weight,
+        )
 
     def missing_in(self, state: TreeState) -> str:
         """Return nothing: a complete window is all that it takes."""

@@ -15,6 +15,7 @@ from controller.state.overlay_state import OverlayState
 from controller.state.planner_interface import PlannerContext
 from overlay.bloom_filters import FilterShape
 from overlay.configuration import Configuration
+from overlay.cut_off import CutOff, tree_cut_off
 from overlay.delivery_sets import DeliverySets
 from overlay.interest_caches import InterestCaches, newest_ids
 from overlay.publisher_costs import PublisherCosts
@@ -26,10 +27,12 @@ from overlay.weighted_sets import WeightedSets
 class TreeContext(PlannerContext):
     """What planners of a tree are told.
 
-    ``degree_max`` caps the links of a broker, None is the paper's unbounded rule.
+    ``degree_max`` caps the links of a broker, None is the paper's unbounded rule. ``frailty_weight`` is that of the
+    judge: what it counts, as a share of the cost, when one death cuts off all deliveries instead of none.
     """
 
     degree_max: int | None = None
+    frailty_weight: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +99,23 @@ class TreeState(OverlayState):
                 at_broker[broker] = at_broker.get(broker, 0) + count
         return found
 
+    @cached_property
+    def deliveries_per_s(self) -> NDArray[np.float64]:
+        """What is handed to subscribers at each broker (column) of what is published at each (row)."""
+        index, homes = self.inventory.index, self.configuration.home_of
+        found = np.zeros((len(index), len(index)))
+        for publisher, at_brokers in self.local_deliveries.items():
+            home = index.get(homes.get(publisher, ""))
+            for broker, count in at_brokers.items() if home is not None else ():
+                if broker in index:
+                    found[home, index[broker]] += count
+        return found / max(sum(window.sets.span_s for window in self.windows), 1e-9)
+
+    @cached_property
+    def cut_off(self) -> CutOff | None:
+        """What the death of each broker would cut off; publishers whose home is not known are left out."""
+        return tree_cut_off(self.configuration, self.deliveries_per_s) if self.local_deliveries else None
+
     def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
         """Return what the brokers remember of the horizon and tell each other; found once for each pair of arguments.
 
@@ -116,7 +136,7 @@ class TreeState(OverlayState):
         """Return the same windows seen on another tree; what does not depend on it is not counted again."""
         seen = TreeState(configuration, self.inventory, self.windows)
         if configuration.homes == self.configuration.homes:
-            for name in ("window_sets", "sets", "weighted", "interest", "_caches"):
+            for name in ("window_sets", "sets", "weighted", "interest", "deliveries_per_s", "_caches"):
                 if name in self.__dict__:
                     seen.__dict__[name] = self.__dict__[name]
         if "local_deliveries" in self.__dict__:

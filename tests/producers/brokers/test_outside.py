@@ -1,15 +1,34 @@
-"""A broker outside the overlay holds its epoch, and has no neighbours."""
+"""A broker outside the overlay holds its epoch without neighbours and clients, and is brought there from anywhere."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from overlay.chord_configuration import ChordConfiguration
 from overlay.configuration import Configuration
-from overlay.overlay_configuration import OverlayConfiguration
+from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from producers.brokers.broker_cores import core_of
+from producers.brokers.broker_messages import (
+    Advertise,
+    AdvertiseRequest,
+    Answer,
+    ClientDropped,
+    Dropped,
+    End,
+    Notification,
+    Subscribe,
+    SubscribeRequest,
+)
+from producers.brokers.broker_protocol import BrokerPhase
+from producers.brokers.chord_messages import Join
 from producers.brokers.chord_tables import ChordTables
+from producers.brokers.match_content import Operator, Predicate
 from producers.brokers.tree_tables import RoutingTables
+from schemas.command import Command, CommandPhase, Outcome, Refusal
+from schemas.plan import OFF_RING, IdMove
 
 TREE = Configuration.of(3, "abc", [("a", "b"), ("b", "c")])
 RING = ChordConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130})
@@ -43,3 +62,152 @@ def test_no_way_over_a_lost_broker_is_kept_on_a_ring() -> None:
     kept, cut = (ChordTables("a", later, lost=lost) for lost in (frozenset(), frozenset("b")))
     assert [kept.same_route(older, "a", broker) for broker in "abcd"] == [True, True, True, False]
     assert [cut.same_route(older, "a", broker) for broker in "abc"] == [True, False, "b" not in RING.route("a", "c")]
+
+
+# --- install ---------------------------------------------------------------------------------------------------------
+
+DIGEST = "-of-a-plan"
+FILTER = (Predicate("topic", Operator.EQ, "A"),)
+OVERLAYS = pytest.mark.parametrize("overlay", [TREE, RING], ids=["tree", "ring"])
+
+
+def install(overlay: OverlayConfiguration, broker: str, *, term: int = 1, epoch: int = 7) -> Command:
+    """What a controller tells a broker outside the overlay that is in force."""
+    held = overlay.at_epoch(epoch)
+    ids = tuple(IdMove(name, OFF_RING, number) for name, number in getattr(held, "id_of", {}).items())
+    links = held.links if isinstance(held, Configuration) else ()
+    return Command(
+        "plan-7", CommandPhase.INSTALL, broker, epoch, epoch, links_added=links, id_moves=ids,
+        brokers_joined=held.brokers, digest=held.digest + DIGEST, term=term,
+    )  # fmt: skip
+
+
+def outcome_of(core: Any, command: Command) -> tuple[Outcome, Refusal]:
+    """Let a broker obey, and return its one answer."""
+    answers = [effect.result for effect in core.handle(None, command, 5) if isinstance(effect, Answer)]
+    assert len(answers) == 1
+    return answers[0].outcome, answers[0].refusal
+
+
+def prepare_same(overlay: OverlayConfiguration, broker: str, *joined: str) -> Command:
+    """A plan that changes nothing, or takes in brokers that the overlay has by an earlier life."""
+    target = overlay.at_epoch(overlay.epoch + 1)
+    return Command(
+        "next", CommandPhase.PREPARE, broker, overlay.epoch, target.epoch, digest=target.digest + DIGEST, term=1,
+        lost_brokers=joined, brokers_joined=joined,
+        links_added=tuple(pair for pair in overlay.links if set(pair) & set(joined)),
+    )  # fmt: skip
+
+
+@OVERLAYS
+@pytest.mark.parametrize("phase", list(BrokerPhase))
+def test_an_install_brings_a_broker_outside_from_every_phase(overlay: OverlayConfiguration, phase: BrokerPhase) -> None:
+    """Its clients are to come again, its term and its word to the plan of the epoch stay."""
+    core: Any = core_of("a", overlay, 0)
+    core.handle(None, SubscribeRequest("s", "user", FILTER, 4), 1)
+    core.handle(None, AdvertiseRequest("p", FILTER, 2), 1)
+    if phase is not BrokerPhase.STEADY:
+        command = prepare_same(overlay, "a")
+        core.handle(None, command, 2)
+        core.under_way.is_prepared = phase is not BrokerPhase.PREPARING
+        if phase in (BrokerPhase.DRAINING, BrokerPhase.DRAINED):
+            core.handle(None, msgspec.structs.replace(command, phase=CommandPhase.ACTIVATE), 3)
+            core.under_way.is_drained_told = phase is BrokerPhase.DRAINED
+    assert core.phase is phase
+    effects = core.handle(None, install(overlay, "a"), 5)
+    assert effects[:-1] == [ClientDropped("p", 2), ClientDropped("user", 4)]
+    assert (effects[-1].result.outcome, core.phase, core.epoch) == (Outcome.INSTALLED, BrokerPhase.STEADY, 7)
+    assert (core.live_neighbours, sorted(core.tables)) == ((), [7])
+    assert (core.fence.plan_of(7), core.fence.term) == ("plan-7", 1)
+    assert core.routing.clients_here() == {}
+
+
+@OVERLAYS
+def test_an_install_that_comes_again_changes_nothing(overlay: OverlayConfiguration) -> None:
+    """Nor when the broker has begun to join since, or is in by a later epoch."""
+    core: Any = core_of("b", overlay, 0)
+    assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
+    held = core.tables[7]
+    assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
+    assert core.tables[7] is held
+    command = prepare_same(overlay.at_epoch(7), "b", "b")
+    core.handle(None, command, 6)
+    assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
+    assert sorted(core.tables) == [7, 8]
+    core.under_way.is_prepared = True
+    for phase in (CommandPhase.ACTIVATE, CommandPhase.RETIRE):
+        core.handle(None, msgspec.structs.replace(command, phase=phase), 7)
+    assert outcome_of(core, install(overlay, "b")) == (Outcome.REFUSED, Refusal.EPOCH)
+    assert (core.epoch, core.live_neighbours) == (8, ("a", "c"))
+
+
+@OVERLAYS
+def test_an_install_is_refused_of_a_lower_term_or_another_overlay_than_its_digest_says(
+    overlay: OverlayConfiguration,
+) -> None:
+    """It changes nothing then."""
+    core: Any = core_of("a", overlay, 0)
+    core.begin_at("plan-3", "", 2)
+    assert outcome_of(core, install(overlay, "a", term=1)) == (Outcome.REFUSED, Refusal.TERM)
+    other = msgspec.structs.replace(install(overlay, "a", term=2), digest="0" * 16 + DIGEST)
+    assert outcome_of(core, other) == (Outcome.REFUSED, Refusal.PHASE)
+    assert (core.epoch, core.live_neighbours != ()) == (3, True)
+
+
+@OVERLAYS
+def test_one_outside_takes_no_client_and_nothing_of_its_earlier_life(overlay: OverlayConfiguration) -> None:
+    """Clients are told so; what was on the way to its earlier life is dropped."""
+    core: Any = core_of("b", overlay, 0)
+    core.handle(None, install(overlay, "b", epoch=3), 1)
+    assert core.handle(None, SubscribeRequest("s", "user", FILTER, 4), 1) == [ClientDropped("user", 4)]
+    assert core.handle(None, AdvertiseRequest("p", FILTER, 2), 1) == [ClientDropped("p", 2)]
+    for source, epoch in (("a", 3), (None, -1), ("a", 2)):
+        notification = Notification("p", 0, 1.0, "a", epoch, {"topic": "A"}, 1)
+        effects = core.handle(source, notification, 2)
+        assert all(isinstance(effect, Dropped) for effect in effects)
+    for message in (Subscribe(3, "s", "a", FILTER, 3), End(3)) if overlay is TREE else (Join(3, "A", 3),):
+        assert core.handle("a", message, 3) == []
+    assert core.routing.clients_here() == {}
+
+
+def test_what_came_early_for_the_next_epoch_is_there_when_an_outsider_joins() -> None:
+    """Neighbours that prepare first may speak to a broker before it is installed; of older epochs nothing is kept."""
+    core: Any = core_of("b", TREE, 0)
+    for epoch in (5, 8):
+        core.handle("a", Advertise(epoch, f"p{epoch}", 0, "a", FILTER, to_joined=True), 1)
+    core.handle(None, install(TREE, "b"), 2)
+    assert [epoch for epoch, _ in core.early] == [8]
+    core.handle(None, prepare_same(TREE.at_epoch(7), "b", "b"), 3)
+    assert list(core.routing.interests.advertisements) == ["p8"]
+
+
+@OVERLAYS
+def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguration) -> None:
+    """Whoever thinks it is inside does not know that it has begun anew."""
+    core: Any = core_of("b", overlay, 0)
+    core.handle(None, install(overlay, "b"), 1)
+    assert outcome_of(core, prepare_same(overlay.at_epoch(7), "b")) == (Outcome.REFUSED, Refusal.PHASE)
+    assert outcome_of(core, prepare_same(overlay.at_epoch(7), "b", "b")) == (Outcome.PREPARED, Refusal.NONE)
+
+
+@OVERLAYS
+def test_a_broker_that_is_to_leave_names_the_client_that_it_would_leave_behind(overlay: OverlayConfiguration) -> None:
+    """A client that the plan moves is none."""
+    core: Any = core_of("c", overlay, 0)
+    core.handle(None, AdvertiseRequest("p", FILTER, 2), 1)
+    change = BrokerChange(left=frozenset("c"))
+    target: OverlayConfiguration
+    if isinstance(overlay, ChordConfiguration):
+        target = overlay.replaced(4, [IdMove("c", 130, OFF_RING)], change=change)
+    else:
+        target = TREE.replaced(4, [("b", "c")], [], change=change)
+    links = () if overlay is RING else (("b", "c"),)
+    ids = (IdMove("c", 130, OFF_RING),) if overlay is RING else ()
+    command = Command(
+        "next", CommandPhase.PREPARE, "c", 3, 4, links_removed=links, id_moves=ids, digest=target.digest, term=1,
+        brokers_left=("c",),
+    )  # fmt: skip
+    answers = [effect.result for effect in core.handle(None, command, 5) if isinstance(effect, Answer)]
+    assert [(one.outcome, one.reason) for one in answers] == [
+        (Outcome.REFUSED, "cannot leave: clients are at home here that the plan does not move: p")
+    ]

@@ -44,9 +44,11 @@ def test_a_run_can_be_scraped_while_it_goes_on(tmp_path: Path) -> None:
 def test_epochs_that_are_over_leave_no_series_behind() -> None:
     """Else there would be one more series with every plan."""
     metrics = EmulatorMetrics()
-    document = {"ledger": dict.fromkeys(("published", "expected", "delivered", "lost", "repeated"), 0)}
-    document["ledger"] |= dict.fromkeys(("out_of_order", "unexpected", "outstanding", "concurrent"), 0)
+    counts = dict.fromkeys(("published", "expected", "delivered", "lost", "excused", "repeated"), 0)
+    counts |= dict.fromkeys(("out_of_order", "unexpected", "outstanding", "concurrent"), 0)
+    document = {"ledger": {**counts, "lost_by_reason": {}}}
     numbers = ("behind_ms", "held_deliveries", "held_deliveries_max", "queue_overflows")
+    numbers += ("brokers_dead", "brokers_suspended", "clients_waiting", "clients_reconnected")
     numbers += ("publisher_wait_ms_max", "notification_hops", "control_hops")
     for epochs in ({"3": 8}, {"3": 2, "4": 6}, {"4": 8}):
         metrics.show({**document, **dict.fromkeys(numbers, 1), "brokers_by_epoch": epochs})

@@ -174,7 +174,6 @@ def test_clients_of_a_dead_broker_come_again_when_a_plan_has_taken_it_in_again()
     assert virtual.overlay.publishers.reconnected_count == virtual.overlay.subscribers.reconnected_count == 1
 
 
-@pytest.mark.xfail(reason="brokers do not forget advertisements of lost homes yet")
 def test_a_publisher_of_a_dead_broker_goes_on_where_the_repair_puts_it() -> None:
     """It comes in a new stay, when the repair is active there."""
     virtual = line()

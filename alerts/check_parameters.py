@@ -1,0 +1,50 @@
+"""What is wrong with the parameters of a rule: numbers out of bounds, texts that hold what is not known.
+
+In: values. Out: sentences. Which parameters a rule has belongs to :mod:`alerts.rule_kinds`.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping
+
+SAMPLE: Mapping[str, object] = {
+    "subject": "b01", "value": 1.0, "limit": 1.0, "detail": "why", "duration_s": 1.0, "windows": 1, "span_min": 1.0,
+    "clear_min": 1.0,
+}  # fmt: skip
+TEXT_FIELDS = tuple(SAMPLE)
+
+
+def template_fault(template: str) -> str:
+    """Return what is wrong with the text of a rule, empty when nothing is."""
+    try:
+        fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+    except ValueError as error:
+        return f"is {template!r}: {error}"
+    unknown = [name for name in fields if name not in TEXT_FIELDS]
+    if unknown:
+        known = ", ".join(f"{{{name}}}" for name in TEXT_FIELDS)
+        return f"is {template!r}: {{{unknown[0]}}} is not known, known are {known}"
+    try:
+        template.format(**SAMPLE)
+    except (ValueError, KeyError, IndexError) as error:
+        return f"is {template!r}: {error}"
+    return "" if template.strip() else "is empty: say what an operator should know"
+
+
+def at_least_one(rule: object, *names: str) -> list[str]:
+    """Return a sentence for each of these parameters that is below 1."""
+    return [f"{name} is {getattr(rule, name)}: at least 1" for name in names if getattr(rule, name) < 1]
+
+
+def above_0(rule: object, *names: str) -> list[str]:
+    """Return a sentence for each of these parameters that is no finite number above 0."""
+    values = {name: getattr(rule, name) for name in names}
+    return [f"{name} is {value:g}: above 0" for name, value in values.items() if not 0 < value < math.inf]
+
+
+def finite(rule: object, *names: str) -> list[str]:
+    """Return a sentence for each of these parameters that is no finite number."""
+    values = {name: getattr(rule, name) for name in names}
+    return [f"{name} is {value}: a number is wanted" for name, value in values.items() if not math.isfinite(value)]

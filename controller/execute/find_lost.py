@@ -1,0 +1,40 @@
+"""Which brokers of an overlay are lost: the life that they had in it is over. Pure.
+
+In: the plans so far and the fleet. Out: names of brokers. Whether a broker is dead is seen elsewhere.
+"""
+
+from __future__ import annotations
+
+from controller.state.plan_log import PlanLog
+from overlay.members import FleetView
+from schemas.member import Member, MemberState
+from schemas.plan import Plan
+
+
+def lost_brokers(plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
+    """Return the brokers of the overlay in force that are dead, or have started again and are not taken in yet."""
+    return frozenset(broker for broker in plan_log.present.brokers if not fleet.members[broker].state.is_serving)
+
+
+def lost_to(plan: Plan, plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
+    """Return the brokers that a plan under way cannot count on.
+
+    One that joins by the plan is lost to it when it has died or started again since the plan began.
+    """
+    joined, began_ms = plan_log.change_of(plan).joined, plan.history[0].time_ms if plan.history else 0
+    return frozenset(
+        broker
+        for broker, member in fleet.members.items()
+        if not member.state.is_serving
+        and not (member.state is MemberState.JOINING and broker in joined and member.since_ms <= began_ms)
+    )
+
+
+def taken_in_by(member: Member, plan_log: PlanLog) -> Plan | None:
+    """Return the plan in force by which a member joined since it is in its state, None when there is none."""
+    for plan in reversed(plan_log.in_force):
+        if not plan.history or plan.history[0].time_ms < member.since_ms:
+            return None
+        if member.broker in plan_log.change_of(plan).joined:
+            return plan
+    return None

@@ -1,0 +1,86 @@
+"""Make brokers outsiders of the overlay in force, so that a plan can take them in: tell them, and note their answers.
+
+In: brokers that are to join. Out: commands, and who holds the overlay in force. Who may join is seen elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.transition import SendCommand
+from controller.state.plan_log import PlanLog
+from overlay.plan_digest import plan_digest
+from schemas.command import Command, CommandPhase, Outcome
+from schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
+
+FIRST = "bootstrap"  # In place of a plan's name: none led to the overlay of epoch 0.
+
+
+class BrokerInstaller:
+    """Asks each broker again every ``resend_ms`` until it answers; ``term`` is that of this leader."""
+
+    def __init__(self, runner: PlanRunner, resend_ms: int, term: int) -> None:
+        self._runner = runner
+        self._resend_ms = resend_ms
+        self._term = term
+        self._first_asked_ms: dict[str, int] = {}
+        self._asked_ms: dict[str, int] = {}
+        self._installed: dict[str, tuple[int, int]] = {}  # Epoch, and when the broker said so.
+
+    def note_answers(self, now_ms: int) -> None:
+        """Take in who has been installed; who refuses is asked again."""
+        for result in self._runner.take_installs():
+            if result.outcome is Outcome.INSTALLED and result.broker in self._asked_ms:
+                self._installed[result.broker] = (result.epoch_to, now_ms)
+
+    def is_ready(self, broker: str, epoch: int, since_ms: int) -> bool:
+        """Tell whether the broker has been made an outsider of an epoch since a time."""
+        installed, at_ms = self._installed.get(broker, (-1, 0))
+        return installed == epoch and at_ms >= since_ms
+
+    def forget(self, brokers: Iterable[str]) -> None:
+        """Count on these brokers no more: a plan that takes them in has begun, and is their next overlay, or none."""
+        for broker in brokers:
+            self._installed.pop(broker, None)
+
+    def is_new(self, broker: str, now_ms: int) -> bool:
+        """Tell whether the broker was asked for the first time so lately that its answer is worth waiting for."""
+        first_ms = self._first_asked_ms.get(broker)
+        return first_ms is None or now_ms - first_ms < self._resend_ms
+
+    def ask(self, brokers: Iterable[str], plan_log: PlanLog, now_ms: int) -> None:
+        """Tell these brokers the overlay in force unless they were told just now; all others are forgotten."""
+        wanted = set(brokers)
+        for known in (self._first_asked_ms, self._asked_ms, self._installed):
+            for broker in known.keys() - wanted:
+                del known[broker]
+        due = [one for one in sorted(wanted) if now_ms - self._asked_ms.get(one, -self._resend_ms) >= self._resend_ms]
+        if due:
+            whole = install_command(plan_log, self._term)
+            self._runner.add([SendCommand(replace(whole, broker=broker)) for broker in due])
+        for broker in due:
+            self._asked_ms[broker] = now_ms
+            self._first_asked_ms.setdefault(broker, now_ms)
+
+
+def install_command(plan_log: PlanLog, term: int) -> Command:
+    """Return the command that makes the broker named FIRST, in place of any, an outsider of the overlay in force."""
+    present = plan_log.present
+    led_here = next((plan for plan in plan_log.in_force if plan.epoch_to == present.epoch), None)
+    bare = Plan(FIRST, 0, present.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, ())
+    whole = present.as_target(bare, present)
+    return Command(
+        plan=FIRST if led_here is None else led_here.plan,
+        phase=CommandPhase.INSTALL,
+        broker=FIRST,
+        epoch_from=present.epoch,
+        epoch_to=present.epoch,
+        links_added=whole.links_target,
+        digest=plan_digest(bare if led_here is None else led_here, present),
+        id_moves=tuple(IdMove(one.broker, OFF_RING, one.ring_id) for one in whole.ring_target),
+        term=term,
+        brokers_joined=present.brokers,
+    )

@@ -1,0 +1,198 @@
+"""Follow where each member stands: what people order, who falls silent, starts again or comes back, who is taken in.
+
+In: orders about members, closed windows, what neighbours say, the plans in force. Out: the fleet, each change stored
+with its event; and whom the plan under way cannot count on. Taking brokers in and out of the overlay belongs to
+:mod:`controller.loop_steps.repair_overlay`.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from controller.control_ports import EventSink
+from controller.controller_settings import ControllerSettings
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.find_lost import lost_brokers, lost_to, taken_in_by
+from controller.execute.take_orders import OrderTaker
+from controller.execute.transition import EmitEvent, PersistMember
+from controller.loop_state import LoopState
+from controller.report.loop_metrics import LoopMetrics
+from controller.state.closed_window import ClosedWindow
+from controller.state.compare_epochs import brokers_elsewhere
+from controller.state.heard_brokers import HeardBrokers
+from controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, started_again
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.member import Member, MemberState
+from schemas.member_life import state_after
+from schemas.order import Order, OrderKind
+
+NAMED_MAX = 5
+SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All others are told as information.
+
+
+class FollowMembers:
+    """Keeps the fleet."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        orders: OrderTaker,
+        runner: PlanRunner,
+        events: EventSink,
+        metrics: LoopMetrics,
+    ) -> None:
+        self._settings = settings.members
+        self._window_age_ms_max = settings.decision.window_age_ms_max
+        self._orders = orders
+        self._runner = runner
+        self._events = events
+        self._metrics = metrics
+        self._heard: HeardBrokers | None = None
+        self._again: dict[str, int] = {}  # Brokers that have started again, with when their life before began.
+        self._lost_peers: dict[str, int] = {}
+        self._lost_since_ms: dict[str, int] = {}
+        self._doubted: frozenset[str] = frozenset()
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Take in what has come, and change what follows."""
+        heard = self._heard_in(state)
+        for order in self._orders.take_about_members():
+            self._follow(order, state, now_ms)
+        self._lost_peers |= self._runner.take_lost_peers()
+        for window in state.taken:
+            self._again |= heard.add(window)
+            # What an old window does not say, a controller that has just begun to read may find in the next.
+            if now_ms - window.end_ms <= self._window_age_ms_max:
+                self._judge(window, state, now_ms)
+        self._settle(state, now_ms)
+        self._measure_repairs(state, now_ms)
+        moving = state.plan_log.moving
+        self._runner.lose(lost_to(moving, state.plan_log, state.fleet) if moving else ())
+        self._orders.members = state.fleet.members
+
+    def _heard_in(self, state: LoopState) -> HeardBrokers:
+        if self._heard is None:
+            self._heard = HeardBrokers({broker: one.boot_ms for broker, one in state.fleet.members.items()})
+        return self._heard
+
+    def _follow(self, order: Order, state: LoopState, now_ms: int) -> None:
+        """Do what is ordered, unless something has happened to the member since the order was taken."""
+        member = state.fleet.members.get(order.subject)
+        after = state_after(order.kind, member)
+        if after is None:
+            return
+        reason = f"{order.kind} by {order.by}: {order.reason}"
+        known = member or Member(order.subject, after, now_ms, reason, facts=order.facts)
+        if order.kind is OrderKind.DEAD:
+            dead = died(known, self._heard_in(state).boots.get(order.subject, 0), reason, now_ms, self._settings)
+            found = replace(dead, deaths_ms=(*dead.deaths_ms[:-1], order.time_ms))
+        else:
+            found = replace(entered_state(known, after, reason, now_ms), returns_ms=0)
+        self._change(replace(found, ordered_ms=order.time_ms), state, now_ms)
+
+    def _judge(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
+        """Declare dead who is silent or has begun another life, unless these are too many; let the dead come back."""
+        heard, members = self._heard_in(state), state.fleet.members
+        serving = [one for one in state.plan_log.present.brokers if members[one].state.is_serving]
+        silent = {broker: why for broker in serving if (why := self._silence(members[broker], window, heard))}
+        again = {broker: why for broker, why in self._lives_begun(serving, window, state) if broker not in silent}
+        gone = frozenset(silent) | frozenset(again)
+        self._again = {}
+        if len(gone) > self._settings.deaths_share_max * len(serving):
+            self._doubt(gone, len(serving), now_ms)
+            return
+        self._doubted = frozenset()
+        for broker, why in silent.items():
+            self._change(died(members[broker], heard.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms)
+        for broker, why in again.items():
+            boot_ms = heard.boots.get(broker, 0)
+            self._change(started_again(members[broker], boot_ms, why, now_ms, self._settings), state, now_ms)
+        for member in list(state.fleet.members.values()):
+            self._judge_outside(member, state, now_ms)
+
+    def _silence(self, member: Member, window: ClosedWindow, heard: HeardBrokers) -> str:
+        """Say why a broker counts as silent, empty when it does not."""
+        silent_ms = heard.silent_ms(member.broker, member.since_ms)
+        if silent_ms >= self._settings.silence_ms:
+            return f"silent for {silent_ms / 1000:g} s"
+        told_ms = self._lost_peers.get(member.broker, -1)
+        if told_ms >= member.since_ms and silent_ms > 0 and member.broker not in window.boots:
+            return f"a neighbour has lost it, and it is silent for {silent_ms / 1000:g} s"
+        return ""
+
+    def _lives_begun(self, serving: list[str], window: ClosedWindow, state: LoopState) -> list[tuple[str, str]]:
+        """Return the brokers that are heard in a life that the overlay in force does not know, each with why."""
+        plan_log = state.plan_log
+        found = {one: "it has started again" for one in serving if one in self._again}
+        if plan_log.moving is None:
+            epoch = plan_log.present.epoch
+            elsewhere = brokers_elsewhere(window, epoch, plan_log.transition_ended_ms)
+            for broker in serving:
+                if broker in elsewhere:
+                    found[broker] = f"it is at epoch {elsewhere[broker]}, in force is {epoch}"
+        return sorted(found.items())
+
+    def _judge_outside(self, member: Member, state: LoopState, now_ms: int) -> None:
+        """Let a dead broker come back that is heard again; one that was to join and is heard no more is dead."""
+        heard, broker = self._heard_in(state), member.broker
+        boot_ms, is_heard = heard.boots.get(broker, 0), heard.is_heard_since(broker, member.since_ms)
+        if member.state is MemberState.DEAD and is_heard and now_ms >= member.returns_ms:
+            if boot_ms > member.boot_ms or not is_dead_by_order(member):
+                back = entered_state(member, MemberState.JOINING, "it is heard again", now_ms)
+                self._change(replace(back, boot_ms=boot_ms), state, now_ms)
+        elif member.state is MemberState.JOINING and boot_ms > member.boot_ms:  # What an earlier life was told is gone.
+            self._change(replace(member, since_ms=now_ms, boot_ms=boot_ms), state, now_ms)
+        elif member.state is MemberState.JOINING and heard.was_heard_since(broker, member.since_ms):
+            silent_ms = heard.silent_ms(broker, member.since_ms)
+            if silent_ms >= self._settings.silence_ms:
+                why = f"silent for {silent_ms / 1000:g} s while it was to join"
+                self._change(died(member, boot_ms, why, now_ms, self._settings), state, now_ms)
+
+    def _doubt(self, gone: frozenset[str], serving_count: int, now_ms: int) -> None:
+        if gone == self._doubted:
+            return
+        self._doubted = gone
+        named = ", ".join(sorted(gone)[:NAMED_MAX]) + (f" and {len(gone) - NAMED_MAX} more" * (len(gone) > NAMED_MAX))
+        text = (
+            f"{len(gone)} of {serving_count} brokers are silent or have started again at once ({named}), over "
+            f"deaths_share_max {self._settings.deaths_share_max:g}: nobody is declared dead, as monitoring may have "
+            "failed; who is dead can be said with `regraft members dead`"
+        )
+        self._events.emit(AdaptationEvent("members", EventKind.DEATHS_DOUBTED, Severity.CRITICAL, now_ms, text))
+
+    def _settle(self, state: LoopState, now_ms: int) -> None:
+        """Note which brokers plans have taken in and out."""
+        plan_log = state.plan_log
+        for broker, member in state.fleet.members.items():
+            if member.state is MemberState.JOINING and broker in plan_log.present.brokers:
+                plan = taken_in_by(member, plan_log)
+                if plan is not None:
+                    why = f"in the overlay by {plan.plan}"
+                    self._change(entered_state(member, MemberState.IN_SERVICE, why, now_ms), state, now_ms)
+            elif plan_log.moving is None and broker not in plan_log.present.brokers and _is_to_leave(member):
+                why = f"out of the overlay; {member.reason}"
+                self._change(entered_state(member, MemberState.LEFT, why, now_ms), state, now_ms)
+
+    def _measure_repairs(self, state: LoopState, now_ms: int) -> None:
+        """Note how long the lost were in the overlay, for those that are not any more."""
+        lost = lost_brokers(state.plan_log, state.fleet)
+        for broker in self._lost_since_ms.keys() - lost:
+            self._metrics.repair_ms.observe(now_ms - self._lost_since_ms.pop(broker))
+        for broker in lost:
+            self._lost_since_ms.setdefault(broker, now_ms)
+
+    def _change(self, member: Member, state: LoopState, now_ms: int) -> None:
+        """Put a member's new record into the fleet, and have it stored and told."""
+        state.fleet = state.fleet.with_records([member])
+        state.is_changed = True
+        self._metrics.member_changes.labels(member.state).inc()
+        severity = SEVERITIES.get(member.state, Severity.INFO)
+        text = f"{member.broker} is {member.state.replace('_', ' ')}: {member.reason}"
+        event = AdaptationEvent(member.broker, EventKind.MEMBER_CHANGED, severity, now_ms, text)
+        event.details.update({"state": str(member.state)})
+        self._runner.add([PersistMember(member), EmitEvent(event)])
+
+
+def _is_to_leave(member: Member) -> bool:
+    is_given_up = member.state is MemberState.DEAD and member.returns_ms == NEVER_MS
+    return member.state is MemberState.DRAINING or is_given_up

@@ -1,0 +1,171 @@
+"""Begin plans over other brokers: a repair at once where brokers of the overlay are lost, joins and leaves in batches.
+
+In: the fleet, the overlay in force, what people have ordered. Out: at most one plan that begins, and commands that make
+brokers outsiders. What the new overlay is like is the kind's to work out, who is lost or joins stands in the fleet.
+
+A repair waits for no window, review, cool-down or verification. A pause holds it as it holds everything that the
+controller begins by itself; who was said to be dead by a person is repaired all the same. Joins and leaves wait until
+the plan before is verified, and for no review: a person has ordered them, or they bring back what was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.control_ports import EventSink
+from controller.controller_settings import ControllerSettings
+from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.find_lost import lost_brokers
+from controller.execute.install_brokers import BrokerInstaller
+from controller.execute.review_plans import PlanReviewer
+from controller.kinds.overlay_kind import AnyKind
+from controller.kinds.repair import RepairTask, change_text, is_membership
+from controller.loop_state import LoopState
+from controller.state.closed_window import ClosedWindow
+from controller.state.member_changes import is_dead_by_order
+from controller.state.plan_log import PlanLog
+from controller.windows.read_windows import WindowReader
+from overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.member import MemberState
+from schemas.plan import PlanPhase
+
+
+class RepairOverlay:
+    """Brings the brokers of the overlay to those that serve."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        kind: AnyKind,
+        windows: WindowReader,
+        reviewer: PlanReviewer,
+        runner: PlanRunner,
+        events: EventSink,
+        term: int,
+    ) -> None:
+        self._settings = settings
+        self._kind = kind
+        self._windows = windows
+        self._reviewer = reviewer
+        self._runner = runner
+        self._installer = BrokerInstaller(runner, settings.transition.resend_ms, term)
+        self._events = events
+        self._told = ""
+        self._ready_since_ms: int | None = None
+        self._tried = NO_CHANGE
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Begin a plan when one is due."""
+        self._installer.note_answers(now_ms)
+        plan_log = state.plan_log
+        if self._runner.is_busy or plan_log.moving is not None:
+            return  # A plan under way goes on without the lost, or is given up.
+        lost = lost_brokers(plan_log, state.fleet)
+        if held := self._held(lost, state, now_ms):
+            self._tell(f"repair of {', '.join(sorted(lost))} waits: {held}" if lost else "", now_ms)
+            return
+        to_join = self._to_join(state)
+        self._installer.ask(to_join, plan_log, now_ms)
+        ready = frozenset(
+            one
+            for one in to_join
+            if self._installer.is_ready(one, plan_log.present.epoch, state.fleet.members[one].since_ms)
+        )
+        change = self._change(lost, ready, state, now_ms)
+        is_due = self._is_due(change, to_join, ready, now_ms)
+        if is_due and not self._runner.is_busy and self._may_try(change, plan_log, now_ms):
+            self._begin(change, state, now_ms)
+
+    def _held(self, lost: frozenset[str], state: LoopState, now_ms: int) -> str:
+        """Say what keeps the controller from beginning a plan, empty when nothing does."""
+        paused = self._reviewer.paused(now_ms)
+        if lost:
+            return "" if any(is_dead_by_order(state.fleet.members[broker]) for broker in lost) else paused
+        return paused or ("a plan is verified" if state.plan_log.verifying is not None else "")
+
+    def _to_join(self, state: LoopState) -> list[str]:
+        """Return the brokers that wait to be taken in and are heard: nobody else can answer."""
+        heard = state.newest.boots if state.newest is not None else {}
+        return [broker for broker in state.fleet.in_state(MemberState.JOINING) if broker in heard]
+
+    def _change(self, lost: frozenset[str], ready: frozenset[str], state: LoopState, now_ms: int) -> BrokerChange:
+        """Return which brokers are to go and come: the lost first, with those of them that are back already."""
+        if lost:
+            return BrokerChange(joined=ready & lost, lost=lost)
+        return BrokerChange(joined=ready, left=self._leaving(state, now_ms))
+
+    def _leaving(self, state: LoopState, now_ms: int) -> frozenset[str]:
+        """Return the draining brokers that one plan can take out: it moves all clients that are still there."""
+        present, members = state.plan_log.present, state.fleet.members
+        draining = [one for one in state.fleet.in_state(MemberState.DRAINING) if one in present.brokers]
+        if not draining:
+            return frozenset()
+        homes = list(self._placed(present, self._horizon(state)).home_of.values())
+        moves_max = self._kind.moves_max(self._settings.decision)
+        found: set[str] = set()
+        for broker in draining:
+            is_late = now_ms - members[broker].since_ms > self._settings.members.drain_ms_max
+            if is_late or homes.count(broker) <= moves_max:
+                found.add(broker)
+                moves_max -= homes.count(broker)
+        return frozenset(found)
+
+    def _is_due(self, change: BrokerChange, to_join: Sequence[str], ready: frozenset[str], now_ms: int) -> bool:
+        """Tell whether to wait no longer for others that could come into the same plan."""
+        if change == NO_CHANGE:
+            self._ready_since_ms = None
+            return False
+        if change.lost:
+            awaited = [one for one in to_join if one in change.lost - ready and self._installer.is_new(one, now_ms)]
+            return not awaited
+        self._ready_since_ms = now_ms if self._ready_since_ms is None else self._ready_since_ms
+        return now_ms - self._ready_since_ms >= self._settings.members.batch_ms
+
+    def _may_try(self, change: BrokerChange, plan_log: PlanLog, now_ms: int) -> bool:
+        """Tell whether the same was not tried in vain a short while ago; the pause grows with each time."""
+        in_vain = 0
+        for plan in reversed(plan_log.plans):
+            if plan.phase is not PlanPhase.ABORTED or not is_membership(plan):
+                break
+            in_vain += 1
+        if not in_vain or change != self._tried:
+            return True
+        settings = self._settings.members
+        pause_ms: int = min(settings.retry_ms * 2 ** min(in_vain - 1, 30), settings.retry_ms_max)
+        return now_ms - plan_log.transition_ended_ms >= pause_ms
+
+    def _begin(self, change: BrokerChange, state: LoopState, now_ms: int) -> None:
+        present, windows = state.plan_log.present, self._horizon(state)
+        task = RepairTask(
+            change,
+            state.fleet.inventory,
+            windows,
+            (*self._reviewer.maintained(now_ms), *state.fleet.in_state(MemberState.DRAINING)),
+            self._kind.moves_max(self._settings.decision),
+        )
+        try:
+            repair = self._kind.repaired(self._placed(present, windows), task)
+        except ValueError as fault:
+            self._tell(f"no overlay without {', '.join(sorted(change.lost | change.left))}: {fault}", now_ms)
+            return
+        window_end_ms = state.newest.end_ms if state.newest is not None else now_ms
+        plan = repair.plan(present, state.plan_log.epoch_next, window_end_ms)
+        self._installer.forget(change.joined)
+        self._tried, self._told, self._ready_since_ms = change, "", None
+        self._runner.begin(plan, now_ms, change_text(change))
+        state.has_begun = True
+
+    def _horizon(self, state: LoopState) -> tuple[ClosedWindow, ...]:
+        return self._windows.horizon(state.newest)[0] if state.newest is not None else ()
+
+    def _placed(self, present: OverlayConfiguration, windows: Sequence[ClosedWindow]) -> OverlayConfiguration:
+        """Return the overlay in force with all clients of which it is known where they are."""
+        seen = tuple(window.over(present.brokers) for window in windows)
+        return self._kind.with_homes(present, seen) if seen else present
+
+    def _tell(self, text: str, now_ms: int) -> None:
+        """Say once why nothing is done."""
+        if text and text != self._told:
+            self._events.emit(AdaptationEvent("members", EventKind.REPAIR_WAITS, Severity.CRITICAL, now_ms, text))
+        self._told = text

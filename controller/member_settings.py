@@ -1,0 +1,51 @@
+"""When a broker counts as dead, and how soon it may come back, as a frozen value. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.decision_settings import MINUTE_MS, values_below
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberSettings:
+    """When brokers are declared dead, come back, join and leave.
+
+    ``silence_ms``: after so long without telemetry, by the windows that have closed meanwhile, a broker is dead.
+    Default 10 s, two windows: one may be lost to a pause.
+    ``deaths_share_max``: when more than this share of the brokers in service falls silent or starts again at once, none
+    is declared dead: it is more likely that monitoring has failed. Default 0.5. A person may say so all the same
+    (`regraft members dead`).
+    ``return_pause_ms``: how long a broker that died stays out at least, doubled with each death within the last hour.
+    Default 5 s, ``return_pause_ms_max`` bounds it, default 10 minutes.
+    ``batch_ms``: how long a broker that may join or leave waits for others, so that one plan takes them all. Default
+    2 s. ``drain_ms_max``: after so long a broker that is drained leaves without waiting for more of its clients to be
+    moved by ordinary plans. Default 10 minutes.
+    ``retry_ms``: pause after a repair, join or leave that was aborted, doubled with each; a further death ends it.
+    Default 5 s, ``retry_ms_max`` bounds it, default 2 minutes.
+    """
+
+    silence_ms: int = 10_000
+    deaths_share_max: float = 0.5
+    return_pause_ms: int = 5_000
+    return_pause_ms_max: int = 10 * MINUTE_MS
+    batch_ms: int = 2_000
+    drain_ms_max: int = 10 * MINUTE_MS
+    retry_ms: int = 5_000
+    retry_ms_max: int = 2 * MINUTE_MS
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        least = {
+            "silence_ms": 1,
+            "return_pause_ms": 0,
+            "return_pause_ms_max": self.return_pause_ms,
+            "batch_ms": 0,
+            "drain_ms_max": 0,
+            "retry_ms": 1,
+            "retry_ms_max": self.retry_ms,
+        }
+        found = values_below(self, least)
+        if not 0 < self.deaths_share_max <= 1:
+            found.append(f"deaths_share_max is {self.deaths_share_max}: above 0, or nobody could die, and at most 1")
+        return found

@@ -1,0 +1,49 @@
+"""What becomes of a member that dies, starts again, comes back, joins or leaves: its next record. Pure.
+
+In: a record, and what has happened. Out: the record after it. Whether it has happened is seen elsewhere.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from controller.member_settings import MemberSettings
+from schemas.bounds import TIME_MS_MAX
+from schemas.member import Member, MemberState
+
+HOUR_MS = 3_600_000
+NEVER_MS = TIME_MS_MAX  # When a broker comes back that was to leave before it died.
+
+
+def entered_state(member: Member, state: MemberState, reason: str, now_ms: int) -> Member:
+    """Return the member in another state."""
+    return replace(member, state=state, reason=reason, since_ms=now_ms)
+
+
+def died(member: Member, boot_ms: int, reason: str, now_ms: int, settings: MemberSettings) -> Member:
+    """Return the member dead, with when it may come back: the more deaths within the last hour, the later.
+
+    One that was being drained does not come back by itself.
+    """
+    deaths = (*_late_deaths(member, now_ms), now_ms)
+    pause_ms = min(settings.return_pause_ms * 2 ** min(len(deaths) - 1, 30), settings.return_pause_ms_max)
+    returns_ms = NEVER_MS if member.state is MemberState.DRAINING else now_ms + pause_ms
+    dead = entered_state(member, MemberState.DEAD, reason, now_ms)
+    return replace(dead, boot_ms=boot_ms, deaths_ms=deaths, returns_ms=returns_ms)
+
+
+def started_again(member: Member, boot_ms: int, reason: str, now_ms: int, settings: MemberSettings) -> Member:
+    """Return a member whose life before is over and that is there again: it joins at once, unless it dies too often."""
+    if member.state is MemberState.DRAINING or _late_deaths(member, now_ms):
+        return died(member, 0, reason, now_ms, settings)
+    joining = entered_state(member, MemberState.JOINING, reason, now_ms)
+    return replace(joining, boot_ms=boot_ms, deaths_ms=(now_ms,), returns_ms=0)
+
+
+def is_dead_by_order(member: Member) -> bool:
+    """Tell whether a person said that the member is dead: then only another life of it comes back."""
+    return member.ordered_ms > 0 and member.state is MemberState.DEAD and member.ordered_ms >= member.deaths_ms[-1]
+
+
+def _late_deaths(member: Member, now_ms: int) -> tuple[int, ...]:
+    return tuple(time_ms for time_ms in member.deaths_ms if now_ms - time_ms < HOUR_MS)

@@ -1,0 +1,110 @@
+"""Which outages there are to be, and when: brokers that die, brokers that stand still, links that are slow or cut.
+
+In: texts of settings, or what draws at random. Out: outages. What they do to an overlay is in
+:mod:`producers.emulator.play_outages`.
+
+A text reads ``WHAT WHOM at SECONDS for SECONDS``, with ``by FACTOR`` behind it for a slow link: ``death b03,b07 at 60
+for 60``, ``suspension b01 at 10 for 5``, ``slow b01,b02 at 20 for 10 by 20``, ``cut b01,b02 at 20 for 10``. Whom names
+brokers, of links both ends, or with ``site:4`` the four brokers that are nearest to one another.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from overlay.inventory import Inventory
+from overlay.overlay_configuration import Link
+
+SITE = "site:"
+SLOW_FACTOR = 10.0
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_TEXT = re.compile(rf"(\w+) (\S+) at {_NUMBER} for {_NUMBER}(?: by {_NUMBER})?")
+
+
+class OutageKind(StrEnum):
+    """What can happen."""
+
+    DEATH = "death"
+    SUSPENSION = "suspension"
+    SLOW = "slow"
+    CUT = "cut"
+
+    @property
+    def is_of_link(self) -> bool:
+        """Tell whether it happens to a link, not to brokers."""
+        return self in (OutageKind.SLOW, OutageKind.CUT)
+
+
+@dataclass(frozen=True)
+class Outage:
+    """One outage: it begins ``at_s`` after the start and lasts ``for_s``; ``factor`` is that of a slow link."""
+
+    kind: OutageKind
+    whom: tuple[str, ...]
+    at_s: float
+    for_s: float
+    factor: float = SLOW_FACTOR
+
+
+def outage_of(text: str) -> Outage:
+    """Return the outage that a text asks for; raise ValueError when it asks for none."""
+    found = _TEXT.fullmatch(text.strip())
+    if found is None or found[1] not in set(OutageKind):
+        raise ValueError(
+            f"outage {text!r}: write WHAT WHOM at SECONDS for SECONDS [by FACTOR], WHAT one of {', '.join(OutageKind)}"
+        )
+    kind, whom = OutageKind(found[1]), tuple(found[2].split(","))
+    if kind.is_of_link and (len(set(whom)) != 2):
+        raise ValueError(f"outage {text!r}: a link has two ends, write them as A,B")
+    return Outage(kind, whom, float(found[3]), float(found[4]), float(found[5] or SLOW_FACTOR))
+
+
+def named(outage: Outage, inventory: Inventory) -> Outage:
+    """Return the outage with the names of its brokers; raise ValueError when the inventory does not have them."""
+    whom = outage.whom
+    if len(whom) == 1 and whom[0].startswith(SITE):
+        count = whom[0].removeprefix(SITE)
+        if not count.isdecimal() or not 1 <= int(count) < len(inventory.brokers):
+            raise ValueError(f"{whom[0]} is no site: write {SITE} and a number below {len(inventory.brokers)}")
+        whom = site_of(inventory, int(count))
+    unknown = sorted(set(whom) - set(inventory.brokers))
+    if unknown:
+        raise ValueError(f"outages name {', '.join(unknown)}, which the inventory does not have: take names from there")
+    return Outage(outage.kind, whom, outage.at_s, outage.for_s, outage.factor)
+
+
+def site_of(inventory: Inventory, count: int) -> tuple[str, ...]:
+    """Return the brokers with the least sum of link costs between one of them and the others."""
+    nearest = np.sort(inventory.link_cost, axis=1)[:, :count].sum(axis=1)
+    middle = int(nearest.argmin())
+    return tuple(sorted(inventory.brokers[place] for place in np.argsort(inventory.link_cost[middle])[:count]))
+
+
+@dataclass(frozen=True)
+class Chaos:
+    """Random outages without end.
+
+    ``every_s``: mean pause between two. ``for_s``: mean length. ``kinds``: which there are. ``down_share_max``: how
+    many of the brokers may be dead or suspended at once.
+    """
+
+    every_s: float
+    for_s: float
+    kinds: tuple[OutageKind, ...] = tuple(OutageKind)
+    down_share_max: float = 0.25
+
+
+def drawn(chaos: Chaos, brokers: Sequence[str], links: Sequence[Link], rng: random.Random) -> Iterator[Outage]:
+    """Yield random outages in the order of their times, without end."""
+    at_s = 0.0
+    while True:
+        at_s += rng.expovariate(1 / chaos.every_s)
+        kind = rng.choice(chaos.kinds)
+        whom = rng.choice(links) if kind.is_of_link else (rng.choice(brokers),)
+        yield Outage(kind, whom, at_s, rng.uniform(0.5, 1.5) * chaos.for_s)

@@ -1,0 +1,157 @@
+"""Let outages happen to an emulated overlay on its clock, and tell what has happened.
+
+In: outages, planned and random. Out: brokers that die, come back, stand still and go on, links that are slow or cut.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from producers.emulator.emulate_overlay import EmulatedOverlay
+from producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn
+
+SECOND_MS = 1_000.0
+NOTES_KEPT_MAX = 1_000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class OutageNote:
+    """One thing that has happened."""
+
+    time_ms: int
+    kind: OutageKind
+    whom: tuple[str, ...]
+    is_over: bool
+
+    @property
+    def text(self) -> str:
+        """What has happened, in words."""
+        return f"{', '.join(self.whom)}: {WORDS[self.kind][self.is_over]}"
+
+
+WORDS = {
+    OutageKind.DEATH: ("died", "back, empty"),
+    OutageKind.SUSPENSION: ("stands still", "goes on"),
+    OutageKind.SLOW: ("link is slow", "link is as fast as ever"),
+    OutageKind.CUT: ("link is cut", "link is there again"),
+}
+
+
+class OutagePlayer:
+    """The outages of one run. ``notes`` are the newest that happened; ``counts`` how many began, by kind."""
+
+    def __init__(
+        self,
+        overlay: EmulatedOverlay,
+        outages: Iterable[Outage],
+        notice_ms: float,
+        chaos: Chaos | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.notes: deque[OutageNote] = deque(maxlen=NOTES_KEPT_MAX)
+        self.counts: Counter[str] = Counter()
+        self._overlay = overlay
+        self._outages = tuple(outages)
+        self._notice_ms = notice_ms
+        self._chaos = chaos
+        self._rng = rng or random.Random()
+        self._down: dict[str, OutageKind] = {}
+        self._is_running = False
+
+    def start(self) -> None:
+        """Begin to count the outages' times from now."""
+        self._is_running = True
+        for outage in self._outages:
+            self._after(outage.at_s, self._begin, outage)
+        if self._chaos is not None:
+            bootstrap = self._overlay.inventory.bootstrap
+            self._draw_next(drawn(self._chaos, bootstrap.brokers, bootstrap.links, self._rng), 0.0)
+
+    def stop(self) -> None:
+        """Let nothing more happen; who stands still goes on, who is dead stays so."""
+        self._is_running = False
+        for name in [name for name, kind in self._down.items() if kind is OutageKind.SUSPENSION]:
+            self._overlay.resume(name)
+            del self._down[name]
+
+    def down(self, kind: OutageKind) -> list[str]:
+        """Return who is dead, or who stands still, sorted."""
+        return sorted(name for name, what in self._down.items() if what is kind)
+
+    def status(self) -> dict[str, Any]:
+        """Return what the status file says of outages."""
+        return {
+            "outages": dict(self.counts),
+            "brokers_dead": len(self.down(OutageKind.DEATH)),
+            "brokers_suspended": len(self.down(OutageKind.SUSPENSION)),
+            "outage_notes": [[note.time_ms, note.text] for note in self.notes],
+        }
+
+    def _after(self, seconds: float, act: Callable[[Outage], None], outage: Outage) -> None:
+        def on_time(_: object) -> None:
+            if self._is_running:
+                act(outage)
+
+        self._overlay.env.timeout(seconds * SECOND_MS).callbacks.append(on_time)
+
+    def _draw_next(self, outages: Iterator[Outage], last_s: float) -> None:
+        outage = next(outages)
+
+        def act(due: Outage) -> None:
+            self._begin(due)
+            self._draw_next(outages, due.at_s)
+
+        self._after(outage.at_s - last_s, act, outage)
+
+    def _begin(self, outage: Outage) -> None:
+        whom = outage.whom if outage.kind.is_of_link else self._taken_down(outage)
+        if not whom:
+            return
+        begun = Outage(outage.kind, whom, outage.at_s, outage.for_s, outage.factor)
+        overlay = self._overlay
+        match outage.kind:
+            case OutageKind.DEATH:
+                for name in whom:
+                    overlay.kill(name, self._notice_ms)
+            case OutageKind.SUSPENSION:
+                for name in whom:
+                    overlay.suspend(name)
+            case OutageKind.SLOW:
+                overlay.link_faults.slow(whom[0], whom[1], outage.factor, outage.for_s * SECOND_MS)
+            case OutageKind.CUT:
+                overlay.link_faults.cut(whom[0], whom[1], outage.for_s * SECOND_MS)
+        self.counts[outage.kind] += 1
+        self._note(begun, is_over=False)
+        self._after(outage.for_s, self._end, begun)
+
+    def _taken_down(self, outage: Outage) -> tuple[str, ...]:
+        """Return those who are up, as many as may be down at once where that is bounded."""
+        up = [name for name in outage.whom if name not in self._down]
+        if self._chaos is not None:
+            share_max = self._chaos.down_share_max
+            up = up[: max(int(len(self._overlay.brokers) * share_max) - len(self._down), 0)]
+        self._down |= dict.fromkeys(up, outage.kind)
+        return tuple(up)
+
+    def _end(self, outage: Outage) -> None:
+        if not outage.kind.is_of_link:
+            for name in outage.whom:
+                del self._down[name]
+                if outage.kind is OutageKind.DEATH:
+                    self._overlay.come_back(name)
+                else:
+                    self._overlay.resume(name)
+        self._note(outage, is_over=True)
+
+    def _note(self, outage: Outage, *, is_over: bool) -> None:
+        note = OutageNote(int(self._overlay.env.now), outage.kind, outage.whom, is_over)
+        self.notes.append(note)
+        log.info("outage_over" if is_over else "outage", kind=note.kind, whom=note.whom)

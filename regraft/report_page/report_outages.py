@@ -1,0 +1,61 @@
+"""The report's part about outages: the story line by line, and what the deaths of brokers cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regraft.report_page.html_parts import html_table, number_text
+from regraft.run_records.run_record import RunRecord, WindowCost
+
+LINES_SHOWN_MAX = 500
+
+
+def outage_part(record: RunRecord, summary: dict[str, Any]) -> str:
+    """Return the story of the outages with its figures, or that there were none."""
+    story = record.outages
+    if not story.lines:
+        return "<p>Nothing befell a broker in this run.</p>"
+    figures = [
+        ("deaths of brokers, several at once counted as one", str(story.deaths)),
+        ("from a death until the overlay was whole again, s", _seconds(story.repairs_ms)),
+        ("deliveries a second that had to cross the dead, at most", number_text(story.traffic_at_risk_per_s_max, 1)),
+        *((f"lost: {reason.replace('_', ' ')}", number_text(count)) for reason, count in _lost(summary)),
+        ("cost a second, last complete window before the first outage", _cost(_before(record))),
+        ("cost a second, last complete window", _cost(_last(record))),
+    ]
+    lines = [
+        (number_text((line.time_ms - record.started_ms) / 1000, 1), line.source, line.text)
+        for line in story.lines[:LINES_SHOWN_MAX]
+    ]
+    left_out = len(story.lines) - len(lines)
+    more = f"<p>{left_out} further lines are left out.</p>" if left_out else ""
+    return (
+        html_table(("figure", "value"), figures) + html_table(("s", "source", "what happened"), lines, numbers=1) + more
+    )
+
+
+def _lost(summary: dict[str, Any]) -> list[tuple[str, int]]:
+    return sorted(summary["lost_by_reason"].items(), key=lambda item: (-item[1], item[0]))
+
+
+def _seconds(repairs_ms: tuple[int, ...]) -> str:
+    return ", ".join(number_text(one / 1000, 1) for one in repairs_ms) or "no repair was carried out"
+
+
+def _complete(record: RunRecord) -> list[WindowCost]:
+    return [window for window in record.windows if window.complete]
+
+
+def _before(record: RunRecord) -> WindowCost | None:
+    first_ms = record.outages.first_ms
+    found = [window for window in _complete(record) if first_ms is not None and window.end_ms <= first_ms]
+    return found[-1] if found else None
+
+
+def _last(record: RunRecord) -> WindowCost | None:
+    found = _complete(record)
+    return found[-1] if found else None
+
+
+def _cost(window: WindowCost | None) -> str:
+    return "not measured" if window is None else number_text(window.cost_per_s, 1)

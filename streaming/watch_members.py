@@ -1,0 +1,134 @@
+"""Watch the topic of members for brokers that were added, and keep them where each start of the query looks.
+
+In: the topic of members. Out: a file beside the checkpoint with the agent of each broker that has facts of its own, and
+whether it has changed. Refusing telemetry belongs to :mod:`streaming.refuse_batches`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
+
+from infra.kafka_clients import leave_to_caller, open_consumer
+from schemas.codec import UndecodableRecordError, decode
+from schemas.member import Member
+from schemas.status_file import replace_file
+from schemas.topics import MEMBERS, TELEMETRY, topic_name
+from streaming.source_topics import added_brokers
+from streaming.streaming_settings import StreamingSettings
+
+READ_S_MAX = 10.0  # At the start; whoever is added later is found while the query runs.
+LOOK_S = 5.0  # Between two looks for topics that are not there yet.
+CALL_S = 1.0
+RECORDS_PER_POLL_MAX = 1_000
+
+log = structlog.get_logger(__name__)
+
+
+class MemberWatcher:
+    """Knows which brokers were added. Without an inventory anybody's telemetry is taken, and nothing is watched.
+
+    A broker whose agent has no topic of telemetry yet is left out until it has: the query would end for that.
+    """
+
+    def __init__(self, settings: StreamingSettings) -> None:
+        self._settings = settings
+        self._topic = topic_name(MEMBERS, settings.namespace)
+        self._is_watching = settings.inventory_path is not None
+        self._consumer = (
+            open_consumer(settings.kafka, {"enable.partition.eof": True}, on_error=leave_to_caller)
+            if self._is_watching
+            else None
+        )
+        self._is_assigned = self._is_at_end = False
+        self._look_at_s = 0.0
+        self._agent_of: dict[str, str] = {}
+        self._waiting: set[str] = set()  # Agents without a topic.
+
+    def read_all(self, wait_s_max: float = READ_S_MAX) -> None:
+        """Take in all that the topic holds, where it comes in time; else those are known who were before."""
+        deadline_s = time.monotonic() + wait_s_max
+        while not self._is_at_end and time.monotonic() < deadline_s and (self._is_assigned or self._assign()):
+            self._take(0.1)
+        if self._is_watching and not self._is_at_end:
+            log.warning("members_not_read", topic=self._topic, waited_s=wait_s_max, known=len(self._stored()))
+        self._store()
+
+    def poll(self) -> bool:
+        """Take in what has come since, without waiting; tell whether other brokers are known now."""
+        if not self._is_watching:
+            return False
+        came = self._take(0)
+        is_due = bool(self._waiting) and time.monotonic() >= self._look_at_s
+        return (came or is_due) and self._store()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _take(self, wait_s: float) -> bool:
+        """Take in what is there; tell whether a member came."""
+        if self._consumer is None or not (self._is_assigned or self._assign()):
+            return False
+        messages = self._consumer.consume(RECORDS_PER_POLL_MAX, wait_s)
+        for message in messages:
+            self._is_at_end |= (error := message.error()) is not None and error.code() == KafkaError._PARTITION_EOF
+        return sum(self._take_one(message) for message in messages if message.error() is None) > 0
+
+    def _take_one(self, message: Message) -> bool:
+        try:
+            member = decode(message.value(), Member)
+        except UndecodableRecordError as error:
+            log.warning("record_skipped", topic=self._topic, offset=message.offset(), reason=str(error))
+            return False
+        if member.facts is None:
+            return self._agent_of.pop(member.broker, None) is not None
+        is_new = self._agent_of.get(member.broker) != member.facts.agent
+        self._agent_of[member.broker] = member.facts.agent
+        return is_new
+
+    def _assign(self) -> bool:
+        if not self._is_watching or time.monotonic() < self._look_at_s:
+            return False
+        self._look_at_s = time.monotonic() + LOOK_S
+        if self._has_topic(self._topic):
+            assert self._consumer is not None
+            self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+            self._is_assigned = True
+        return self._is_assigned
+
+    def _has_topic(self, name: str) -> bool:
+        assert self._consumer is not None
+        try:
+            return self._consumer.list_topics(name, timeout=CALL_S).topics[name].error is None
+        except KafkaException as error:
+            log.warning("topic_not_found", topic=name, reason=error.args[0].str())
+            return False
+
+    def _store(self) -> bool:
+        """Keep who is known now beside the checkpoint; tell whether that is other than before."""
+        before = self._stored()
+        if not self._is_at_end:  # Not all is known: nobody is forgotten for that.
+            return False
+        self._look_at_s = time.monotonic() + LOOK_S
+        namespace = self._settings.namespace
+        agents = set() if self._settings.telemetry_topic else {*self._agent_of.values()} - {*before.values()}
+        waiting = {agent for agent in agents if not self._has_topic(topic_name(TELEMETRY, namespace, agent))}
+        if waiting != self._waiting and waiting:
+            log.warning("agents_without_topic", agents=sorted(waiting), to_do="regraft topics --create")
+        self._waiting = waiting
+        known = {broker: agent for broker, agent in sorted(self._agent_of.items()) if agent not in waiting}
+        if known == before:
+            return False
+        replace_file(self._settings.members_file, json.dumps(known) + "\n")
+        log.info(
+            "members_changed", come=sorted(known.keys() - before.keys()), gone=sorted(before.keys() - known.keys())
+        )
+        return True
+
+    def _stored(self) -> dict[str, str]:
+        return added_brokers(self._settings)

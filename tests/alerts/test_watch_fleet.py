@@ -1,0 +1,91 @@
+"""Alerts about deaths and repairs: raised when they begin, cleared when they are over, the same after a restart."""
+
+import pytest
+from msgspec import structs
+
+from schemas.member import BrokerFacts, Member, MemberState
+from schemas.plan import PlanPhase
+from tests.alerts.scripted_alerts import BEGIN_MS, BROKERS, Scene, Told, book, plan, words
+
+RULES = """
+[[rule]]
+name = "broker_dead"
+on = "broker.dead"
+[[rule]]
+name = "repair_running"
+on = "repair.running"
+for_s = 2
+[[rule]]
+name = "traffic_at_risk"
+on = "traffic.at_risk"
+"""
+
+
+def member(broker: str, state: MemberState, second: float, facts: BrokerFacts | None = None) -> Told:
+    time_ms = BEGIN_MS + int(second * 1000)
+    return Told(Member(broker, state, time_ms, "silent for 10 s", facts=facts), time_ms)
+
+
+def repair(number: int, phase: PlanPhase, second: float, lost: tuple[str, ...], begun: float = 0.0) -> Told:
+    told = plan(number, phase, second)
+    target = tuple(broker for broker in BROKERS if broker not in lost)
+    history = told.record.history  # type: ignore[attr-defined]
+    first = structs.replace(history[0], phase=PlanPhase.PREPARING, time_ms=BEGIN_MS + int(begun * 1000))
+    made = structs.replace(told.record, brokers_target=target, brokers_lost=lost, history=(first, *history))
+    return Told(made, told.time_ms)
+
+
+def test_a_death_is_raised_and_its_repair_ends_what_is_at_risk() -> None:
+    """The dead one stays dead; the overlay does without it as soon as the repair is in force."""
+    scene = Scene(book(RULES))
+    scene.tell(member("b01", MemberState.DEAD, 1))
+    assert words(scene.tick(1)) == ["1 broker_dead b01 raised", "1 traffic_at_risk overlay raised"]
+    scene.tell(repair(1, PlanPhase.PREPARING, 2, ("b01",), begun=2))
+    assert scene.tick(3) == []
+    assert words(scene.tick(4)) == ["4 repair_running plan-1 raised"]
+    scene.tell(repair(1, PlanPhase.RETIRING, 5, ("b01",), begun=2))
+    assert words(scene.tick(5)) == ["5 repair_running plan-1 cleared", "5 traffic_at_risk overlay cleared"]
+    scene.tell(member("b01", MemberState.JOINING, 9))
+    assert words(scene.tick(9)) == ["9 broker_dead b01 cleared"]
+
+
+def test_a_repair_that_is_given_up_leaves_the_traffic_at_risk() -> None:
+    """Only a plan that is in force helps."""
+    scene = Scene(book(RULES))
+    scene.tell(member("b01", MemberState.DEAD, 1), repair(1, PlanPhase.PREPARING, 2, ("b01",), begun=2))
+    scene.tick(4)
+    scene.tell(repair(1, PlanPhase.ABORTED, 5, ("b01",), begun=2))
+    assert words(scene.tick(5)) == ["5 repair_running plan-1 cleared"]
+
+
+def test_a_death_after_its_return_is_at_risk_again() -> None:
+    """A plan that took the broker in says nothing of the life that ended since."""
+    scene = Scene(book(RULES))
+    back = repair(1, PlanPhase.COMPLETED, 5, ("b01",), begun=2)
+    back = Told(structs.replace(back.record, brokers_target=BROKERS), back.time_ms)
+    scene.tell(back, member("b01", MemberState.DEAD, 9))
+    assert words(scene.tick(9)) == ["9 broker_dead b01 raised", "9 traffic_at_risk overlay raised"]
+
+
+def test_who_was_never_in_the_overlay_puts_nothing_at_risk() -> None:
+    """A broker that was added and died before it joined carries nothing."""
+    scene = Scene(book(RULES))
+    scene.tell(member("x1", MemberState.DEAD, 1, BrokerFacts(1.0)))
+    assert words(scene.tick(1)) == ["1 broker_dead x1 raised"]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_stands_is_raised_once_and_cleared_also_after_a_restart(is_restarted: bool) -> None:
+    """Members and plans are read whole again, and what was told before is not told again."""
+    scene = Scene(book(RULES))
+    past = [member("b01", MemberState.DEAD, 1), member("b02", MemberState.DEAD, 1)]
+    scene.tell(*past)
+    scene.tick(1)
+    if is_restarted:
+        scene = Scene(book(RULES), known=list(scene.engine.book.alerts.values()))
+        scene.tell(*past, is_known=True)
+    assert scene.tick(2) == []
+    scene.tell(member("b01", MemberState.JOINING, 3))
+    assert words(scene.tick(3)) == ["3 broker_dead b01 cleared"]
+    scene.tell(member("b02", MemberState.LEFT, 4))
+    assert words(scene.tick(4)) == ["4 broker_dead b02 cleared", "4 traffic_at_risk overlay cleared"]

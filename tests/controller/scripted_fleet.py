@@ -1,0 +1,122 @@
+"""A fleet by script: brokers that die, start again, come back and are added, around one control loop."""
+
+from dataclasses import dataclass, field
+
+from controller.execute.find_lost import lost_brokers
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.member import Member, MemberState
+from schemas.order import Order, OrderKind
+from schemas.plan import Plan
+from schemas.plan_life import answers_to
+from schemas.state import StateRow
+from tests.controller.scripted_overlay import TICK_MS, ScriptedOverlay
+from tests.controller.scripted_ring import published_rows
+from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
+
+
+@dataclass
+class ScriptedFleet(ScriptedOverlay):
+    """``dead`` brokers send and answer nothing. ``held`` is the epoch that each broker stamps."""
+
+    dead: set[str] = field(default_factory=set)
+    held: dict[str, int] = field(default_factory=dict)
+    boots: dict[str, int] = field(default_factory=dict)
+    added: tuple[str, ...] = ()
+    told: list[Command] = field(default_factory=list)
+    refusing: set[str] = field(default_factory=set)  # Brokers that refuse to prepare.
+
+    @property
+    def living(self) -> list[str]:
+        """All brokers that run."""
+        return [one for one in sorted({*self.inventory.brokers, *self.added}) if one not in self.dead]
+
+    def restart(self, broker: str) -> None:
+        """Let a broker begin another life, with nothing."""
+        self.dead.discard(broker)
+        self.held[broker] = 0
+        self.boots[broker] = self.now_ms + 1
+
+    def write_window(self, start_ms: int) -> None:
+        """Write what those that live have seen."""
+        rows = self._rows(start_ms)
+        first_ms = {one: boot // WINDOW_MS * WINDOW_MS for one, boot in self.boots.items()}
+        marker = marker_of(self.living, start_ms, rows, 0, epochs=self.held | {}, boots=self.boots)
+        entries = tuple(
+            type(entry)(
+                entry.broker, entry.boot, *((n - first_ms.get(entry.broker, 0) // WINDOW_MS * 4) for n in
+                (entry.sequence_min, entry.sequence_max)), entry.received, entry.expected, entry.epoch_min,
+                entry.epoch_max,
+            )
+            for entry in marker.brokers
+        )  # fmt: skip
+        closed = type(marker)(marker.window_start_ms, marker.window_end_ms, 1, marker.row_counts, entries, 0)
+        self.ports.state.records.extend([*rows, closed])
+
+    def _rows(self, start_ms: int) -> list[StateRow]:
+        return rows_of(self.living, start_ms, self.wanted(start_ms))
+
+    def answer_commands(self) -> None:
+        """Let every broker that lives answer."""
+        while self.ports.commands.sent:
+            command = self.ports.commands.sent.popleft()
+            self.told.append(command)
+            if command.broker not in self.dead:
+                self.ports.results.records.extend(self._answers(command))
+
+    def _answers(self, command: Command) -> list[CommandResult]:
+        if command.phase is CommandPhase.PREPARE and command.broker in self.refusing:
+            outcomes: tuple[Outcome, ...] = (Outcome.REFUSED,)
+        elif command.phase is CommandPhase.INSTALL:
+            outcomes = (Outcome.INSTALLED,)
+        else:
+            outcomes = answers_to(command.phase)
+        if command.phase in (CommandPhase.ACTIVATE, CommandPhase.INSTALL):
+            self.held[command.broker] = command.epoch_to
+        return [
+            CommandResult(
+                command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, self.now_ms,
+                term=command.term, digest=command.digest,
+            )
+            for outcome in outcomes
+        ]  # fmt: skip
+
+    def order(self, kind: OrderKind, broker: str, **more: object) -> None:
+        """Let a person order something of a member."""
+        self.ports.orders.records.append(
+            Order(broker, kind, "ann", "as told", self.now_ms, **more)  # type: ignore[arg-type]
+        )
+
+    def run_until(self, state: MemberState, broker: str, windows_max: int = 40) -> None:
+        """Run until a broker is in a state. Raises AssertionError when that takes too long."""
+        for _ in range(windows_max * WINDOW_MS // TICK_MS):
+            if self.member(broker).state is state:
+                return
+            self.tick()
+        raise AssertionError(f"{broker} is {self.member(broker)}, not {state}, after {windows_max} windows")
+
+    def member(self, broker: str) -> Member:
+        """What is known of a broker."""
+        return self.loop.state.fleet.members[broker]
+
+    @property
+    def present_brokers(self) -> tuple[str, ...]:
+        """The brokers of the overlay in force."""
+        return self.loop.state.plan_log.present.brokers
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Those of them that are lost."""
+        return lost_brokers(self.loop.state.plan_log, self.loop.state.fleet)
+
+    @property
+    def last_plan(self) -> Plan:
+        """The newest plan."""
+        return self.plans[-1]
+
+
+@dataclass
+class ScriptedRingFleet(ScriptedFleet):
+    """The same around a ring. Windows hold what one publisher published; users are in the register."""
+
+    def _rows(self, start_ms: int) -> list[StateRow]:
+        return published_rows(start_ms, {"p": 20}, home="b01")

@@ -1,0 +1,277 @@
+"""Brokers die, start again, come back, join and leave: what the control loop makes of it."""
+
+from itertools import pairwise
+
+import pytest
+
+from controller.member_settings import MemberSettings
+from controller.state.member_changes import NEVER_MS
+from overlay.inventory import Inventory
+from schemas.command import CommandPhase
+from schemas.event import EventKind
+from schemas.member import BrokerFacts, MemberState, PeerCost
+from schemas.order import Order, OrderKind
+from schemas.plan import OFF_RING, PlanPhase
+from tests.controller.scripted_fleet import ScriptedFleet, ScriptedRingFleet
+from tests.controller.scripted_overlay import settings_of
+from tests.controller.scripted_ring import BROKERS, FIG_2_USERS, TOPIC, publisher, ring_inventory, user
+from tests.controller.test_control_loop import INVENTORY, far_ends
+
+QUICK = MemberSettings(silence_ms=2_000, return_pause_ms=2_000, batch_ms=500, retry_ms=1_000)
+
+
+def quiet(start_ms: int) -> list[set[str]]:
+    """Traffic that makes no planner propose anything."""
+    return [{"b01", "b02"}] * 40
+
+
+def fleet_of(members: MemberSettings = QUICK, inventory: Inventory = INVENTORY, **changes: object) -> ScriptedFleet:
+    return ScriptedFleet(inventory, quiet, settings_of(members=members, **changes))
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_silent_broker_is_declared_dead_and_the_overlay_is_repaired_without_it(dry_run: bool) -> None:
+    """Also in a dry run: a repair waits for nobody's approval. Decisions go on without the dead."""
+    fleet = fleet_of(dry_run=dry_run)
+    fleet.run_windows(6)
+    fleet.dead.add("b01")
+    fleet.run_until(MemberState.DEAD, "b01")
+    assert fleet.lost == {"b01"}
+    shown = fleet.ports.view.shown.members
+    assert [(one.broker, one.state, one.in_overlay) for one in shown.members] == [("b01", "dead", True)]
+    assert shown.traffic_at_risk_per_s == 5.0
+    fleet.run_windows(3)
+    shown = fleet.ports.view.shown.members
+    assert shown.counts == {"in_service": len(INVENTORY.brokers) - 1, "dead": 1}
+    assert [one.in_overlay for one in shown.members] == [False]
+    (repair,) = shown.repairs
+    assert repair.lost == ("b01",)
+    assert repair.dead_since_ms < repair.whole_ms
+    assert shown.traffic_at_risk_per_s == 0.0
+    assert fleet.present_brokers == tuple(one for one in INVENTORY.brokers if one != "b01")
+    plan = fleet.last_plan
+    assert plan.brokers_lost == ("b01",)
+    assert plan.phase is PlanPhase.COMPLETED
+    assert [one.planner for one in plan.proposals] == ["repair"]
+    assert "b01" not in {command.broker for command in fleet.told}
+    assert fleet.ports.plans.members["b01"].state is MemberState.DEAD
+    assert any("b01 is dead" in text for text in fleet.events_of(EventKind.MEMBER_CHANGED))
+    refused = fleet.loop.state.refusals.total()
+    fleet.run_windows(5)
+    assert fleet.loop.state.newest is not None
+    assert fleet.loop.state.newest.is_complete
+    assert fleet.loop.state.refusals.total() == refused
+
+
+def test_too_many_at_once_are_a_failure_of_monitoring_until_a_person_says_otherwise() -> None:
+    """Three of four fall silent: nobody is dead, one event says so; a person's word makes one of them dead."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    fleet.dead |= set(INVENTORY.brokers[1:])
+    fleet.run_windows(10)
+    assert fleet.loop.state.fleet.in_state(MemberState.DEAD) == ()
+    assert len(fleet.events_of(EventKind.DEATHS_DOUBTED)) == 1
+    fleet.order(OrderKind.DEAD, INVENTORY.brokers[1])
+    fleet.tick()
+    assert fleet.member(INVENTORY.brokers[1]).state is MemberState.DEAD
+
+
+def test_a_dead_broker_comes_back_as_an_outsider_and_joins_by_a_plan_after_a_pause() -> None:
+    """The second time the pause is longer, and it serves again each time."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    pauses = []
+    for _ in range(2):
+        fleet.dead.add("b01")
+        fleet.run_until(MemberState.DEAD, "b01")
+        fleet.run_windows(4)
+        assert "b01" not in fleet.present_brokers
+        fleet.restart("b01")
+        pauses.append(fleet.member("b01").returns_ms - fleet.member("b01").since_ms)
+        fleet.run_until(MemberState.IN_SERVICE, "b01")
+        assert fleet.present_brokers == INVENTORY.brokers
+        assert fleet.last_plan.brokers_lost == ()
+        installs = [one for one in fleet.told if one.phase is CommandPhase.INSTALL]
+        assert {one.broker for one in installs} == {"b01"}
+        assert installs[-1].epoch_to == fleet.last_plan.epoch_from
+        assert installs[-1].brokers_joined == tuple(one for one in INVENTORY.brokers if one != "b01")
+    assert pauses == [2_000, 4_000]
+
+
+def test_a_broker_that_starts_again_before_it_is_missed_comes_back_by_one_plan() -> None:
+    """It is lost and taken in at once; nothing of its life before is counted on."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    fleet.restart("b01")
+    fleet.run_until(MemberState.JOINING, "b01")
+    fleet.run_until(MemberState.IN_SERVICE, "b01")
+    assert [(plan.brokers_lost, plan.brokers_target) for plan in fleet.plans] == [(("b01",), INVENTORY.brokers)]
+    fleet.run_windows(5)
+    assert fleet.lost == frozenset()
+
+
+def test_a_broker_at_another_epoch_than_the_one_in_force_is_taken_in_anew() -> None:
+    """It has not told of another life, yet what it holds is not what the others hold."""
+    fleet = ScriptedFleet(INVENTORY, lambda start_ms: far_ends(0), settings_of(members=QUICK))
+    fleet.run_windows(20)
+    assert fleet.phases == [PlanPhase.COMPLETED]
+    fleet.held["b01"] = 0
+    fleet.run_until(MemberState.JOINING, "b01")
+    fleet.run_until(MemberState.IN_SERVICE, "b01")
+    assert fleet.last_plan.brokers_lost == ("b01",)
+    assert fleet.events_of(EventKind.EPOCH_MISMATCH) == []
+
+
+def test_a_death_while_a_plan_is_prepared_ends_the_plan_and_the_repair_follows() -> None:
+    """The dead one would have been waited for until the prepare's limit."""
+    fleet = ScriptedFleet(INVENTORY, lambda start_ms: far_ends(0), settings_of(members=QUICK))
+    while fleet.loop.state.plan_log.moving is None and fleet.now_ms < 20_000:
+        fleet.tick()
+    fleet.ports.results.records.clear()
+    fleet.dead.add("b01")
+    fleet.order(OrderKind.DEAD, "b01")
+    for _ in range(8):
+        fleet.tick()
+    first, repair = fleet.plans
+    assert first.phase is PlanPhase.ABORTED
+    assert "b01 declared dead" in first.history[-2].reason
+    assert repair.brokers_lost == ("b01",)
+
+
+def test_a_death_during_a_repair_leads_to_the_next_one() -> None:
+    """The first is given up or carried out without the second dead; in the end neither is in the overlay."""
+    fleet = fleet_of(MemberSettings(silence_ms=2_000, deaths_share_max=1.0))
+    fleet.run_windows(6)
+    fleet.dead |= {"b01", "b02"}
+    fleet.order(OrderKind.DEAD, "b01")
+    fleet.tick()
+    fleet.tick()
+    assert fleet.last_plan.brokers_lost == ("b01",)
+    fleet.run_until(MemberState.DEAD, "b02")
+    fleet.run_windows(4)
+    assert fleet.present_brokers == tuple(one for one in INVENTORY.brokers if one not in ("b01", "b02"))
+    assert fleet.lost == frozenset()
+
+
+def test_a_pause_holds_repairs_but_not_of_whom_a_person_says_to_be_dead() -> None:
+    """What waits is told once."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    fleet.ports.orders.records.append(Order("overlay", OrderKind.PAUSE, "ann", "hands off", fleet.now_ms))
+    fleet.dead.add("b01")
+    fleet.run_until(MemberState.DEAD, "b01")
+    fleet.run_windows(5)
+    assert fleet.plans == []
+    (waits,) = fleet.events_of(EventKind.REPAIR_WAITS)
+    assert "b01" in waits
+    assert "paused by ann" in waits
+    fleet.dead.add("b02")
+    fleet.order(OrderKind.DEAD, "b02")
+    fleet.run_windows(3)
+    assert fleet.last_plan.brokers_lost == ("b01", "b02")
+
+
+def test_a_broker_that_is_drained_leaves_by_a_lossless_plan_and_is_not_missed() -> None:
+    """It takes part in the plan that takes it out; then it is known as left, and no longer awaited."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    fleet.order(OrderKind.DRAIN, "b01")
+    fleet.run_until(MemberState.LEFT, "b01")
+    plan = fleet.last_plan
+    assert plan.brokers_lost == ()
+    assert "b01" not in plan.brokers_target
+    assert "b01" in {one.broker for one in fleet.told if one.phase is CommandPhase.PREPARE}
+    fleet.dead.add("b01")
+    fleet.run_windows(6)
+    assert fleet.member("b01").state is MemberState.LEFT
+    assert len(fleet.plans) == 1
+
+
+def test_a_broker_that_dies_while_it_is_drained_stays_out() -> None:
+    """It was to leave anyway: when it is heard again, nobody takes it in."""
+    fleet = fleet_of()
+    fleet.refusing.add("b01")  # Its leave comes to nothing.
+    fleet.run_windows(6)
+    fleet.order(OrderKind.DRAIN, "b01")
+    fleet.run_windows(3)
+    assert fleet.member("b01").state is MemberState.DRAINING
+    fleet.dead.add("b01")
+    fleet.run_until(MemberState.DEAD, "b01")
+    assert fleet.member("b01").returns_ms == NEVER_MS
+    fleet.run_until(MemberState.LEFT, "b01")
+    fleet.restart("b01")
+    fleet.run_windows(6)
+    assert fleet.member("b01").state is MemberState.LEFT
+
+
+def test_what_is_refused_again_and_again_is_tried_after_longer_and_longer_pauses() -> None:
+    """A leave that one broker refuses; a death meanwhile is repaired at once all the same."""
+    fleet = fleet_of()
+    fleet.refusing.add("b01")
+    fleet.run_windows(6)
+    fleet.order(OrderKind.DRAIN, "b01")
+    fleet.run_windows(20)
+    began_ms = [plan.history[0].time_ms for plan in fleet.plans]
+    pauses_ms = [later - earlier for earlier, later in pairwise(began_ms)]
+    assert len(pauses_ms) >= 3
+    assert pauses_ms == sorted(pauses_ms)
+    assert pauses_ms[-1] >= 2 * pauses_ms[0] > 0
+    fleet.refusing.clear()
+    fleet.order(OrderKind.DEAD, "b02")
+    fleet.run_windows(2)
+    assert "b02" not in fleet.present_brokers
+
+
+def test_a_broker_that_is_added_joins_once_it_is_heard() -> None:
+    """Until it runs nobody asks it anything; its costs come with the order."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    facts = BrokerFacts(processing_cost=1.0, link_costs=(PeerCost("b00", 2.0),))
+    fleet.order(OrderKind.ADD, "x01", facts=facts)
+    fleet.run_windows(4)
+    assert fleet.member("x01").state is MemberState.JOINING
+    assert fleet.told == []
+    fleet.added, fleet.held["x01"] = ("x01",), 0
+    fleet.run_until(MemberState.IN_SERVICE, "x01")
+    assert fleet.present_brokers == (*INVENTORY.brokers, "x01")
+    assert ("b00", "x01") in fleet.last_plan.links_added
+    fleet.run_windows(4)
+    assert fleet.loop.state.newest is not None
+    assert fleet.loop.state.newest.is_complete
+
+
+def test_the_next_controller_knows_what_the_one_before_declared() -> None:
+    """It takes the repair up where it stands, and goes on."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    fleet.dead.add("b01")
+    fleet.run_until(MemberState.DEAD, "b01")
+    fleet.tick()
+    fleet.ports.commands.sent.clear()
+    fleet.term = 2
+    fleet.new_loop()
+    fleet.run_windows(6)
+    assert "b01" not in fleet.present_brokers
+    assert fleet.member("b01").state is MemberState.DEAD
+    assert [plan.phase for plan in fleet.plans] == [PlanPhase.COMPLETED]
+
+
+def test_users_of_a_dead_broker_of_a_ring_get_another_home_and_its_arc_another_broker() -> None:
+    """The repair moves whom it can; who has been moved is no longer at the dead."""
+    fleet = ScriptedRingFleet(ring_inventory(), quiet, settings_of(members=QUICK, planner="reassign_ids_ssbr"))
+    for name, (home, topics) in FIG_2_USERS.items():
+        fleet.ports.clients.put(user(name, home, *topics))
+    fleet.ports.clients.put(publisher("p", "b01", TOPIC))
+    fleet.run_windows(6)
+    fleet.dead.add("b04")
+    fleet.run_until(MemberState.DEAD, "b04")
+    fleet.run_windows(4)
+    assert "b04" not in fleet.present_brokers
+    plan = fleet.last_plan
+    assert [(move.client, move.home_from) for move in plan.moves] == [("u4", "b04")]
+    assert {one.broker for one in plan.ring_target} == set(BROKERS) - {"b04"}
+    fleet.restart("b04")
+    fleet.run_until(MemberState.IN_SERVICE, "b04")
+    assert fleet.present_brokers == BROKERS
+    install = next(one for one in fleet.told if one.phase is CommandPhase.INSTALL)
+    assert {one.broker: one.id_from for one in install.id_moves} == dict.fromkeys(set(BROKERS) - {"b04"}, OFF_RING)

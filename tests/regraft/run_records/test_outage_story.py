@@ -1,0 +1,60 @@
+"""The story of a failed site: what the emulator noted, what the controller told, how long until all was whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from regraft.report_page.report import build_report
+from regraft.run_records.outage_story import OutageStory, outage_story
+from regraft.run_records.run_record import DeliveryLedger
+from regraft.run_records.summary import failures, summarise
+from schemas.plan import PhaseChange, Plan, PlanPhase
+from tests.regraft.canned_run import START_MS, small_plan, small_run
+
+NOTES = [[START_MS + 25_000, "b01, b02: died"], [START_MS + 50_000, "b01, b02: back, empty"]]
+
+
+def repair_plan() -> Plan:
+    """Begun 12 s after the death, in force 2 s later."""
+    plan = small_plan()
+    proposal = msgspec.structs.replace(plan.proposals[0], planner="repair")
+    history = (
+        PhaseChange(PlanPhase.PREPARING, START_MS + 37_000, "b01 and b02 are dead"),
+        PhaseChange(PlanPhase.RETIRING, START_MS + 39_000, ""),
+    )
+    return msgspec.structs.replace(plan, proposals=(proposal,), history=history, brokers_lost=("b01", "b02"))
+
+
+def test_the_story_is_told_in_the_order_of_time_by_who_saw_it() -> None:
+    """Deaths by the emulator, the repair by its plan; it took from the death until the overlay was in force."""
+    story = outage_story(NOTES, (), (repair_plan(), small_plan()), 12.5)
+    assert [(line.source, line.text.split(": ")[-1]) for line in story.lines] == [
+        ("emulator", "died"),
+        ("controller", "preparing"),
+        ("controller", "retiring"),
+        ("emulator", "back, empty"),
+    ]
+    assert story.deaths == 1
+    assert story.repairs_ms == (14_000,)
+
+
+def test_without_outages_there_is_no_story() -> None:
+    """Plans of every day are no part of one."""
+    assert outage_story((), (), (small_plan(),)) == OutageStory()
+    assert "Nothing befell a broker" in build_report(small_run())
+
+
+def test_what_deaths_cost_is_shown_and_fails_no_run_and_anything_more_does() -> None:
+    """The verdict names the price."""
+    ledger = DeliveryLedger(16, 34, 31, lost=3, excused=3, final=True, lost_by_reason={"lost_with_broker": 3})
+    run = replace(small_run(), ledger=ledger, outages=outage_story(NOTES, (), (repair_plan(),), 12.5))
+    summary = summarise(run)
+    assert failures(summary) == []
+    assert (summary["broker_deaths"], summary["repairs"], summary["death_to_whole_ms_p50"]) == (1, 1, 14_000)
+    page = build_report(run)
+    for text in ("b01, b02: back, empty", "lost with broker", "but for 3 deliveries", "12.5"):
+        assert text in page
+    (reason,) = failures(summarise(replace(run, ledger=replace(ledger, excused=2))))
+    assert reason.startswith("1 deliveries lost")
