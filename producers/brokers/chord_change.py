@@ -107,8 +107,7 @@ class RingChange:
         self._core.begin_plan(under_way, tables)
         self._core.lost_peers.difference_update(command.brokers_joined)
         self._derive(old, tables)
-        effects = self._deaths.inherit(old, tables, now_ms)
-        effects += self._moves.send_away(tables, sorted(going), now_ms)  # Before what says that they have all of old.
+        effects = self._moves.send_away(tables, sorted(going), now_ms)  # Before what says that they have all of old.
         for local in self._trees.locals.values():
             if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
                 effects += self._moves.issued(old, local)

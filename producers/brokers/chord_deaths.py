@@ -44,10 +44,11 @@ class DeadBrokers:
 
     def lose_in(self, tables: ChordTables, dead: str, now_ms: float) -> list[Effect]:
         """Wait for nothing from a broker any more in one epoch, and take nothing; say what has ended behind it."""
-        place = tables.configuration.place_of
-        if dead in tables.dead or dead not in place or tables.is_outside:
+        if dead in tables.dead or dead not in tables.configuration.place_of or dead == self.broker:
             return []
         tables.dead.add(dead)
+        if tables.is_outside:
+            return self._moves.await_nothing_from_dead()
         effects: list[Effect] = []
         for entry in list(tables.topics.values()):
             entry.drop_child(dead)
@@ -62,7 +63,8 @@ class DeadBrokers:
 
     def see_end_behind(self, tables: ChordTables, message: EndBehind) -> list[Effect]:
         """Nothing that has crossed a dead broker follows here."""
-        if message.lost in tables.ended_behind or tables.is_outside:
+        is_known = message.lost in tables.configuration.place_of  # Else it is of another plan for the same epoch.
+        if message.lost in tables.ended_behind or tables.is_outside or not is_known:
             return []
         tables.ended_behind.add(message.lost)
         next_ones = (peer for peer in tables.below(message.lost) if peer not in tables.dead)
@@ -71,8 +73,7 @@ class DeadBrokers:
 
     def _forget(self, tables: ChordTables) -> list[Effect]:
         """Forget the publishers of dead brokers, and what dead brokers were to hand over."""
-        effects = self._publishers.end_lost_stays(tables)
-        return effects + self._moves.await_nothing_from_dead(tables) + self._core.release_held()
+        return self._publishers.end_lost_stays(tables) + self._moves.await_nothing_from_dead()
 
     def heed(self, command: Command, now_ms: float) -> list[Effect]:
         """Take the controller's word for who is dead.
@@ -86,11 +87,4 @@ class DeadBrokers:
             if tables.epoch <= epoch_max:
                 for dead in command.lost_brokers:
                     effects += self.lose_in(tables, dead, now_ms)
-        return effects
-
-    def inherit(self, older: ChordTables, tables: ChordTables, now_ms: float) -> list[Effect]:
-        """Take into the tables of a new epoch who is dead and yet in its ring."""
-        effects: list[Effect] = []
-        for dead in sorted(older.dead - tables.lost):
-            effects += self.lose_in(tables, dead, now_ms)
         return effects

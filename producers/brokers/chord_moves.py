@@ -223,13 +223,13 @@ class MovingUsers:
             self._core.under_way.handed_over[user] = now_ms
         return []
 
-    def await_nothing_from_dead(self, tables: ChordTables) -> list[Effect]:
+    def await_nothing_from_dead(self) -> list[Effect]:
         """A user that came from a broker that is dead has got there what it could."""
         under_way = self._core.under_way
-        if under_way is None or tables.epoch != under_way.epoch_from:
-            return []
-        came = {user for user, move in under_way.moves.items() if tables.is_gone(move.home_from)}
-        tables.awaited = {name: user for name, user in tables.awaited.items() if user not in came}
+        if under_way is not None:
+            old, live = self._core.tables[under_way.epoch_from], self._core.epochs()
+            gone = {user for user, move in under_way.moves.items() if any(one.is_gone(move.home_from) for one in live)}
+            old.awaited = {name: user for name, user in old.awaited.items() if user not in gone}
         return self._core.release_held()
 
     def see_drained(self, request: DrainedRequest) -> list[Effect]:

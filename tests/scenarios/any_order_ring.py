@@ -151,7 +151,10 @@ class AnyOrderRing(AnyOrderOverlay):
 
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
         """Return a repair by which successors take over what the lost had, now and then with IDs exchanged besides."""
-        return ("repair", self._exchanges(rng.choice((0, 0, 0, 1)), rng), self.random_moves(0, 0.0, rng))
+        changes = self._exchanges(rng.choice((0, 0, 0, 1)), rng)
+        waiting = [(name, one.home) for name, one in self.users._homeless.items() if one.home in lost]
+        moves = [(name, home, rng.choice(self.names)) for name, home in waiting if rng.random() < 0.5]
+        return ("repair", changes, tuple(moves))
 
     def _enqueue(self, broker: EmulatedBroker, source: str | None, message: Any) -> None:
         if isinstance(message, SubscribeRequest):

@@ -74,7 +74,7 @@ class RunSpec:
         deaths = random.Random(f"{seed} {overlay} deaths")
         features += DEATHS if deaths.random() < DEATHS_SHARE[overlay] else []
         comings = random.Random(f"{seed} {overlay} members")
-        if comings.random() < MEMBERS_SHARE and not {*DEATHS}.intersection(features):
+        if comings.random() < MEMBERS_SHARE and (overlay == RING or not {*DEATHS}.intersection(features)):
             features += MEMBERS
         broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
         if overlay == RING and set(DEATHS).intersection(features):

@@ -60,7 +60,9 @@ class DyingRing(StepByStep):
             else:
                 self.cross(*ready[0])
 
-    def repair(self, *phases: CommandPhase, held: tuple[tuple[str, str], ...] = ()) -> None:
+    def repair(
+        self, *phases: CommandPhase, held: tuple[tuple[str, str], ...] = (), moves: tuple[ClientMove, ...] = ()
+    ) -> None:
         """Take those that are left through phases of the plan that takes the dead out of the ring."""
         lost = tuple(name for name in self.dead if name in self.ring.brokers)
         target = self.ring.replaced(
@@ -68,7 +70,7 @@ class DyingRing(StepByStep):
         )
         for phase in phases:
             for broker in self.brokers:
-                self.command(broker, phase, target, id_moves=id_moves_between(self.ring, target), lost_brokers=lost)
+                self.command(broker, phase, target, moves, id_moves_between(self.ring, target), lost)
             self.run_on(*held)
         if RETIRE in phases:
             self.ring = target
@@ -269,6 +271,20 @@ def test_what_was_on_its_way_to_a_dead_rendezvous_does_not_go_to_the_next_one() 
     assert [one.reason for one in overlay.told_of(Dropped)] == [BROKER_DIED]
 
 
+def test_a_user_whose_home_is_lost_comes_to_the_next_one_like_any_other() -> None:
+    """The plan says where, and nobody waits for it: it knows of its new home when the repair is in force."""
+    overlay = DyingRing(FIVE)
+    overlay.feed("b1", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    overlay.bury("b1")
+    overlay.notice()
+    overlay.repair(PREPARE, ACTIVATE, RETIRE, moves=(ClientMove("u", "b1", "b4"),))
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b2", "b3", "b4"}
+    overlay.feed("b4", None, SubscribeRequest("t", "u", ALL, 1))
+    overlay.run_on()
+    assert overlay.told_of(Confirmed) == [Confirmed("s"), Confirmed("t")]
+
+
 def test_nothing_is_derived_from_the_earlier_life_of_a_broker_that_comes_back() -> None:
     """It has the ID that it had, and knows nothing of what it knew: b0 registers at it and joins at it anew."""
     overlay = DyingRing(PAIR)
@@ -278,12 +294,13 @@ def test_nothing_is_derived_from_the_earlier_life_of_a_broker_that_comes_back() 
     overlay.run()
     overlay.bury("b1")
     target = PAIR.at_epoch(1)
-    overlay.feed(
-        "b0",
-        None,
-        Command("plan-1", PREPARE, "b0", 0, 1, digest=target.digest, lost_brokers=("b1",), brokers_joined=("b1",)),
-    )
+    told = ("b1",)
+    prepare = Command("plan-1", PREPARE, "b0", 0, 1, digest=target.digest, lost_brokers=told, brokers_joined=told)
+    overlay.feed("b0", None, prepare)
     assert overlay.said(Outcome.PREPARED) == set()
     sent = [one for message in overlay.links["b0", "b1"] for one in getattr(message, "messages", (message,))]
     assert {type(one).__name__ for one in sent} == {"Join", "Register"}
     assert any(isinstance(one, Register) and one.epoch == 1 for one in sent)
+    overlay.feed("b0", None, prepare)  # Once more: what it says of b1 was said of the life before.
+    tables = overlay.cores["b0"].tables
+    assert (tables[0].dead, tables[1].dead) == ({"b1"}, set())

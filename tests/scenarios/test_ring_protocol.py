@@ -14,9 +14,11 @@ from producers.brokers.chord_change import RingChange
 from producers.brokers.chord_messages import GrantFlush
 from producers.brokers.chord_tables import ChordTables, TopicEntry
 from producers.brokers.chord_trees import TopicTrees
-from tests.scenarios.any_order_deeds import RingDeeds
+from tests.scenarios.any_order_deeds import DEATHS, RingDeeds
 from tests.scenarios.any_order_run import RING, Driver, RunSpec, count_faults, finish, gentle_spec, run
 from tests.scenarios.any_order_schedules import SCHEDULES
+
+DYING = set(DEATHS)
 
 
 def happens(count: str, seeds: Iterable[int]) -> bool:
@@ -30,6 +32,13 @@ def test_random_runs_keep_the_promise(seed: int) -> None:
 
     What each run demands at its end stands in :func:`tests.scenarios.any_order_run.finish`.
     """
+    result = run(RunSpec.of(seed, RING))
+    assert result.failure is None, f"{result.failure}; do it again: python -m tests.scenarios.search --seed {seed}"
+
+
+@pytest.mark.parametrize("seed", [seed for seed in range(1000, 1500) if DYING & {*RunSpec.of(seed, RING).features}])
+def test_random_runs_keep_the_promise_while_brokers_die(seed: int) -> None:
+    """So in every phase, several at once, and while the ring is repaired; what a death excuses is all that is lost."""
     result = run(RunSpec.of(seed, RING))
     assert result.failure is None, f"{result.failure}; do it again: python -m tests.scenarios.search --seed {seed}"
 

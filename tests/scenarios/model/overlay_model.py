@@ -90,7 +90,8 @@ class OverlayModel:
         rival: PlannedChange | None = None,
     ) -> None:
         self.configuration = configuration
-        self.brokers = configuration.brokers
+        joining = {broker for change in plans for broker in change.brokers()}
+        self.brokers = tuple(sorted({*configuration.brokers, *joining}))  # Who is to join is outside at first.
         self.is_ring = isinstance(configuration, ChordConfiguration)
         self.names = tuple(client.name for client in clients)
         self.plans = plans

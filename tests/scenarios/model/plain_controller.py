@@ -26,7 +26,10 @@ _ANSWERS = {phase: frozenset(answers_to(phase)) for phase in CommandPhase}
 
 @dataclass(frozen=True)
 class PlannedChange:
-    """What one plan leads to: all links of a tree or all IDs of a ring (None: as they are), and who moves."""
+    """What one plan leads to: all links of a tree or all IDs of a ring (None: as they are), and who moves.
+
+    The brokers are those that the links or IDs name: others leave, and some may join.
+    """
 
     links: tuple[tuple[str, str], ...] | None = None
     ids: tuple[tuple[str, int], ...] | None = None
@@ -38,8 +41,15 @@ class PlannedChange:
         if isinstance(before, ChordConfiguration):
             ids: Mapping[str, int] = before.id_of if self.ids is None else dict(self.ids)
             return ChordConfiguration.of(epoch, before.bits, ids)
-        links = before.links if self.links is None else [link(a, b) for a, b in self.links]
-        return Configuration.of(epoch, before.brokers, links)
+        if self.links is None:
+            return Configuration.of(epoch, before.brokers, before.links)
+        brokers = {broker for pair in self.links for broker in pair}
+        return Configuration.of(epoch, brokers, [link(a, b) for a, b in self.links])
+
+    def brokers(self) -> frozenset[str]:
+        """Return the brokers that the plan names, if it changes the overlay."""
+        ends = (broker for pair in self.links or () for broker in pair)
+        return frozenset((*ends, *(broker for broker, _ in self.ids or ())))
 
 
 def plan(
@@ -106,13 +116,13 @@ class Control:
                 return self._enter(CommandPhase.ABORT) if self.phase is CommandPhase.PREPARE else (self, [])
             raise Violation(f"{event.broker} refused to {event.phase}: {event.reason}")
         taken = replace(self, answered=self.answered | {(event.broker, event.outcome)})
-        return taken._go_on() if all(taken.has_answered(one) for one in self.configuration.brokers) else (taken, [])
+        return taken._go_on() if all(taken.has_answered(one) for one in self._asked) else (taken, [])
 
     def fault(self) -> str:
         """Say what is wrong when nothing is under way any more, empty when all is well."""
         if self.phase is None:
             return ""
-        missing = [broker for broker in self.configuration.brokers if not self.has_answered(broker)]
+        missing = [broker for broker in self._asked if not self.has_answered(broker)]
         return f"plan {len(self.ended) + 1} waits in {self.phase} for {', '.join(missing)}"
 
     def _go_on(self) -> tuple[Control, list[Command]]:
@@ -127,13 +137,22 @@ class Control:
         return replace(self, ended=(*self.ended, "completed"), configuration=reached).begin()
 
     def _enter(self, phase: CommandPhase) -> tuple[Control, list[Command]]:
-        commands = [self._command(phase, broker) for broker in self.configuration.brokers]
+        commands = [self._command(phase, broker) for broker in self._asked]
         return replace(self, phase=phase, answered=frozenset()), commands
+
+    @property
+    def _target(self) -> OverlayConfiguration:
+        return self.plans[len(self.ended)].target(self.configuration, self.epoch_max)
+
+    @property
+    def _asked(self) -> list[str]:
+        """Who takes part in the plan under way: the brokers of both overlays."""
+        return sorted({*self.configuration.brokers, *self._target.brokers})
 
     @property
     def _digest(self) -> str:
         """The digest of the plan under way; the plain one of its overlay unless there is another controller."""
-        target = self.plans[len(self.ended)].target(self.configuration, self.epoch_max)
+        target = self._target
         return target.digest + (BETWEEN + self.instance if self.instance else "")
 
     def _command(self, phase: CommandPhase, broker: str) -> Command:
@@ -142,11 +161,15 @@ class Control:
         target = change.target(before, epoch)
         if phase is not CommandPhase.PREPARE:
             return Command(name, phase, broker, before.epoch, epoch, digest=digest)
+        joined = tuple(sorted(set(target.brokers) - set(before.brokers)))
+        left = tuple(sorted(set(before.brokers) - set(target.brokers)))
+        bare = Command(
+            name, phase, broker, before.epoch, epoch, digest=digest, brokers_joined=joined, brokers_left=left
+        )  # fmt: skip
         if isinstance(before, ChordConfiguration):
             assert isinstance(target, ChordConfiguration)
             moves = tuple(move for move in change.moves if broker in (move.home_from, move.home_to))
-            id_moves = id_moves_between(before, target)
-            return Command(name, phase, broker, before.epoch, epoch, (), (), digest, moves, id_moves)
+            return msgspec.structs.replace(bare, moves=moves, id_moves=id_moves_between(before, target))
         removed = tuple(sorted(set(before.links) - set(target.links)))
         added = tuple(sorted(set(target.links) - set(before.links)))
-        return Command(name, phase, broker, before.epoch, epoch, removed, added, digest, change.moves)
+        return msgspec.structs.replace(bare, links_removed=removed, links_added=added, moves=change.moves)

@@ -70,7 +70,7 @@ class Reduction:
         all_of_them = [configuration]
         for change in model.plans:
             all_of_them.append(change.target(all_of_them[-1], all_of_them[-1].epoch + 1))
-        return sum({1 << model.broker_at[peer] for one in all_of_them for peer in one.neighbours[name]})
+        return sum({1 << model.broker_at[peer] for one in all_of_them for peer in one.neighbours.get(name, ())})
 
     def chosen(self, state: State, moves: list[Move]) -> list[Move]:
         """Return the moves of one broker when they can be tried alone, else all."""

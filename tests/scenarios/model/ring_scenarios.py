@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.scenarios.model.member_scenarios import MEMBER_RINGS
 from tests.scenarios.model.plain_controller import plan
 from tests.scenarios.model.ring_detours import DETOURS
 from tests.scenarios.model.scripted_scenario import Scenario, ring, topic_at
@@ -385,4 +386,4 @@ RIVALS = (
     ),
 )
 
-RINGS = FAULTS + DRAWN + MOVES + TURNS + DETOURS + MORE + REPEATS + LARGE + RIVALS
+RINGS = FAULTS + DRAWN + MOVES + TURNS + DETOURS + MORE + REPEATS + LARGE + RIVALS + MEMBER_RINGS
