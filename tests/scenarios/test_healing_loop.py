@@ -11,6 +11,7 @@ from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualSettings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 from schemas.member import MemberState
+from schemas.plan_life import LIFE
 from tests.scenarios.test_closed_loop import WORKLOAD
 
 
@@ -37,6 +38,8 @@ def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(seed: int, w
     loop.run_for(30_000)
     assert loop.loop.state.fleet.serving == loop.inventory.brokers
     assert loop.loop.state.plan_log.present.brokers == loop.inventory.brokers
+    loop.run_for(25_000)
+    assert not any(LIFE[plan.phase].is_aborted for plan in loop.plans)  # Decisions go on with those that came back.
     assert [plan.brokers_lost for plan in loop.plans if plan.brokers_lost] == [dead]
     loop.come_to_rest()
     account = loop.virtual.finish()
