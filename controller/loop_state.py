@@ -36,7 +36,8 @@ class LoopState:
     ``taken`` are the windows that were put together in it. ``shadows`` are the planners that look on; ``for_shadows``
     is the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which
     the acting planner has decided. ``is_changed`` says that there is something new since the state was shown at
-    ``shown_ms``. ``decision_times`` are by role and planner.
+    ``shown_ms``. ``passed_per_s`` is how many notifications a second passed
+    each broker when it was last heard. ``decision_times`` are by role and planner.
     """
 
     plan_log: PlanLog
@@ -61,6 +62,7 @@ class LoopState:
     windows_incomplete: int = 0
     late_rows: int = 0
     client_changes: int = 0
+    passed_per_s: dict[str, float] = field(default_factory=dict)
     refusals: Counter[str] = field(default_factory=Counter)
     command_latencies_ms: dict[str, int] = field(default_factory=dict)
     decision_times: dict[str, DecisionTimes] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class LoopState:
     def add_window(self, window: ClosedWindow, point: CostPoint | None, now_ms: int) -> None:
         """Count a window that is put together now; ``point`` is what it cost, None where that is not known."""
         self.newest = window
+        self.passed_per_s |= {one.broker: one.notifications_out_per_s for one in window.queues if not one.peer}
         self.state_latencies_ms.append(now_ms - window.end_ms)
         self.windows_closed += 1
         self.windows_incomplete += not window.is_complete

@@ -16,8 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from dashboard.live_board import LiveBoard
 from infra.stack_error import StackError
 from schemas.live_view import ShownConfiguration, ShownPlan
+from schemas.member import Member, MemberState
+from schemas.member_life import against_member_order
 from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from schemas.plan_life import against_order
+from schemas.shown_fleet import ShownFleet
 
 REASON_LENGTH_MIN = 3
 ORDERS_AT_ONCE_MAX = 4
@@ -98,13 +101,28 @@ class OrderDesk:
             raise OrderRefusedError(422, f"Only {OrderKind.MAINTAIN} evacuates, not {kind}.")
         if kind.scope == "plan":
             return self._check_plan(request)
-        if kind is OrderKind.ADD:
-            raise OrderRefusedError(422, "A broker is added by `regraft members add`, which says what it costs.")
+        if kind.scope == "member":
+            self._check_member(kind, subject)
         if kind.scope == "broker":
             configuration: ShownConfiguration | None = self._board.value("configuration")
             if configuration is None or subject not in configuration.brokers:
                 raise OrderRefusedError(409, f"There is no broker {subject!r} in the overlay that is shown.")
         return ""
+
+    def _check_member(self, kind: OrderKind, broker: str) -> None:
+        if kind is OrderKind.ADD:
+            raise OrderRefusedError(422, "A broker is added by `regraft members add`, which says what it costs.")
+        fleet: ShownFleet = self._board.value("members") or ShownFleet()
+        configuration: ShownConfiguration | None = self._board.value("configuration")
+        shown = next((member for member in fleet.members if member.broker == broker), None)
+        if shown is not None:
+            member: Member | None = Member(broker, MemberState(shown.state), shown.since_ms, shown.reason)
+        elif configuration is not None and broker in configuration.brokers:
+            member = Member(broker, MemberState.IN_SERVICE, 0, "")
+        else:
+            member = None
+        if against := against_member_order(kind, broker, member, None):
+            raise OrderRefusedError(409, f"{against}.")
 
     def _check_plan(self, request: OrderRequest) -> str:
         kind, subject = request.kind, request.subject

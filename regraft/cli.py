@@ -120,7 +120,7 @@ def demo(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help=f"Run only {QUICK_RUNNING_S:.0f} s.")] = False,
     chaos: Annotated[
-        bool, typer.Option("--chaos", help="Kill controller, Spark, Valkey and Kafka in turn while it runs.")
+        bool, typer.Option("--chaos", help="Kill and suspend stages, brokers and links while it runs.")
     ] = False,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Also serve the dashboard, with a token to give orders with.")

@@ -158,8 +158,8 @@ class Transition:
             return []
         sent = self._control_messages.get(result.broker, 0)
         self._control_messages[result.broker] = max(sent, result.control_messages)
-        # Of a life that was over before the plan began neighbours go on telling.
-        self._lost |= set(result.lost_peers).intersection(self._brokers).difference(self.plan.brokers_lost)
+        # Of a life that was over before the plan began neighbours go on telling, so who joins counts on the controller.
+        self._lost |= set(result.lost_peers).intersection(self._brokers) - self._change.joined - self._change.lost
         is_elsewhere = result.refusal in ELSEWHERE and result.phase is CommandPhase.ABORT
         if result.outcome is Outcome.REFUSED and not is_elsewhere:
             return self._on_refusal(result, now_ms)
@@ -240,7 +240,8 @@ class Transition:
         if phase is PlanPhase.DRAINING:
             self._asked_ms = now_ms  # Who is active says by itself when it is drained.
             return effects
-        return effects + self._ask(now_ms)
+        # Who is dead by a neighbour's word alone may live, and hold what is given up.
+        return effects + self._ask(now_ms, self._living if phase is PlanPhase.ABORTING else None)
 
     def _abort_reason(self) -> str:
         reasons = [change.reason for change in self.plan.history if change.phase is PlanPhase.ABORTING]

@@ -10,6 +10,7 @@ from collections import Counter
 
 from controller.controller_settings import ControllerSettings
 from controller.loop_state import PLANS_MAX, LoopState
+from controller.report.show_fleet import shown_fleet
 from controller.report.show_parts import (
     shown_configuration,
     shown_decision,
@@ -61,5 +62,6 @@ def render_view(
         events=tuple(state.events),
         last_decision=None if decision is None else shown_decision(decision),
         faults=faults,
+        members=shown_fleet(state, now_ms),
         shadows={shadow.name: shown_shadow(shadow) for shadow in state.shadows},
     )

@@ -15,6 +15,7 @@ const ORDERS = {
   pause: { title: "Pause adaptation", act: "Pause", kind: "", text: "No plan begins until somebody resumes; one under way is finished.", mayEnd: true },
   resume: { title: "Resume adaptation", act: "Resume", kind: "good", text: "Plans may begin again with the next window." },
   maintain: { title: "Begin maintenance of", act: "Begin maintenance", kind: "", text: "Nothing moves to this broker until it returns.", mayEnd: true, mayEvacuate: true },
+  readmit: { title: "Readmit", act: "Readmit", kind: "good", text: "The broker stays, or joins the overlay again without the usual pause." },
   return: { title: "End maintenance of", act: "End maintenance", kind: "good", text: "The broker takes part in plans again." },
 };
 

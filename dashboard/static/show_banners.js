@@ -1,7 +1,7 @@
 // Say what cannot be trusted right now: the connection, the live view, the controller's news; and chips at the top.
 
 import { element, icon, pill, showIfOther } from "./build_elements.js";
-import { clockTime, span, words } from "./format_values.js";
+import { amount, clockTime, shortList, span, words } from "./format_values.js";
 
 export function showBanners(store) {
   const place = document.getElementById("banners");
@@ -18,7 +18,7 @@ export function showBanners(store) {
     document.title = `${store.proposedPlans.length ? "(1) " : ""}Regraft ${store.parts.server?.namespace ?? ""}`.trim();
   }
 
-  store.watch(["server", "link", "counts", "orders", "configuration", "plans"], show);
+  store.watch(["server", "link", "counts", "orders", "members", "configuration", "plans"], show);
   setInterval(show, 1000);
 }
 
@@ -51,7 +51,7 @@ function lastSeenMs(store) {
 }
 
 function findChips(store) {
-  const { server, counts, configuration, orders } = store.parts;
+  const { server, counts, configuration, orders, members } = store.parts;
   const chips = [];
   if (server && server.namespace !== "regraft") chips.push([server.namespace, "quiet", null, "Namespace of topics and keys"]);
   if (counts) {
@@ -60,8 +60,22 @@ function findChips(store) {
   }
   if (orders?.paused) chips.push(["paused", "warn", "pause", orders.paused.reason]);
   if (orders?.maintenance?.length) chips.push([`maintenance ${orders.maintenance.map((one) => one.broker).slice(0, 3).join(", ")}`, "warn", "wrench", null]);
+  chips.push(...memberChips(members));
   if (configuration) chips.push([`epoch ${configuration.epoch}`, "quiet", null, "Number of the overlay in force"]);
   if (counts?.leader) chips.push([`term ${counts.term}`, "quiet", null, `${counts.leader} leads: each controller that takes over begins a term`]);
   if (counts) chips.push([words(counts.planner).replaceAll("+", " + "), "quiet long", null, `Who decides: ${counts.planner}`]);
+  return chips;
+}
+
+// Who does not simply serve, by state; and how much went over the dead whom the overlay still has.
+function memberChips(fleet) {
+  const named = (state) => (fleet?.members ?? []).filter((one) => one.state === state);
+  const chips = [];
+  for (const [state, kind, iconName] of [["dead", "bad", "alert"], ["leaving", "warn", "undo"], ["joining", "quiet", "move"]]) {
+    const found = named(state);
+    if (found.length) chips.push([`${state} ${shortList(found.map((one) => one.broker), 3)}`, kind, iconName, found.map((one) => `${one.broker}: ${one.reason}`).slice(0, 10).join("\n")]);
+  }
+  const isCrossed = named("dead").some((one) => one.in_overlay);
+  if (isCrossed) chips.push([`at risk ${amount("traffic_at_risk_per_s" in fleet ? fleet.traffic_at_risk_per_s : 0)} /s`, "bad", "alert", "Deliveries a second that went over brokers that are dead now: lost until the overlay is repaired"]);
   return chips;
 }

@@ -1,10 +1,11 @@
 // The overlay as a table: what the map shows, for keys, screen readers and whoever looks for one broker.
 
 import { button, element, icon, pill, showIfOther, table } from "./build_elements.js";
-import { amount, counted, share } from "./format_values.js";
+import { amount, clockTime, counted, share, words } from "./format_values.js";
 import { CONGESTION_CLASSES, congestionClass } from "./style_map.js";
 
 const SHOWN_MAX = 60;
+const YEAR_MS = 365 * 86_400_000;
 const ORDERS = {
   load: (one) => -one.load,
   congestion: (one) => -one.congestion,
@@ -33,28 +34,31 @@ export function showBrokerTable(store, desk, map, pane) {
       ["Broker", "State", "Passes on /s", "Busy", "Queue, longest", "Congestion", "Publishers", "Links", ""],
       shown.map((one) => [
         button(one.name, () => map.pickBroker(one.name), { class: "link", title: "Show on the map" }),
-        one.isKept ? pill("maintenance", "warn", "wrench") : one.isSilent ? pill("too little heard", "bad", "alert") : pill("up", "quiet", null),
+        one.member ? memberPill(one.member) : one.isKept ? pill("maintenance", "warn", "wrench") : one.isSilent ? pill("too little heard", "bad", "alert") : pill("up", "quiet", null),
         amount(one.load), share(one.busy), amount(one.queue), congestionText(one.congestion), amount(one.publishers), amount(one.degree),
-        desk.button(one.isKept ? "Return" : "Maintain", one.isKept ? "return" : "maintain", one.name, { class: "quiet" }),
+        one.member ? memberButton(desk, one.member) : desk.button(one.isKept ? "Return" : "Maintain", one.isKept ? "return" : "maintain", one.name, { class: "quiet" }),
       ])));
   }
 
-  store.watch(["network", "configuration", "orders", "window"], () => pane.hidden || show());
+  store.watch(["network", "configuration", "orders", "members", "window"], () => pane.hidden || show());
   new MutationObserver(() => pane.hidden || show()).observe(pane, { attributes: true, attributeFilter: ["hidden"] });
   desk.watch(show);
 }
 
 function findBrokers(store) {
-  const { configuration, network, orders, window } = store.parts;
+  const { configuration, network, orders, members: fleet, window } = store.parts;
+  const members = new Map((fleet?.members ?? []).map((one) => [one.broker, one]));
   const loads = new Map((network?.brokers ?? []).map((one) => [one.broker, one]));
   const kept = new Set((orders?.maintenance ?? []).map((one) => one.broker));
   const silent = new Set(window?.short_brokers ?? []);
   const degrees = new Map();
   for (const pair of configuration?.links ?? []) for (const name of pair) degrees.set(name, (degrees.get(name) ?? 0) + 1);
-  return (configuration?.brokers ?? []).map((name) => {
+  const names = [...(configuration?.brokers ?? [])];
+  for (const name of members.keys()) if (!names.includes(name)) names.push(name);
+  return names.map((name) => {
     const load = loads.get(name);
     return {
-      name, isKept: kept.has(name), isSilent: silent.has(name), degree: degrees.get(name) ?? 0, load: load?.notifications_per_s ?? 0, busy: load?.busy_share,
+      name, member: memberToTell(members.get(name)), isKept: kept.has(name), isSilent: silent.has(name), degree: degrees.get(name) ?? 0, load: load?.notifications_per_s ?? 0, busy: load?.busy_share,
       queue: load?.queue_length_max, congestion: load?.congestion ?? 0, publishers: load?.publishers ?? 0,
     };
   });
@@ -63,4 +67,19 @@ function findBrokers(store) {
 function congestionText(congestion) {
   const level = congestionClass(congestion);
   return [element("i", { class: `dot level-${level}` }), ` ${amount(congestion)} ${CONGESTION_CLASSES[level].name}`, level === 3 ? icon("alert") : null].filter(Boolean);
+}
+
+// A member that simply serves is shown as any broker.
+function memberToTell(member) {
+  return member && member.state !== "in_service" ? member : null;
+}
+
+function memberPill(member) {
+  const [kind, iconName] = { dead: ["bad", "alert"], leaving: ["warn", "undo"], joining: ["busy", "move"] }[member.state] ?? ["quiet", null];
+  const returns = member.returns_ms > Date.now() + YEAR_MS ? "; does not come back by itself" : member.returns_ms ? `; may return from ${clockTime(member.returns_ms)}` : "";
+  return pill(words(member.state), kind, iconName, `since ${clockTime(member.since_ms)}: ${member.reason}${returns}`);
+}
+
+function memberButton(desk, member) {
+  return member.state === "joining" ? "" : desk.button("Readmit", "readmit", member.broker, { class: "quiet" });
 }

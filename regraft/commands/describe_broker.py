@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from schemas.bounds import TIME_MS_MAX
 from schemas.member import BrokerFacts, Member, PeerCost, Position
 
 
@@ -56,11 +57,13 @@ def member_row(member: Member) -> tuple[str, str, str, str]:
     said = [member.reason]
     if len(member.deaths_ms) > 1:
         said.append(f"{len(member.deaths_ms)} deaths lately")
-    if member.returns_ms:
-        said.append(f"may return from {_time(member.returns_ms)}")
+    if member.returns_ms >= TIME_MS_MAX:
+        said.append("does not come back by itself")
+    elif member.returns_ms:
+        said.append(f"may return from {time_text(member.returns_ms)}")
     if member.facts is not None and member.facts.address:
         said.append(member.facts.address)
-    return member.broker, str(member.state).replace("_", " "), _time(member.since_ms), "; ".join(said)
+    return member.broker, str(member.state).replace("_", " "), time_text(member.since_ms), "; ".join(said)
 
 
 def _peer_cost(text: str) -> PeerCost:
@@ -93,5 +96,6 @@ def _median_processing(path: Path) -> float:
     return float(np.median(Inventory.load(path).processing_cost))
 
 
-def _time(time_ms: int) -> str:
+def time_text(time_ms: int) -> str:
+    """Return a time for people, empty for none."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if time_ms else ""

@@ -12,9 +12,12 @@ from typing import Any
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+from regraft.commands.describe_broker import time_text
 
 EXIT_WELL, EXIT_NOT_WELL = 0, 1
 CLOCKS_SHOWN = 5
+MEMBERS_SHOWN = 10
+REPAIRS_SHOWN = 3
 
 
 def status(
@@ -22,7 +25,7 @@ def status(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Say whether the loop is well: windows, plans, cost, orders, alerts and services.
+    """Say whether the loop is well: windows, members, plans, cost, orders, alerts and services.
 
     Reads the live view where `redis.url` is set and answers, else the status files of `run.directory`. Ends with 0 when
     all is well, 1 when it is degraded or not running.
@@ -61,6 +64,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
             f"cost: {cost['now_per_s']:.0f} per s, {cost['bootstrap_per_s']:.0f} with the first overlay "
             f"({cost['saved_share']:.1%} saved), epoch {judged['epoch']}"
         )
+    lines += member_lines(judged["members"] or {})
     lines += [f"plan {_plan_text(plan)}" for plan in judged["plans_last"]]
     lines += [f"alert: {alert.get('severity')}: {alert.get('text')}" for alert in judged["alerts"]]
     counted = ", ".join(f"{what} {count}" for what, count in judged["faults"].items() if count)
@@ -71,6 +75,25 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
         ages = ((name, "ended" if one["is_over"] else f"{one['age_s']:.1f} s ago") for name, one in services.items())
         lines.append("last heard: " + ", ".join(f"{name} {age}" for name, age in ages))
     return [*lines, f"source: {judged['source']}"]
+
+
+def member_lines(fleet: dict[str, Any]) -> list[str]:
+    """Return the lines about the fleet: how many are how, who does not simply serve, and the last repairs."""
+    counts = fleet.get("counts", {})
+    if not counts:
+        return []
+    lines = ["members: " + ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items())]
+    members = fleet.get("members", ())
+    for member in members[:MEMBERS_SHOWN]:
+        state, since = member["state"].replace("_", " "), time_text(member["since_ms"])
+        lines.append(f"{member['broker']} is {state} since {since}: {member['reason']}")
+    if len(members) > MEMBERS_SHOWN:
+        lines.append(f"{len(members) - MEMBERS_SHOWN} more: `regraft members list`")
+    for repair in fleet.get("repairs", ())[-REPAIRS_SHOWN:]:
+        took = (repair["whole_ms"] - repair["dead_since_ms"]) / 1000
+        told = f"whole again after {took:.1f} s" if repair["whole_ms"] else f"{repair['phase']}, not whole yet"
+        lines.append(f"repair {repair['plan']} without {', '.join(repair['lost'])}: {told}")
+    return lines
 
 
 def _plan_text(plan: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ from infra.stack_error import StackError
 from infra.supervise import Supervisor
 from overlay.inventory import Inventory
 from producers.emulator.outage_schedule import SITE
-from regraft.demo.kill_services import KillSchedule
+from regraft.demo.disturb_services import DisturbSchedule
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
@@ -43,7 +43,6 @@ from regraft.run_records.collect_run import (
     window_costs,
 )
 from regraft.run_records.describe_run import describe_run
-from regraft.run_records.outage_story import outage_story
 from regraft.run_records.run_record import RunRecord, ServiceUse
 from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import agents_of, ensure_inventory
@@ -95,6 +94,8 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
     flags = demo_flags(flags, wanted)
     if options.dashboard and not (wanted.dashboard.secret or wanted.dashboard.secret_file):
         flags = {**flags, "dashboard": {**flags.get("dashboard", {}), "secret": secrets.token_urlsafe(SECRET_BYTES)}}
+    if options.kills:
+        flags = chaos_flags(flags, wanted)
     _check_shift(load_settings(flags, settings_file))
     out = options.out_directory
     with ExitStack() as held:
@@ -199,6 +200,14 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     return {**merged, "planners": planners}
 
 
+def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
+    """Return the flags with outages of brokers and links where nobody set any: one at a time, on average."""
+    pause_s = wanted.demo.kill_every_s
+    preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s}
+    chosen = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
+    return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
+
+
 def _tell_dashboard(settings: Settings, console: Console) -> None:
     """Say where the dashboard is, and give a token that lasts for the demo."""
     from dashboard.operator_tokens import make_token, read_secret
@@ -243,11 +252,12 @@ class _DemoRun:
         self._events_told = len(events)
         self._observer = RunObserver(settings.run.directory)
         self._shift_told = False
+        self._outages_told = 0
         self._expects_shift = scenario_of(settings.demo.scenario).has_shift
         self._use: dict[str, ServiceUse] = {}
         self._started_s = time.time()
         self._running_s = settings.demo.running_s
-        self._kills = KillSchedule(supervisor, settings.demo.kill_every_s) if options.kills else None
+        self._kills = DisturbSchedule(supervisor, settings.demo.kill_every_s) if options.kills else None
 
     def carry_out(self, screen: RunScreen) -> RunRecord:
         """Let traffic run, end it, let the loop come to rest, and collect what is stored."""
@@ -255,6 +265,8 @@ class _DemoRun:
             if self._kills is not None and (text := self._kills.act(self._elapsed_s, self._newest_window_ms)):
                 screen.tell(text, self._elapsed_s)
             self._show(screen, "running")
+        if self._kills is not None and (text := self._kills.resume()):
+            screen.tell(text, self._elapsed_s)
         # The controller goes first: it ends the transition under way, for which the brokers must still live.
         self._show(screen, "finishing the plan under way")
         self._stop(CONTROLLER)
@@ -312,6 +324,9 @@ class _DemoRun:
         if not self._shift_told and self._observer.regime_change_ms is not None:
             self._shift_told = True
             screen.tell("the interests shift", self._observer.regime_change_ms / 1000 - self._started_s)
+        for time_ms, text in self._observer.outage_notes[self._outages_told :]:
+            screen.tell(str(text), max(int(str(time_ms)) / 1000 - self._started_s, 0.0))
+            self._outages_told += 1
         while self._events_told < len(self._events):
             self._tell_service(self._events[self._events_told], screen)
             self._events_told += 1
@@ -357,7 +372,7 @@ class _DemoRun:
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
             rss_total_bytes_max=self._supervisor.rss_total_bytes_max,
-            outages=outage_story(observer.outage_notes, stored.events, stored.plans, observer.at_risk_per_s_max),
+            outages=observer.story(stored.events, stored.plans),
         )
 
 

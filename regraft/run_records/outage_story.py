@@ -6,10 +6,11 @@ belong here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemas.event import AdaptationEvent
+from schemas.event import AdaptationEvent, EventKind
 from schemas.plan import Plan, PlanPhase
 from schemas.plan_life import LIFE
 
@@ -33,13 +34,17 @@ class OutageStory:
     """All outages of one run.
 
     ``deaths`` counts several at once as one. ``repairs_ms``: from a death until an overlay without the dead was in
-    force. ``traffic_at_risk_per_s_max``: the most deliveries a second that had to cross the dead.
+    force. ``traffic_at_risk_per_s_max``: the most deliveries a second that had to cross the dead. ``by_kind``: outages
+    of each kind. Alerts are all of the run.
     """
 
     lines: tuple[StoryLine, ...] = ()
     deaths: int = 0
     repairs_ms: tuple[int, ...] = field(default=())
     traffic_at_risk_per_s_max: float = 0.0
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    alerts_raised: int = 0
+    alerts_cleared: int = 0
 
     @property
     def first_ms(self) -> int | None:
@@ -52,6 +57,7 @@ def outage_story(
     events: Iterable[AdaptationEvent],
     plans: Sequence[Plan],
     traffic_at_risk_per_s_max: float = 0.0,
+    by_kind: Mapping[str, int] | None = None,
 ) -> OutageStory:
     """Put the story together; ``notes`` are pairs of time and text from the emulator's status.
 
@@ -60,7 +66,9 @@ def outage_story(
     noted = [StoryLine(int(str(time_ms)), EMULATOR, str(text)) for time_ms, text in notes]
     if not noted:
         return OutageStory()
-    told = [StoryLine(event.time_ms, CONTROLLER, event.text) for event in events if event.kind.value in MEMBER_EVENTS]
+    kept = list(events)
+    told = [StoryLine(event.time_ms, CONTROLLER, event.text) for event in kept if event.kind.value in MEMBER_EVENTS]
+    alerts = Counter(event.kind for event in kept)
     of_members = [plan for plan in plans if _planner_of(plan) in MEMBER_PLANNERS]
     told += [
         StoryLine(entry.time_ms, CONTROLLER, f"plan {plan.plan} ({_planner_of(plan)}): {entry.phase}")
@@ -74,6 +82,9 @@ def outage_story(
         len(deaths_ms),
         tuple(one for one in took if one is not None),
         traffic_at_risk_per_s_max,
+        dict(by_kind or {}),
+        alerts[EventKind.ALERT_RAISED],
+        alerts[EventKind.ALERT_CLEARED],
     )
 
 

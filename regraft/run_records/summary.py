@@ -158,7 +158,10 @@ def _outage_figures(record: RunRecord) -> dict[str, Any]:
     """Return what befell brokers, and how long it took until the overlay was whole again."""
     story = record.outages
     return {
+        "outages": dict(story.by_kind),
         "broker_deaths": story.deaths,
+        "alerts_raised": story.alerts_raised,
+        "alerts_cleared": story.alerts_cleared,
         "repairs": len(story.repairs_ms),
         "death_to_whole_ms_p50": percentile(story.repairs_ms, 50),
         "death_to_whole_ms_p95": percentile(story.repairs_ms, 95),

@@ -16,8 +16,8 @@ class DemoSettings:
     ``brokers``: how many there are, each on a PlanetLab host as long as there are hosts. ``degree_max``: links a broker
     of a tree may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a
     share of that time, the interests of stocks shift. ``drain_s_max``: how long the end may wait for the last windows
-    and for a plan under way. ``kill_every_s``: with --chaos, the least pause between two kills; a window must close
-    before the next, too.
+    and for a plan under way. ``kill_every_s``: with --chaos, the least pause between two kills of stages; a window must
+    close before the next, too. Where nobody sets emulator.chaos_every_s and chaos_for_s, also these.
     ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
     and ours without moves of publishers, to show beside the acting one what these add.
     ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than there, as the demo's interests shift

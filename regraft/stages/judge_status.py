@@ -17,8 +17,10 @@ from regraft.settings.run_settings import Settings
 from regraft.stages.observe_run import parse_ledger
 from schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, offset_text
 from schemas.live_view import LiveView, ShownPlan
+from schemas.member import MemberState
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
+from schemas.shown_fleet import ShownMember
 
 Document = Mapping[str, Any]
 
@@ -50,6 +52,7 @@ NOTHING_SHOWN: dict[str, Any] = {
     "plans_waiting": [],
     "paused": None,
     "maintenance": [],
+    "members": None,
     "plans_last": [],
     "faults": {},
 }
@@ -114,6 +117,7 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
         "plans_waiting": _waiting(view),
         "paused": msgspec.to_builtins(view.orders.paused),
         "maintenance": msgspec.to_builtins(view.orders.maintenance),
+        "members": msgspec.to_builtins(view.members),
         "plans_last": [_plan(plan) for plan in view.plans[-PLANS_SHOWN:]],
         "faults": dict(view.faults),
     }
@@ -131,7 +135,7 @@ def _faults(
     if view is not None and view.is_standby and not view.leader:
         found.append("no controller leads, as far as this standby knows")
     if view is not None and not view.is_standby:
-        found += _window_faults(view, settings, now_ms) + _plan_faults(view, settings, now_ms)
+        found += _window_faults(view, settings, now_ms) + _plan_faults(view, settings, now_ms) + _deaths(view)
     if "emulator" in services:
         ledger = parse_ledger(services["emulator"].document)
         wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.out_of_order}
@@ -167,6 +171,20 @@ def _plan_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]:
     return found
 
 
+def _deaths(view: LiveView) -> list[str]:
+    """Return which dead brokers the overlay in force still has; one that it does without is no fault any more."""
+    crossed = [member.broker for member in view.members.members if _is_crossed(member)]
+    if not crossed:
+        return []
+    at_risk = view.members.traffic_at_risk_per_s
+    rate = "" if at_risk is None else f", {at_risk:.0f} deliveries a second crossed them"
+    return [f"dead and still in the overlay: {', '.join(crossed)}{rate}"]
+
+
+def _is_crossed(member: ShownMember) -> bool:
+    return member.state == MemberState.DEAD and member.in_overlay
+
+
 def _waiting(view: LiveView) -> list[str]:
     return [plan.plan for plan in view.plans if plan.phase == PlanPhase.PROPOSED]
 
@@ -185,6 +203,11 @@ def _notes(view: LiveView) -> list[str]:
         found.append(f"{', '.join(waiting)} waits for approval")
     if paused := view.orders.paused:
         found.append(f"paused by {paused.by}: {paused.reason}")
+    found += [
+        f"{state.replace('_', ' ')}: {', '.join(member.broker for member in members)}"
+        for state in (MemberState.JOINING, MemberState.LEAVING, MemberState.DEAD)
+        if (members := [member for member in view.members.members if member.state == state and not _is_crossed(member)])
+    ]
     if maintenance := view.orders.maintenance:
         found.append(f"in maintenance: {', '.join(one.broker for one in maintenance)}")
     return found

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from regraft.run_records.outage_story import OutageStory, outage_story
 from regraft.run_records.run_record import (
     DecisionTime,
     DeliveryLedger,
@@ -25,7 +26,7 @@ from regraft.run_records.run_record import (
 from regraft.stages.show_run import Frame
 from schemas.event import AdaptationEvent
 from schemas.live_view import CostPoint, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
-from schemas.plan import PlanPhase
+from schemas.plan import Plan, PlanPhase
 
 Document = Mapping[str, Any]
 
@@ -92,6 +93,11 @@ class RunObserver:
     def outage_notes(self) -> list[list[object]]:
         """What befell brokers and links so far: times and texts, oldest first."""
         return list(self.emulator.get("outage_notes", []))
+
+    def story(self, events: Sequence[AdaptationEvent], plans: Sequence[Plan]) -> OutageStory:
+        """Return the story of the outages so far, with what is stored of the run."""
+        counts = self.emulator.get("outages", {})
+        return outage_story(self.outage_notes, events, plans, self.at_risk_per_s_max, counts)
 
     @property
     def has_followed_shift(self) -> bool:

@@ -8,7 +8,9 @@ from schemas.member import Member, MemberState
 from schemas.order import Order, OrderKind
 from schemas.plan import Plan
 from schemas.plan_life import answers_to
+from schemas.state import StateRow
 from tests.controller.scripted_overlay import TICK_MS, ScriptedOverlay
+from tests.controller.scripted_ring import published_rows
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 
 
@@ -36,7 +38,7 @@ class ScriptedFleet(ScriptedOverlay):
 
     def write_window(self, start_ms: int) -> None:
         """Write what those that live have seen."""
-        rows = rows_of(self.living, start_ms, self.wanted(start_ms))
+        rows = self._rows(start_ms)
         first_ms = {one: boot // WINDOW_MS * WINDOW_MS for one, boot in self.boots.items()}
         marker = marker_of(self.living, start_ms, rows, 0, epochs=self.held | {}, boots=self.boots)
         entries = tuple(
@@ -49,6 +51,9 @@ class ScriptedFleet(ScriptedOverlay):
         )  # fmt: skip
         closed = type(marker)(marker.window_start_ms, marker.window_end_ms, 1, marker.row_counts, entries, 0)
         self.ports.state.records.extend([*rows, closed])
+
+    def _rows(self, start_ms: int) -> list[StateRow]:
+        return rows_of(self.living, start_ms, self.wanted(start_ms))
 
     def answer_commands(self) -> None:
         """Let every broker that lives answer."""
@@ -107,3 +112,11 @@ class ScriptedFleet(ScriptedOverlay):
     def last_plan(self) -> Plan:
         """The newest plan."""
         return self.plans[-1]
+
+
+@dataclass
+class ScriptedRingFleet(ScriptedFleet):
+    """The same around a ring. Windows hold what one publisher published; users are in the register."""
+
+    def _rows(self, start_ms: int) -> list[StateRow]:
+        return published_rows(start_ms, {"p": 20}, home="b01")

@@ -11,9 +11,10 @@ from schemas.command import CommandPhase
 from schemas.event import EventKind
 from schemas.member import BrokerFacts, MemberState, PeerCost
 from schemas.order import Order, OrderKind
-from schemas.plan import PlanPhase
-from tests.controller.scripted_fleet import ScriptedFleet
+from schemas.plan import OFF_RING, PlanPhase
+from tests.controller.scripted_fleet import ScriptedFleet, ScriptedRingFleet
 from tests.controller.scripted_overlay import settings_of
+from tests.controller.scripted_ring import BROKERS, FIG_2_USERS, TOPIC, publisher, ring_inventory, user
 from tests.controller.test_control_loop import INVENTORY, far_ends
 
 QUICK = MemberSettings(silence_ms=2_000, return_pause_ms=2_000, batch_ms=500, retry_ms=1_000)
@@ -36,7 +37,17 @@ def test_a_silent_broker_is_declared_dead_and_the_overlay_is_repaired_without_it
     fleet.dead.add("b01")
     fleet.run_until(MemberState.DEAD, "b01")
     assert fleet.lost == {"b01"}
+    shown = fleet.ports.view.shown.members
+    assert [(one.broker, one.state, one.in_overlay) for one in shown.members] == [("b01", "dead", True)]
+    assert shown.traffic_at_risk_per_s == 5.0
     fleet.run_windows(3)
+    shown = fleet.ports.view.shown.members
+    assert shown.counts == {"in_service": len(INVENTORY.brokers) - 1, "dead": 1}
+    assert [one.in_overlay for one in shown.members] == [False]
+    (repair,) = shown.repairs
+    assert repair.lost == ("b01",)
+    assert repair.dead_since_ms < repair.whole_ms
+    assert shown.traffic_at_risk_per_s == 0.0
     assert fleet.present_brokers == tuple(one for one in INVENTORY.brokers if one != "b01")
     plan = fleet.last_plan
     assert plan.brokers_lost == ("b01",)
@@ -183,7 +194,7 @@ def test_a_broker_that_dies_while_it_is_drained_stays_out() -> None:
     fleet.run_windows(6)
     fleet.order(OrderKind.DRAIN, "b01")
     fleet.run_windows(3)
-    assert fleet.member("b01").state is MemberState.DRAINING
+    assert fleet.member("b01").state is MemberState.LEAVING
     fleet.dead.add("b01")
     fleet.run_until(MemberState.DEAD, "b01")
     assert fleet.member("b01").returns_ms == NEVER_MS
@@ -243,3 +254,24 @@ def test_the_next_controller_knows_what_the_one_before_declared() -> None:
     assert "b01" not in fleet.present_brokers
     assert fleet.member("b01").state is MemberState.DEAD
     assert [plan.phase for plan in fleet.plans] == [PlanPhase.COMPLETED]
+
+
+def test_users_of_a_dead_broker_of_a_ring_get_another_home_and_its_arc_another_broker() -> None:
+    """The repair moves whom it can; who has been moved is no longer at the dead."""
+    fleet = ScriptedRingFleet(ring_inventory(), quiet, settings_of(members=QUICK, planner="reassign_ids_ssbr"))
+    for name, (home, topics) in FIG_2_USERS.items():
+        fleet.ports.clients.put(user(name, home, *topics))
+    fleet.ports.clients.put(publisher("p", "b01", TOPIC))
+    fleet.run_windows(6)
+    fleet.dead.add("b04")
+    fleet.run_until(MemberState.DEAD, "b04")
+    fleet.run_windows(4)
+    assert "b04" not in fleet.present_brokers
+    plan = fleet.last_plan
+    assert [(move.client, move.home_from) for move in plan.moves] == [("u4", "b04")]
+    assert {one.broker for one in plan.ring_target} == set(BROKERS) - {"b04"}
+    fleet.restart("b04")
+    fleet.run_until(MemberState.IN_SERVICE, "b04")
+    assert fleet.present_brokers == BROKERS
+    install = next(one for one in fleet.told if one.phase is CommandPhase.INSTALL)
+    assert {one.broker: one.id_from for one in install.id_moves} == dict.fromkeys(set(BROKERS) - {"b04"}, OFF_RING)

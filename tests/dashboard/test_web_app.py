@@ -18,7 +18,7 @@ from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE, phases_for
 from tests.dashboard.test_poll_view import MemorySource
-from tests.dashboard.view_documents import proposed_document, view_texts
+from tests.dashboard.view_documents import proposed_document, view_texts, written_document
 from tests.wait_until import wait_until
 
 SECRET = "k" * 40
@@ -102,6 +102,25 @@ def test_an_order_about_a_plan_says_which_was_shown(open_desk: Callable[..., Des
     assert "another plan than the one that you were shown" in answer["text"]
     assert desk.order(kind="approve", subject=plan["plan"], plan_digest="now")[0] == 202
     assert [order.plan_digest for order in desk.sent] == ["now"]
+
+
+def test_orders_about_members_fit_the_states_that_are_shown(open_desk: Callable[..., Desk]) -> None:
+    """A broker that the fleet's part does not name serves; one that is dead cannot drain."""
+    desk = open_desk()
+    dead = {"broker": "b03", "state": "dead", "since_ms": 1, "reason": "silent"}
+    desk.source.texts = view_texts({**written_document(), "members": {"counts": {"dead": 1}, "members": [dead]}})
+    wait_until(lambda: bool(desk.state()["members"].get("members")))
+    assert desk.order(kind="readmit", subject="b03")[0] == 202
+    assert desk.order(kind="drain", subject="b04")[0] == 202
+    for kind, subject, why in (
+        ("drain", "b03", "b03 is dead and cannot be drained"),
+        ("remove", "b04", "it serves: drain it"),
+        ("dead", "b99", "no broker b99 among the members"),
+    ):
+        status, answer = desk.order(kind=kind, subject=subject)
+        assert (status, why in answer["text"]) == (409, True), answer
+    assert desk.order(kind="add", subject="x1")[0] == 422
+    assert [(order.kind, order.subject) for order in desk.sent] == [("readmit", "b03"), ("drain", "b04")]
 
 
 def test_a_pause_and_a_maintenance_may_end_by_themselves(open_desk: Callable[..., Desk]) -> None:

@@ -339,3 +339,26 @@ def test_who_comes_back_by_a_plan_is_lost_to_later_phases_only_when_its_new_life
     assert {(one.broker, one.lost_brokers) for one in commands_in(effects)} == {(broker, ()) for broker in BROKERS}
     effects = transition.lose({"b"}, 20)
     assert {(one.broker, one.lost_brokers) for one in commands_in(effects)} == {("a", ("b",)), ("c", ("b",))}
+
+
+def test_neighbours_that_tell_of_an_earlier_life_do_not_keep_a_broker_from_joining() -> None:
+    """It was taken out by a plan long ago; who has found it dead then says so ever after."""
+    target = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
+    before = Configuration.of(0, ("a", "c"), [("a", "c")])
+    plan = target.as_target(msgspec.structs.replace(swap_plan(), brokers_lost=()), before)
+    transition = Transition(plan, target, LIMITS, TERM, BrokerChange.between(before.brokers, BROKERS))
+    transition.start(0)
+    for broker in BROKERS:
+        said = answer(broker, CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",))
+        transition.on_result(msgspec.structs.replace(said, digest=plan_digest(plan, target)), 10)
+    assert transition.plan.phase is PlanPhase.ACTIVATING
+
+
+def test_who_is_dead_by_a_neighbours_word_alone_is_told_of_the_abort_too() -> None:
+    """It may live and hold tables of the plan; nobody waits for its answer."""
+    transition = run_to(PlanPhase.PREPARING)
+    effects = transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",)), 10)
+    assert [one.broker for one in commands_in(effects)] == list(BROKERS)
+    for broker in ("a", "c"):
+        transition.on_result(answer(broker, CommandPhase.ABORT, Outcome.ABORTED), 20)
+    assert transition.plan.phase is PlanPhase.ABORTED

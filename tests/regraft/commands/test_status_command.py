@@ -14,11 +14,13 @@ from controller.ports.write_live_view import ValkeyView
 from infra.supervise import Supervisor
 from infra.valkey_server import start_valkey_service
 from regraft.cli import app
+from regraft.commands.status_command import status_lines
 from regraft.settings.run_settings import load_settings
 from regraft.stages.judge_status import DEGRADED, NOT_RUNNING, SILENCE_S_MAX, WELL, ServiceState, judge_status
 from schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWindow, encode_view
 from schemas.order_book import Maintenance, StandingOrder, StandingOrders
 from schemas.plan import PlanPhase
+from schemas.shown_fleet import ShownFleet, ShownMember, ShownRepair
 from tests.schemas.shown_views import cost_point, shown_plan, shown_window, view_of
 
 NOW_MS = 1_800_000_000_000
@@ -62,6 +64,35 @@ def test_who_leads_is_said_and_a_standby_is_well() -> None:
     alone = judged(is_standby=True, window=None)
     assert alone["verdict"] == DEGRADED
     assert "no controller leads" in alone["reasons"][0]
+
+
+def fleet(*, in_overlay: bool, **changes: Any) -> ShownFleet:
+    dead = ShownMember(broker="b07", state="dead", since_ms=NOW_MS - 9_000, reason="silent", in_overlay=in_overlay)
+    leaving = ShownMember(broker="b02", state="leaving", since_ms=NOW_MS - 900, reason="old", in_overlay=True)
+    return replace(ShownFleet(counts={"in_service": 38, "leaving": 1, "dead": 1}, members=(leaving, dead)), **changes)
+
+
+def test_a_dead_broker_is_a_fault_while_the_overlay_has_it() -> None:
+    """What crosses it is lost; once the overlay does without it, it is only told."""
+    crossed = judged(members=fleet(in_overlay=True, traffic_at_risk_per_s=120.0))
+    assert crossed["verdict"] == DEGRADED
+    assert crossed["reasons"] == ["dead and still in the overlay: b07, 120 deliveries a second crossed them"]
+    assert crossed["notes"] == ["leaving: b02"]
+    without = judged(members=fleet(in_overlay=False))
+    assert (without["verdict"], without["notes"]) == (WELL, ["leaving: b02", "dead: b07"])
+
+
+def test_members_and_repairs_are_lines_of_their_own() -> None:
+    """How many are how, who does not simply serve and why, and how long a repair took from death to whole."""
+    repairs = (
+        ShownRepair(plan="plan-4", lost=("b07",), dead_since_ms=1_000, whole_ms=3_500, phase="completed"),
+        ShownRepair(plan="plan-5", lost=("b08", "b09"), dead_since_ms=5_000, whole_ms=0, phase="preparing"),
+    )
+    lines = status_lines(judged(members=fleet(in_overlay=False, repairs=repairs)) | {"source": "here"})
+    assert "members: 38 in service, 1 leaving, 1 dead" in lines
+    assert any(line.startswith("b07 is dead since 2027-01-15") and line.endswith("silent") for line in lines)
+    assert "repair plan-4 without b07: whole again after 2.5 s" in lines
+    assert "repair plan-5 without b08, b09: preparing, not whole yet" in lines
 
 
 def test_a_loop_that_decides_is_well() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.find_port import choose_ports
-from regraft.demo.kill_services import KILLED_IN_TURN
+from regraft.demo.disturb_services import KILLED_IN_TURN
 from tests.regraft.demo.watch_secrets import ClientCommands, SecretWatch
 
 CHECKOUT = Path(__file__).parents[3]
@@ -23,7 +23,7 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
     with SecretWatch(tmp_path) as watch, ClientCommands(tmp_path, _regraft) as commands:
         answer = _regraft(
             *("demo", "--secure", "--dashboard", "--chaos", "--json", "--seed", "5", "--duration", "110"),
-            *("--out", str(tmp_path), "--set", "demo.kill_every_s=20"),
+            *("--out", str(tmp_path), "--set", "demo.kill_every_s=20", "--set", 'emulator.chaos_kinds=["slow","cut"]'),
             timeout_s=500,
         )
     assert commands.faults == []
@@ -43,7 +43,7 @@ def test_users_move_and_ids_are_reassigned_on_a_ring_without_loss(tmp_path: Path
     """The chord scenario on real Kafka and Spark, with each part killed: users and IDs move, every delivery is made."""
     answer = _regraft(
         *("demo", "--scenario", "chord", "--chaos", "--json", "--seed", "2", "--duration", "100"),
-        *("--out", str(tmp_path), "--set", "demo.kill_every_s=20"),
+        *("--out", str(tmp_path), "--set", "demo.kill_every_s=20", "--set", 'emulator.chaos_kinds=["slow","cut"]'),
         timeout_s=420,
     )
     assert answer.returncode == 0, answer.stderr[-4000:]

@@ -1,0 +1,99 @@
+"""How long a dead broker cuts an overlay, on the virtual clock: from its silence until the repair is in force.
+
+``python -m benchmarks.bench_repair [--brokers 40,400,1000] [--seed N] [--json FILE]``. Emulator, reference aggregator
+and controller run on one virtual clock; one broker with as many links as any dies under traffic. Asserts that nothing
+was lost but what had to cross it, and nothing was repeated or out of order. Messages and bytes are those that brokers
+send one another because of the repair.
+"""
+
+import argparse
+import random
+import time
+from pathlib import Path
+
+from controller.controller_settings import ControllerSettings
+from infra.measured_figures import Figure, run_facts, write_figures
+from overlay.configuration import Configuration
+from producers.emulator.emulate_overlay import CONTROL_BYTES
+from producers.emulator.outage_schedule import Outage, OutageKind
+from producers.emulator.place_overlay import place_overlay
+from producers.virtual_overlay import VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
+from regraft.virtual_runs.virtual_loop import VirtualLoop
+from schemas.plan import Plan, PlanPhase
+from schemas.plan_life import LIFE
+
+DEGREE_MAX = 8
+START_MS = 1_700_000_000_000
+DEATH_S = 30.0
+WATCH_S_MAX = 180.0
+SECOND_MS = 1_000.0
+WORKLOAD = WorkloadSettings(lifetime_s_mean=300.0)
+SETTLE_S = 60.0
+
+
+def measure(broker_count: int, seed: int) -> list[Figure]:
+    """Let one broker die and return how long each part of its repair took; raise AssertionError without a repair."""
+    inventory = place_overlay(broker_count, DEGREE_MAX, random.Random(seed))
+    bootstrap = inventory.bootstrap
+    assert isinstance(bootstrap, Configuration)
+    dead = max(bootstrap.brokers, key=lambda broker: len(bootstrap.neighbours[broker]))
+    outage = Outage(OutageKind.DEATH, (dead,), DEATH_S, 10 * WATCH_S_MAX)
+    virtual = VirtualSettings(seed=seed, start_ms=float(START_MS), settle_ms=SETTLE_S * SECOND_MS, outages=(outage,))
+    loop = VirtualLoop(inventory, WORKLOAD, ControllerSettings(bootstrap="", inventory_path=Path()), virtual)
+    began_s = time.perf_counter()
+    repair = _repair_of(loop, dead)
+    loop.run_for(10 * SECOND_MS)
+    loop.come_to_rest()
+    account = loop.virtual.finish()
+    faults = (account.lost - account.excused, account.repeated, account.out_of_order, account.unexpected)
+    assert not any(faults), account
+    death_ms = START_MS + DEATH_S * SECOND_MS
+    begun_ms, whole_ms = repair.history[0].time_ms, _in_force_ms(repair)
+    where: dict[str, str | int | float] = {"brokers": broker_count, "links_of_dead": len(bootstrap.neighbours[dead])}
+    return [
+        Figure("death_to_repair_begun", where, begun_ms - death_ms, "ms"),
+        Figure("death_to_repair_in_force", where, whole_ms - death_ms, "ms"),
+        Figure("links_added", where, len(repair.links_added), "1"),
+        Figure("messages_of_repair", where, repair.control_messages, "1"),
+        Figure("bytes_of_repair", where, repair.control_messages * CONTROL_BYTES, "B"),
+        Figure("deliveries", where, account.delivered, "1"),
+        *(Figure(reason, where, count, "1") for reason, count in account.lost_by_reason.items()),
+        Figure("run", where, round(time.perf_counter() - began_s, 1), "s"),
+    ]
+
+
+def _repair_of(loop: VirtualLoop, dead: str) -> Plan:
+    deadline_ms = loop.virtual.now_ms + (DEATH_S + WATCH_S_MAX) * SECOND_MS
+    while loop.virtual.now_ms < deadline_ms:
+        loop.run_for(SECOND_MS)
+        for plan in loop.plans:
+            if dead in plan.brokers_lost and LIFE[plan.phase].is_in_force and plan.phase is not PlanPhase.RETIRING:
+                return plan
+    raise AssertionError(f"{dead} died and no repair was in force {WATCH_S_MAX:g} s later: {loop.plans[-3:]}")
+
+
+def _in_force_ms(plan: Plan) -> int:
+    return min(entry.time_ms for entry in plan.history if LIFE[PlanPhase(entry.phase)].is_in_force)
+
+
+def main() -> None:
+    """Measure each size and print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--brokers", default="40,400,1000", help="sizes, separated by commas")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    given = parser.parse_args()
+    figures = []
+    for count in given.brokers.split(","):
+        found = measure(int(count), given.seed)
+        for figure in found:
+            print(f"{figure.name} at {figure.where['brokers']} brokers: {figure.value:,} {figure.unit}")
+        figures += found
+    if given.json is not None:
+        settings = {"degree_max": DEGREE_MAX, "death_s": DEATH_S}
+        write_figures(given.json, run_facts(settings, given.seed), figures)
+
+
+if __name__ == "__main__":
+    main()
