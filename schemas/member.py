@@ -14,20 +14,20 @@ class MemberState(StrEnum):
     """Where a broker stands in the fleet.
 
     ``joining`` runs or is about to, and waits for a plan that takes it into the overlay; ``in_service`` is one to be
-    counted on; ``draining`` serves until plans have taken it out; ``dead`` is silent or was said to be; ``left`` is
+    counted on; ``leaving`` serves until plans have taken it out; ``dead`` is silent or was said to be; ``left`` is
     known and awaited by nobody.
     """
 
     JOINING = "joining"
     IN_SERVICE = "in_service"
-    DRAINING = "draining"
+    LEAVING = "leaving"
     DEAD = "dead"
     LEFT = "left"
 
     @property
     def is_serving(self) -> bool:
         """Tell whether the broker is expected to be heard of and to carry notifications."""
-        return self in (MemberState.IN_SERVICE, MemberState.DRAINING)
+        return self in (MemberState.IN_SERVICE, MemberState.LEAVING)
 
 
 class PeerCost(Struct, frozen=True, order=True):
