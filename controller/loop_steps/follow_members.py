@@ -67,7 +67,8 @@ class FollowMembers:
         self._settle(state, now_ms)
         self._measure_repairs(state, now_ms)
         moving = state.plan_log.moving
-        self._runner.lose(lost_to(moving, state.plan_log, state.fleet) if moving else ())
+        lost = lost_to(moving, state.plan_log, state.fleet) if moving else frozenset[str]()
+        self._runner.lose(lost, [one.broker for one in state.fleet.members.values() if one.deaths_ms])
         self._orders.members = state.fleet.members
 
     def _heard_in(self, state: LoopState) -> HeardBrokers:
@@ -195,4 +196,4 @@ class FollowMembers:
 
 def _is_to_leave(member: Member) -> bool:
     is_given_up = member.state is MemberState.DEAD and member.returns_ms == NEVER_MS
-    return member.state is MemberState.DRAINING or is_given_up
+    return member.state is MemberState.LEAVING or is_given_up

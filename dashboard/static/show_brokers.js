@@ -5,6 +5,7 @@ import { amount, clockTime, counted, share, words } from "./format_values.js";
 import { CONGESTION_CLASSES, congestionClass } from "./style_map.js";
 
 const SHOWN_MAX = 60;
+const YEAR_MS = 365 * 86_400_000;
 const ORDERS = {
   load: (one) => -one.load,
   congestion: (one) => -one.congestion,
@@ -73,10 +74,14 @@ function memberToTell(member) {
   return member && member.state !== "in_service" ? member : null;
 }
 
+// The colour and the icon of a member's state: one that leaves asks for less than one that is dead.
+export function memberStyle(state) {
+  return { dead: ["bad", "alert"], joining: ["busy", "move"], left: ["quiet", null] }[state] ?? ["warn", "undo"];
+}
+
 function memberPill(member) {
-  const [kind, iconName] = { dead: ["bad", "alert"], draining: ["warn", "undo"], joining: ["busy", "move"] }[member.state] ?? ["quiet", null];
-  const returns = member.returns_ms ? `; may return from ${clockTime(member.returns_ms)}` : "";
-  return pill(words(member.state), kind, iconName, `since ${clockTime(member.since_ms)}: ${member.reason}${returns}`);
+  const returns = member.returns_ms > Date.now() + YEAR_MS ? "; does not come back by itself" : member.returns_ms ? `; may return from ${clockTime(member.returns_ms)}` : "";
+  return pill(words(member.state), ...memberStyle(member.state), `since ${clockTime(member.since_ms)}: ${member.reason}${returns}`);
 }
 
 function memberButton(desk, member) {

@@ -95,6 +95,13 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         """All plans that were stored."""
         return list(self.controller.shelf.stored.values())
 
+    @property
+    def aborted_epochs(self) -> set[int]:
+        """The epochs of plans that were aborted, but of those in which another one's plan was carried out."""
+        plans = (plan for one in self.met_controllers for plan in one.shelf.stored.values())
+        aborted = {plan.epoch_to for plan in plans if plan.phase is PlanPhase.ABORTED}
+        return aborted - {plan.epoch_to for one in self.met_controllers for plan in one.log.in_force}
+
     def apply(self, action: Action) -> bool:
         """Do one thing; tell whether it was possible. Raises BrokenPromiseError when it breaks the promise."""
         self._advance_clock(1)
@@ -164,6 +171,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             effects = broker.core.handle(source, message, self.clock.now)
         if not self.is_refused_from_the_dead(source, effects):
             self.note_taken(name, message, effects)
+        self.note_life(name)
         for effect in effects:
             self._see(broker, effect)
         return True
@@ -175,7 +183,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         if type(effect) not in KNOWN_EFFECTS:
             raise NotImplementedError(f"{broker.name} wants {name}: tell the any-order overlay what that means")
         is_turned_away = isinstance(effect, ClientDropped) and not broker.core.takes_clients
-        if name in FAULT_EFFECTS and not (self.may_drop or self.dead or is_turned_away):
+        if name in FAULT_EFFECTS and not (self.may_drop or self.lives_from or is_turned_away):
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
         if isinstance(effect, Published):
             self.stamped_epochs.add(effect.notification.epoch)
@@ -279,10 +287,8 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
                 raise BrokenPromiseError(
                     f"never allowed to publish {which}", f"{name} at {self.publishers.home_of(name)}"
                 )
-        aborted = {plan.epoch_to for plan in self.plans if plan.phase is PlanPhase.ABORTED}
-        aborted -= {plan.epoch_to for one in self.met_controllers for plan in one.log.in_force}  # Another one's.
-        if aborted & self.stamped_epochs:
-            raise BrokenPromiseError("stamped an aborted epoch", f"{sorted(aborted & self.stamped_epochs)}")
+        if aborted := self.aborted_epochs & self.stamped_epochs:
+            raise BrokenPromiseError("stamped an aborted epoch", f"{sorted(aborted)}")
         present = self.controller.log.present
         for name, core in self.cores.items():
             held = core.tables.get(core.epoch)
@@ -295,7 +301,9 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             if held.is_outside == is_inside or (is_inside and held.configuration.digest != present.digest):
                 raise BrokenPromiseError("state", f"{name} holds another overlay than the plans say")
             for part in parts_of(core):
-                check_empty(part, KEPT_EMPTY if is_inside else (*KEPT_EMPTY, *OF_CLIENTS), name)
+                kept_empty = KEPT_EMPTY if is_inside else (*KEPT_EMPTY, *OF_CLIENTS)
+                # Of a plan that was aborted without it one that has come back does not know.
+                check_empty(part, [one for one in kept_empty if one != "_early" or name not in self.lives_from], name)
             if not is_inside:
                 check_empty(held, OF_TABLES, name)
         self.check_at_rest()

@@ -149,6 +149,12 @@ class AnyOrderRing(AnyOrderOverlay):
             ids[broker], ids[other] = ids[other], ids[broker]
         return ChordConfiguration.of(log.epoch_next, before.bits, ids)
 
+    def with_joined(self, target: Any, name: str, place: Any) -> ChordConfiguration:
+        """Return the ring with a broker at an ID, or at the next that is free."""
+        free = (number % (1 << BITS) for number in itertools.count(place))
+        number = next(one for one in free if one not in target.ids)
+        return ChordConfiguration.of(target.epoch, target.bits, target.id_of | {name: number})
+
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
         """Return a repair by which successors take over what the lost had, now and then with IDs exchanged besides."""
         changes = self._exchanges(rng.choice((0, 0, 0, 1)), rng)
@@ -168,7 +174,8 @@ class AnyOrderRing(AnyOrderOverlay):
         """Return the way to the rendezvous and from there to the home of the subscription in that epoch."""
         ring = self.overlay_of(epoch)
         root = ring.rendezvous(str(self.account.subscriptions[subscription].filter_[0].value))
-        served = [broker for since, broker in self.served[subscription] if since <= epoch][-1:]
+        aborted = self.aborted_epochs  # By such a plan nobody has moved.
+        served = [one for since, one in self.served[subscription] if since <= epoch and since not in aborted][-1:]
         down = ring.route(root, served[0]) if served and served[0] in ring.brokers else (root,)
         return [[*ring.route(home, root), *down[1:]]]
 

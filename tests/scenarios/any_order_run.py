@@ -8,6 +8,7 @@ and when. Equal specs give equal runs; so do equal actions. After the actions co
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -182,7 +183,7 @@ class Driver:
         raise BrokenPromiseError("not repaired", f"after {REPAIRS_MAX} times: {list(overlay.controller.events)[-2:]}")
 
     def _declare_dead(self) -> None:
-        self.do([("declare", tuple(name for name in self.overlay.dead if name not in self.overlay.declared))])
+        self.do([("declare", tuple(self.overlay.undeclared))])
 
     def _bring_to_rest(self) -> None:
         overlay, controller, idle_rounds, before = self.overlay, self.overlay.controller, 0, ""
@@ -322,7 +323,8 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
         "publishers_moved": overlay.publishers.moves.moved,
         "users_moved": overlay.users.counts.moved,
         "waited": overlay.publishers.moves.notifications_waited,
-        "deaths": len(overlay.dead),
+        "deaths": len(overlay.lives_from),
+        "came_back": sum(math.isfinite(epoch) for epoch in overlay.lives_from.values()),
         "repairs": overlay.repairs,
         "held_max": max(core.held_count_max for core in overlay.cores.values()),
         "joined": sum(len(change.joined) for change in changes),
