@@ -11,7 +11,7 @@ from dataclasses import replace
 from producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
 from producers.brokers.match_content import Filter, intersects
 from producers.brokers.tree_repairs import TreeRepairs
-from producers.brokers.tree_tables import Advertisement, Entry, RoutingTables, TreePlanUnderWay
+from producers.brokers.tree_tables import LOCAL, Advertisement, Entry, RoutingTables, TreePlanUnderWay
 from producers.brokers.two_epochs import TwoEpochBroker
 
 TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
@@ -102,10 +102,13 @@ class TreePublishers:
                 known.successor = None  # It has ended before its turn came.
             self.repairs.take_end(message)
             return [*self._flood_on(message, source)] if self.repairs.passes_on_all else []
+        is_waited_for = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)
         effects: list[Effect] = [*self._flood_on(message, source), *self.repairs.tell(message)]
         effects += self.repairs.tell_back(source, message)
+        if is_waited_for and known.told_by != LOCAL:  # Whoever told of it may not hear in its epoch that it has ended.
+            effects.append(Send(known.told_by, AdvertiseAck(known.epoch, message.publisher, message.connection)))
         return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
 
     def _give_way(self, earlier: Advertisement, source: str, message: Advertise) -> list[Effect]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from overlay.configuration import Configuration, link
 from producers.brokers.broker_messages import (
+    AdvertiseAck,
     AdvertiseConfirmed,
     AdvertiseRequest,
     Dropped,
@@ -145,6 +146,19 @@ def test_what_is_told_twice_in_an_epoch_that_is_aborted_is_taken_back_all_the_sa
     assert list(overlay.cores["b3"].routing.interests.advertisements) == ["p"]
     overlay.feed("b3", "b2", Unadvertise(0, "p", 0))
     assert not overlay.cores["b3"].routing.interests.advertisements
+
+
+def test_whoever_told_of_a_publisher_waits_no_longer_when_it_has_ended_in_the_newer_epoch() -> None:
+    """It may be aborted before the end comes in the older one, or the end may be lost there."""
+    overlay = StepByStep(LINE)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.cross("b0", "b1")
+    overlay.cross("b1", "b2")
+    target = LINE.replaced(1, [link("b0", "b1")], [link("b0", "b2")])
+    overlay.command("b2", PREPARE, target)
+    overlay.feed("b2", "b0", Unadvertise(1, "p", 0))
+    (bundle,) = overlay.links["b2", "b1"]
+    assert AdvertiseAck(0, "p", 0) in bundle.messages
 
 
 def test_publishers_at_home_at_the_dead_are_forgotten_and_may_come_again_elsewhere() -> None:
