@@ -149,7 +149,7 @@ def test_what_a_broker_drops_before_another_one_dies_is_no_ones_excuse() -> None
     assert account.excused < 10
 
 
-@pytest.mark.xfail(reason="brokers do not install an overlay from outside yet")
+@pytest.mark.xfail(reason="on a tree neighbours still call a broker dead that a plan takes in again")
 def test_clients_of_a_dead_broker_come_again_when_a_plan_has_taken_it_in_again() -> None:
     """The publisher of a dead home keeps what it would publish; nothing of that is lost."""
     virtual = line()
