@@ -232,13 +232,13 @@ class CountRule(Rule):
 
     ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared after so long without it.
     ``plan.aborted``, ``plan.taken_back`` (it undoes another), ``plan.limit`` (proposals refused as a plan is full),
-    ``gain.missed``, ``planner.failed``, ``epoch.mismatch``, ``order.forged`` (not its giver's own) and
-    ``telemetry.lost`` (deleted unread) are told by stages; ``dead_letters`` counts records that could not be used, by
-    topic, but for those that a newer Regraft wrote: ``records.newer``.
+    ``gain.missed``, ``planner.failed``, ``epoch.mismatch``, ``deaths.doubted`` (too many brokers silent at once),
+    ``order.forged`` (not its giver's own) and ``telemetry.lost`` (deleted unread) are told by stages; ``dead_letters``
+    counts records that could not be used, by topic, but for those that a newer Regraft wrote: ``records.newer``.
     """
 
     SOURCES = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "planner.failed", "epoch.mismatch",
-               "order.forged", "telemetry.lost", "dead_letters", "records.newer")  # fmt: skip
+               "deaths.doubted", "order.forged", "telemetry.lost", "dead_letters", "records.newer")  # fmt: skip
 
     count: int = 1
     span_s: float = 600.0
@@ -319,8 +319,8 @@ class FleetRule(Rule):
     """Something that stands from one record to a later one: raised when it has for ``for_s``, cleared when it is over.
 
     ``broker.dead``: a member is dead, by silence, a neighbour's word or an order. ``repair.running``: a plan that does
-    without lost brokers is not in force yet. ``traffic.at_risk``: the overlay in force still has brokers that are dead,
-    so what crosses them is lost; the value is how many.
+    without lost brokers is not in force yet. ``traffic.at_risk``: the overlay in force still has brokers that are dead
+    or have started again, so what crosses them is lost; the value is how many.
     """
 
     SOURCES = ("broker.dead", "repair.running", "traffic.at_risk")

@@ -166,6 +166,7 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "plan.taken_back": _taken_back,
     "plan.limit": _limited,
     "epoch.mismatch": _told(EventKind.EPOCH_MISMATCH, by_subject=True),
+    "deaths.doubted": _told(EventKind.DEATHS_DOUBTED, by_subject=True),
     "gain.missed": _told(EventKind.GAIN_MISSED),
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,

@@ -30,11 +30,11 @@ class _Standing:
 
 
 class FleetWatcher:
-    """The newest record of each member that is dead, the repair that runs, and the brokers of the overlay in force."""
+    """Who does not serve by the newest records, the repair that runs, and the brokers of the overlay in force."""
 
     def __init__(self, rule: FleetRule) -> None:
         self._rule = rule
-        self._dead: dict[str, Member] = {}
+        self._idle: dict[str, Member] = {}
         self._repair: Plan | None = None
         self._overlay: Plan | None = None
         self._changed_ms = 0  # When any of it changed last: what ends, ended then.
@@ -42,9 +42,9 @@ class FleetWatcher:
     def take(self, record: msgspec.Struct, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
         """Take a record; what changes by it is found by the next tick."""
         if isinstance(record, Member):
-            self._dead.pop(record.broker, None)
-            if record.state is MemberState.DEAD and len(self._dead) < MEMBERS_MAX:
-                self._dead[record.broker] = record
+            self._idle.pop(record.broker, None)
+            if not record.state.is_serving and len(self._idle) < MEMBERS_MAX:
+                self._idle[record.broker] = record
             self._changed_ms = max(self._changed_ms, min(record.since_ms, now_ms))
         elif isinstance(record, Plan) and record.history:
             self._take_plan(record)
@@ -76,7 +76,8 @@ class FleetWatcher:
         if self._rule.on == "broker.dead":
             return {
                 broker: _Standing(member.since_ms, 1.0, (broker,), member.reason)
-                for broker, member in self._dead.items()
+                for broker, member in self._idle.items()
+                if member.state is MemberState.DEAD
             }
         if self._rule.on == "repair.running":
             plan = self._repair
@@ -84,19 +85,20 @@ class FleetWatcher:
                 return {}
             detail = f"{plan.phase}, without {name_some(sorted(plan.brokers_lost))}"
             return {plan.plan: _Standing(plan.history[0].time_ms, len(plan.brokers_lost), (), detail)}
-        risky = sorted(broker for broker, member in self._dead.items() if self._is_crossed(member))
+        risky = sorted(broker for broker, member in self._idle.items() if self._is_crossed(member))
         if not risky:
             return {}
-        since_ms = min(self._dead[broker].since_ms for broker in risky)
+        since_ms = min(self._idle[broker].since_ms for broker in risky)
         return {OVERLAY: _Standing(since_ms, len(risky), (), name_some(risky))}
 
-    def _is_crossed(self, dead: Member) -> bool:
-        """Tell whether the overlay in force still has this life of the broker."""
+    def _is_crossed(self, idle: Member) -> bool:
+        """Tell whether the overlay in force has the broker in a life that is over."""
         plan = self._overlay
         if plan is None:
-            return dead.facts is None  # The first overlay has the brokers of the inventory.
-        is_later = plan.history[0].time_ms >= dead.since_ms
-        return dead.broker in plan.brokers_target and not (is_later and dead.broker in plan.brokers_lost)
+            return idle.facts is None  # The first overlay has the brokers of the inventory.
+        if idle.broker not in plan.brokers_target or idle.since_ms > plan.history[0].time_ms:
+            return idle.broker in plan.brokers_target
+        return idle.state is not MemberState.JOINING and idle.broker not in plan.brokers_lost  # By it the joining join.
 
     def _finding(self, subject: str, status: AlertStatus, time_ms: int, why: _Standing) -> Finding:
         return Finding(self._rule.name, subject, status, time_ms, why.value, self._rule.limit, why.brokers, why.detail)

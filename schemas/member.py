@@ -14,20 +14,20 @@ class MemberState(StrEnum):
     """Where a broker stands in the fleet.
 
     ``joining`` runs or is about to, and waits for a plan that takes it into the overlay; ``in_service`` is one to be
-    counted on; ``draining`` serves until plans have taken it out; ``dead`` is silent or was said to be; ``left`` is
+    counted on; ``leaving`` serves until plans have taken it out; ``dead`` is silent or was said to be; ``left`` is
     known and awaited by nobody.
     """
 
     JOINING = "joining"
     IN_SERVICE = "in_service"
-    DRAINING = "draining"
+    LEAVING = "leaving"
     DEAD = "dead"
     LEFT = "left"
 
     @property
     def is_serving(self) -> bool:
         """Tell whether the broker is expected to be heard of and to carry notifications."""
-        return self in (MemberState.IN_SERVICE, MemberState.DRAINING)
+        return self in (MemberState.IN_SERVICE, MemberState.LEAVING)
 
 
 class PeerCost(Struct, frozen=True, order=True):
@@ -66,9 +66,9 @@ class Member(Struct, frozen=True):
 
     ``boot_ms`` is the start of the life that the state is about, 0 where it is not known. ``facts`` take the place of
     what the inventory says of the broker; one that is not in the inventory has them. ``deaths_ms`` are the times of
-    its late deaths, oldest first, and ``returns_ms`` is when a dead one may come back, 0 for as soon as it is there.
-    ``ordered_ms`` is the time of the newest order about it that was followed, 0 for none. ``term`` is that of the
-    leader who wrote this record.
+    its late deaths, oldest first, and ``returns_ms`` is when a dead one may come back, 0 for as soon as it is there,
+    TIME_MS_MAX for not by itself. ``ordered_ms`` is the time of the newest order about it that was followed, 0 for
+    none. ``term`` is that of the leader who wrote this record.
     """
 
     broker: Name

@@ -10,15 +10,15 @@ from schemas.member import BrokerFacts, Member, MemberState
 from schemas.order import OrderKind
 
 FOLLOWS: dict[OrderKind, dict[MemberState, MemberState]] = {
-    OrderKind.DRAIN: {MemberState.IN_SERVICE: MemberState.DRAINING},
+    OrderKind.DRAIN: {MemberState.IN_SERVICE: MemberState.LEAVING},
     OrderKind.DEAD: {
         MemberState.JOINING: MemberState.DEAD,
         MemberState.IN_SERVICE: MemberState.DEAD,
-        MemberState.DRAINING: MemberState.DEAD,
+        MemberState.LEAVING: MemberState.DEAD,
     },
     OrderKind.REMOVE: {MemberState.JOINING: MemberState.LEFT, MemberState.DEAD: MemberState.LEFT},
     OrderKind.READMIT: {
-        MemberState.DRAINING: MemberState.IN_SERVICE,
+        MemberState.LEAVING: MemberState.IN_SERVICE,
         MemberState.DEAD: MemberState.JOINING,
         MemberState.LEFT: MemberState.JOINING,
     },
@@ -32,7 +32,7 @@ DONE = {
 INSTEAD: dict[tuple[OrderKind, MemberState], str] = {
     (OrderKind.DRAIN, MemberState.JOINING): "it is not in the overlay yet: remove it, or wait until it is in service",
     (OrderKind.REMOVE, MemberState.IN_SERVICE): "it serves: drain it, or say that it is dead",
-    (OrderKind.REMOVE, MemberState.DRAINING): "it still serves and leaves by itself: wait, or say that it is dead",
+    (OrderKind.REMOVE, MemberState.LEAVING): "it still serves and leaves by itself: wait, or say that it is dead",
 }
 
 

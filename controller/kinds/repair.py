@@ -16,8 +16,9 @@ from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from schemas.plan import ClientMove, Plan, PlanPhase, Proposal
 
 REPAIR = "repair"  # In place of a planner's name: the plan mends what a death has cut.
-BROKERS_MIN = 2  # As inventories have it.
 MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and nobody has died.
+BROKERS_MIN = 2  # As inventories have it.
+NAMED_MAX = 12  # Brokers or links that a reason names before the rest is only counted.
 
 
 def is_membership(plan: Plan) -> bool:
@@ -111,4 +112,15 @@ def change_text(change: BrokerChange) -> str:
         ("leaving", change.left),
         ("joining", change.joined - change.lost),
     )
-    return "; ".join(f"{', '.join(sorted(brokers))} {what}" for what, brokers in parts if brokers)
+    return "; ".join(f"{named_text(sorted(brokers))} {what}" for what, brokers in parts if brokers)
+
+
+def named_text(names: Sequence[str]) -> str:
+    """Return the names with commas, of many only the first."""
+    rest = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def moved_text(moves: Sequence[ClientMove], clients: str) -> str:
+    """Say how many clients, a plural, move."""
+    return f"{len(moves)} {clients} move" if len(moves) > 1 else f"1 {clients.removesuffix('s')} moves"

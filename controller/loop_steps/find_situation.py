@@ -40,7 +40,7 @@ class SituationFinder:
         plan_log, reviewer = state.plan_log, self._reviewer
         present, ended_ms = plan_log.present, plan_log.transition_ended_ms
         kind = self._kind.over(state.fleet.inventory_over(present.brokers))
-        leaving = state.fleet.in_state(MemberState.DRAINING)
+        leaving = state.fleet.in_state(MemberState.LEAVING)
         running = plan_log.moving or plan_log.verifying
         found, horizon = self._windows.horizon(newest)
         windows = tuple(window.over(present.brokers) for window in found)

@@ -196,4 +196,4 @@ class FollowMembers:
 
 def _is_to_leave(member: Member) -> bool:
     is_given_up = member.state is MemberState.DEAD and member.returns_ms == NEVER_MS
-    return member.state is MemberState.DRAINING or is_given_up
+    return member.state is MemberState.LEAVING or is_given_up

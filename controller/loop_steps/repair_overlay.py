@@ -96,15 +96,15 @@ class RepairOverlay:
         return BrokerChange(joined=ready, left=self._leaving(state, now_ms))
 
     def _leaving(self, state: LoopState, now_ms: int) -> frozenset[str]:
-        """Return the draining brokers that one plan can take out: it moves all clients that are still there."""
+        """Return the leaving brokers that one plan can take out: it moves all clients that are still there."""
         present, members = state.plan_log.present, state.fleet.members
-        draining = [one for one in state.fleet.in_state(MemberState.DRAINING) if one in present.brokers]
-        if not draining:
+        leaving = [one for one in state.fleet.in_state(MemberState.LEAVING) if one in present.brokers]
+        if not leaving:
             return frozenset()
         homes = list(self._placed(present, self._horizon(state)).home_of.values())
         moves_max = self._kind.moves_max(self._settings.decision)
         found: set[str] = set()
-        for broker in draining:
+        for broker in leaving:
             is_late = now_ms - members[broker].since_ms > self._settings.members.drain_ms_max
             if is_late or homes.count(broker) <= moves_max:
                 found.add(broker)
@@ -141,7 +141,7 @@ class RepairOverlay:
             change,
             state.fleet.inventory,
             windows,
-            (*self._reviewer.maintained(now_ms), *state.fleet.in_state(MemberState.DRAINING)),
+            (*self._reviewer.maintained(now_ms), *state.fleet.in_state(MemberState.LEAVING)),
             self._kind.moves_max(self._settings.decision),
         )
         try:

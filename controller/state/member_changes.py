@@ -27,14 +27,14 @@ def died(member: Member, boot_ms: int, reason: str, now_ms: int, settings: Membe
     """
     deaths = (*_late_deaths(member, now_ms), now_ms)
     pause_ms = min(settings.return_pause_ms * 2 ** min(len(deaths) - 1, 30), settings.return_pause_ms_max)
-    returns_ms = NEVER_MS if member.state is MemberState.DRAINING else now_ms + pause_ms
+    returns_ms = NEVER_MS if member.state is MemberState.LEAVING else now_ms + pause_ms
     dead = entered_state(member, MemberState.DEAD, reason, now_ms)
     return replace(dead, boot_ms=boot_ms, deaths_ms=deaths, returns_ms=returns_ms)
 
 
 def started_again(member: Member, boot_ms: int, reason: str, now_ms: int, settings: MemberSettings) -> Member:
     """Return a member whose life before is over and that is there again: it joins at once, unless it dies too often."""
-    if member.state is MemberState.DRAINING or _late_deaths(member, now_ms):
+    if member.state is MemberState.LEAVING or _late_deaths(member, now_ms):
         return died(member, 0, reason, now_ms, settings)
     joining = entered_state(member, MemberState.JOINING, reason, now_ms)
     return replace(joining, boot_ms=boot_ms, deaths_ms=(now_ms,), returns_ms=0)

@@ -71,7 +71,7 @@ function findChips(store) {
 function memberChips(fleet) {
   const named = (state) => (fleet?.members ?? []).filter((one) => one.state === state);
   const chips = [];
-  for (const [state, kind, iconName] of [["dead", "bad", "alert"], ["draining", "warn", "undo"], ["joining", "quiet", "move"]]) {
+  for (const [state, kind, iconName] of [["dead", "bad", "alert"], ["leaving", "warn", "undo"], ["joining", "quiet", "move"]]) {
     const found = named(state);
     if (found.length) chips.push([`${state} ${shortList(found.map((one) => one.broker), 3)}`, kind, iconName, found.map((one) => `${one.broker}: ${one.reason}`).slice(0, 10).join("\n")]);
   }

@@ -5,6 +5,7 @@ import { amount, clockTime, counted, share, words } from "./format_values.js";
 import { CONGESTION_CLASSES, congestionClass } from "./style_map.js";
 
 const SHOWN_MAX = 60;
+const YEAR_MS = 365 * 86_400_000;
 const ORDERS = {
   load: (one) => -one.load,
   congestion: (one) => -one.congestion,
@@ -74,8 +75,8 @@ function memberToTell(member) {
 }
 
 function memberPill(member) {
-  const [kind, iconName] = { dead: ["bad", "alert"], draining: ["warn", "undo"], joining: ["busy", "move"] }[member.state] ?? ["quiet", null];
-  const returns = member.returns_ms ? `; may return from ${clockTime(member.returns_ms)}` : "";
+  const [kind, iconName] = { dead: ["bad", "alert"], leaving: ["warn", "undo"], joining: ["busy", "move"] }[member.state] ?? ["quiet", null];
+  const returns = member.returns_ms > Date.now() + YEAR_MS ? "; does not come back by itself" : member.returns_ms ? `; may return from ${clockTime(member.returns_ms)}` : "";
   return pill(words(member.state), kind, iconName, `since ${clockTime(member.since_ms)}: ${member.reason}${returns}`);
 }
 

@@ -17,9 +17,9 @@ from typing import Any, cast
 
 from fastavro import schemaless_reader, schemaless_writer
 
+from producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
 from producers.recordings.recording_format import (
     NULL_BRANCH,
-    RAW_BYTES_MAX,
     SPAN,
     SYNC_BYTES,
     UNREAD_BRANCH,
@@ -40,7 +40,6 @@ from schemas.registry import Schema, latest_schema
 from schemas.topics import TELEMETRY
 
 VARINTS_BYTES_MAX = 20
-OVERLAP_BYTES_MAX = 1 << 30
 MESSAGE_BYTES = 300  # What a message takes in memory beside its key and value.
 TIME_MIN, TIME_MAX = -(1 << 62), 1 << 62
 
@@ -70,7 +69,7 @@ class RecordingBlock:
     count: int
     span: BlockSpan
     schemas: tuple[Schema | None, ...] = field(repr=False)
-    raw_bytes_max: int = RAW_BYTES_MAX
+    raw_bytes_max: int = DEFAULT_BOUNDS.block_bytes_max
 
     def raw(self) -> bytes:
         """Return the block's records, decompressed. Raises FormError when they are damaged."""
@@ -79,11 +78,11 @@ class RecordingBlock:
             return decompress_block(file.read(self.size), self.raw_bytes_max)
 
 
-def open_recording(path: Path, raw_bytes_max: int = RAW_BYTES_MAX) -> Recording:
+def open_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> Recording:
     """Open a file with the parts that follow it, one part alone, or the recording in a folder. Raises RecordingError.
 
     The name of the first part (``rec.avro``) means all of them, that of a later one (``rec-00002.avro``) it alone.
-    ``raw_bytes_max`` is how large a block may become that is decompressed; one that would be larger is damaged.
+    A block that is larger than ``bounds`` say once decompressed is damaged.
     """
     files = files_of(path)
     parts = [open_part(file) for file in files]
@@ -94,17 +93,18 @@ def open_recording(path: Path, raw_bytes_max: int = RAW_BYTES_MAX) -> Recording:
             "name the first file of one."
         )
     parts.sort(key=lambda part: part.info.part)
-    return Recording(path, parts, raw_bytes_max)
+    return Recording(path, parts, bounds)
 
 
 class Recording:
     """One recording, or the parts of it that are there.
 
-    ``warnings`` says what is wrong with it, one sentence each; reading adds to it what only reading shows.
+    ``warnings`` says what is wrong with it, one sentence each; reading adds to it what only reading shows. ``bounds``
+    are those that it was opened with.
     """
 
-    def __init__(self, path: Path, parts: Sequence[RecordingPart], raw_bytes_max: int = RAW_BYTES_MAX) -> None:
-        self._raw_bytes_max = raw_bytes_max
+    def __init__(self, path: Path, parts: Sequence[RecordingPart], bounds: ReadingBounds = DEFAULT_BOUNDS) -> None:
+        self.bounds = bounds
         self.path = path
         self.info = parts[0].info
         self.files = tuple(part.path for part in parts)
@@ -152,8 +152,8 @@ class Recording:
     ) -> Iterator[RecordedMessage]:
         """Yield the messages of these topics (suffixes; None for all) in the order of their time, ``to_ms`` excluded.
 
-        Memory holds the blocks whose times overlap; beyond OVERLAP_BYTES_MAX of them RecordingError is raised. Where a
-        clock went back, the warnings say so afterwards.
+        Memory holds the blocks whose times overlap; RecordingError is raised where they are more than the bounds say.
+        Where a clock went back, the warnings say so afterwards.
         """
         first_ms, end_ms = _bounds(from_ms, to_ms)
         clocks = ClockWatch()
@@ -167,10 +167,11 @@ class Recording:
                         heapq.heappush(heap, (message.time_ms, number, message))
                         number += 1
                         held_bytes += _held_bytes(message)
-                if held_bytes > OVERLAP_BYTES_MAX:
+                if held_bytes > self.bounds.overlap_bytes_max:
                     raise RecordingError(
-                        f"{self.path} has blocks of more than {OVERLAP_BYTES_MAX >> 20} MB whose times overlap: no "
-                        "recorder writes such files; check where it is from, or read a part of it."
+                        f"{self.path} has blocks of more than {self.bounds.overlap_mb_max} MB whose times overlap: no "
+                        "recorder writes such files; check where it is from, read a part of it, or raise "
+                        "recordings.overlap_mb_max."
                     )
             if heap:
                 message = heapq.heappop(heap)[2]
@@ -213,7 +214,7 @@ class Recording:
             return
         with part.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
             while at < size:
-                found = _block_at(view, at, part, self._raw_bytes_max)
+                found = _block_at(view, at, part, self.bounds.block_bytes_max)
                 if found is not None:
                     count += found.count
                     at = found.at + found.size + SYNC_BYTES

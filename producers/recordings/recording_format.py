@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 from backports import zstd
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
+from producers.recordings.reading_bounds import DEFAULT_BOUNDS
 from schemas.bounds import RECORD_BYTES_MAX
 from schemas.registry import Schema, latest_schema, schema_by_id
 from schemas.topics import DEAD_LETTERS, TELEMETRY, TOPICS
@@ -38,7 +39,6 @@ NULL_BRANCH, UNREAD_BRANCH = 0, 1
 SPAN = struct.Struct("<IIqqqqII")  # A skippable frame: magic, size, and the fields of BlockSpan.
 SPAN_MAGIC, SPAN_PAYLOAD_BYTES = 0x184D2A5D, SPAN.size - 8
 LOW_BITS = 14
-RAW_BYTES_MAX = 64 << 20  # Of one block; ours have 256 KiB and at most one record of RECORD_BYTES_MAX more.
 RATIO_MAX, RATIO_FREE_BYTES = 200, 2 * RECORD_BYTES_MAX  # One record of zeros may shrink to nothing.
 VARINT_BITS_MAX = 70
 HEAD_BYTES = 32  # About what stands before a value.
@@ -304,7 +304,7 @@ def decode_span(data: bytes) -> BlockSpan | None:
     return BlockSpan(*figures) if (magic, size) == (SPAN_MAGIC, SPAN_PAYLOAD_BYTES) else None
 
 
-def decompress_block(data: bytes, raw_bytes_max: int = RAW_BYTES_MAX) -> bytes:
+def decompress_block(data: bytes, raw_bytes_max: int = DEFAULT_BOUNDS.block_bytes_max) -> bytes:
     """Return a block's records. Raises FormError when the data are damaged, or would become too large.
 
     Too large is more than ``raw_bytes_max``, or than RATIO_MAX times its size where that is above RATIO_FREE_BYTES.
@@ -317,9 +317,10 @@ def decompress_block(data: bytes, raw_bytes_max: int = RAW_BYTES_MAX) -> bytes:
             parts.append(frame.decompress(data, max_length=left + 1))
             left -= len(parts[-1])
             if left < 0:
+                remedy = ", or raise recordings.block_mb_max" if most == raw_bytes_max else ""
                 raise FormError(
                     f"its {len(data)} bytes become more than {most}, which is no block of a recorder: "
-                    "check where the file is from"
+                    f"check where the file is from{remedy}"
                 )
             if not frame.eof:
                 raise FormError("its compressed data are cut")

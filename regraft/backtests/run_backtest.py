@@ -28,7 +28,7 @@ from regraft.backtests.run_closed_loop import ClosedLoopTask, longest_s, run_clo
 from regraft.backtests.run_open_loop import OpenLoopTask, run_open_loop
 from regraft.recordings.aggregate_recording import AggregatedRecording, aggregate_recording, work_count
 from regraft.recordings.divide_work import divide_work
-from regraft.settings.recorded_settings import settings_of, why_not_emulated
+from regraft.settings.recorded_settings import reading_bounds, settings_of, why_not_emulated
 from regraft.settings.run_settings import Flags, Settings, SettingsError
 from schemas.topics import CLIENTS
 
@@ -100,7 +100,9 @@ class Backtest:
 def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
     """Run all planners; raise BacktestError, before anything is run, with all that is wrong with the call."""
     try:
-        recording = open_recording(options.file)
+        recording = open_recording(options.file, reading_bounds(options.flags))
+    except SettingsError as fault:
+        raise BacktestError(fault.faults) from fault
     except RecordingError as fault:
         raise BacktestError([str(fault)]) from fault
     if not options.planners:

@@ -137,7 +137,7 @@ def try_rules(
     settings = settings_of(assignments, settings_file)
     book = load_rules(rules_file)
     expected = None if expect is None else read_expected(expect)
-    recording = open_recording(file)
+    recording = open_recording(file, settings.recordings)
     with show_progress("Rules over the recording", recording.count) as advance:
         found = rehearse_rules(
             recording,

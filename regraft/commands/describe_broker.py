@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from schemas.bounds import TIME_MS_MAX
 from schemas.member import BrokerFacts, Member, PeerCost, Position
 
 
@@ -56,7 +57,9 @@ def member_row(member: Member) -> tuple[str, str, str, str]:
     said = [member.reason]
     if len(member.deaths_ms) > 1:
         said.append(f"{len(member.deaths_ms)} deaths lately")
-    if member.returns_ms:
+    if member.returns_ms >= TIME_MS_MAX:
+        said.append("does not come back by itself")
+    elif member.returns_ms:
         said.append(f"may return from {time_text(member.returns_ms)}")
     if member.facts is not None and member.facts.address:
         said.append(member.facts.address)

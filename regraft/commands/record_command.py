@@ -80,16 +80,19 @@ def record(
 def recording(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, one part of it, or the folder it is in.")],
     as_json: AsJson = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
 ) -> None:
     """Show what a recording holds: topics, time, brokers, epochs, parts, and what is wrong with it.
 
     Ends with 1 when a part of it is cut or damaged.
 
-    Examples: `regraft recording out/rec.avro`; `regraft recording out --json`.
+    Examples: `regraft recording out/rec.avro`; `regraft recording out --json`;
+    `regraft recording strange.avro --set recordings.block_mb_max=256`.
     """
     from regraft.recordings.describe_recording import describe_recording, recording_table
 
-    described = describe_recording(file)
+    described = describe_recording(file, settings_of(assignments, settings_file).recordings)
     if as_json:
         typer.echo(json.dumps(described, indent=2))
     else:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile
+
+if TYPE_CHECKING:
+    from regraft.settings.run_settings import Flags
 
 EXIT_FAILED = 1
 EXIT_CALL = 2
@@ -64,7 +67,6 @@ def replay(
     Examples: `regraft replay out/rec.avro --speed 10`; `regraft replay out/rec.avro --from 60 --to 180`;
     `regraft replay out/rec.avro --run --set controller.planner=swap_links_lmst`.
     """
-    from producers.recordings.read_recording import open_recording
     from regraft.commands.parse_assignments import parse_assignments
     from regraft.replays.replay_run import ReplayOptions, replay_run, require_span
     from regraft.settings.run_settings import SettingsError
@@ -76,8 +78,7 @@ def replay(
     flags = parse_assignments(assignments or [])
     if bootstrap is not None:
         flags.setdefault("kafka", {})["bootstrap"] = bootstrap
-    span_ms = open_recording(file).telemetry_span_ms if from_time or to_time else None
-    first_ms = span_ms[0] if span_ms else 0
+    first_ms = _first_ms(file, flags, settings_file) if from_time or to_time else 0
     from_ms, to_ms = time_of(from_time, "--from", first_ms), time_of(to_time, "--to", first_ms)
     require_span(from_ms, to_ms)
     options = ReplayOptions(file, out, namespace, speed_of(speed), from_ms, to_ms, is_all, is_run)
@@ -94,6 +95,15 @@ def replay(
         typer.echo(f"Warning: {warning}", err=True)
     if outcome.faults:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _first_ms(file: Path, flags: Flags, settings_file: Path | None) -> int:
+    """Return the least time of a recording's telemetry, 0 without any."""
+    from producers.recordings.read_recording import open_recording
+    from regraft.settings.recorded_settings import reading_bounds
+
+    span_ms = open_recording(file, reading_bounds(flags, settings_file)).telemetry_span_ms
+    return span_ms[0] if span_ms else 0
 
 
 def speed_of(text: str) -> float | None:

@@ -145,6 +145,7 @@ def _tasks(
                 bounds.future_ms_max,
                 bounds.past_ms_max,
                 sum(told_from_ms <= block.span.first_ms < told_end_ms for block in recording.blocks()),
+                recording.bounds,
             )
         )
     return tasks

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from experiments.run_tasks import TellWork
 from producers.recordings.read_recording import Recording, RecordingBlock, open_recording
+from producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
 from producers.recordings.recording_format import NULL_BRANCH, FormError
 from regraft.recordings.find_telemetry import BlockRecords, find_telemetry
 from regraft.run_records.replay_register import ClientChange
@@ -74,6 +75,7 @@ class SpanTask(msgspec.Struct, frozen=True):
     future_ms_max: int | None
     past_ms_max: int | None
     work_count: int
+    bounds: ReadingBounds
 
     @property
     def label(self) -> str:
@@ -93,9 +95,9 @@ class SpanResult(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1)
-def opened_recording(path: str) -> Recording:
+def opened_recording(path: str, bounds: ReadingBounds = DEFAULT_BOUNDS) -> Recording:
     """Return the recording; it is opened once in each process, until the cache is cleared."""
-    return open_recording(Path(path))
+    return open_recording(Path(path), bounds)
 
 
 class _Told:
@@ -125,7 +127,7 @@ class _Telemetry:
     def __init__(self, task: SpanTask) -> None:
         self._task = task
         self._bounds = EventBounds(task.future_ms_max, task.past_ms_max)
-        self._brokers = opened_recording(task.recording).info.inventory.brokers
+        self._brokers = opened_recording(task.recording, task.bounds).info.inventory.brokers
         self._schema = json.loads(latest_schema(TELEMETRY.record).text)
         self.tables: list[pa.Table] = []
         self.records = self.refused = 0
@@ -153,7 +155,7 @@ def aggregate_span(task: SpanTask, tell_work: TellWork) -> SpanResult:
     warnings: list[str] = []
     first_ms, end_ms = task.first_ms - task.lead_ms, task.end_ms + task.window_ms + task.lag_ms
     group: _BlockGroup | None = None
-    for block in opened_recording(task.recording).blocks():
+    for block in opened_recording(task.recording, task.bounds).blocks():
         is_mine = task.told_from_ms <= block.span.first_ms < task.told_end_ms
         is_counted = block.span.telemetry > 0 and block.span.last_ms >= first_ms and block.span.first_ms < end_ms
         if is_counted or (is_mine and block.count > block.span.telemetry):

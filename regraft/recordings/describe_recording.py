@@ -14,6 +14,7 @@ from rich.table import Table
 
 from infra.show_progress import show_progress
 from producers.recordings.read_recording import Recording, open_recording
+from producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
 from producers.recordings.recording_format import read_varint
 from schemas.codec import CONFLUENT_HEADER_BYTES, header
 from schemas.topics import TELEMETRY
@@ -22,9 +23,9 @@ BROKERS_NAMED_MAX = 8
 RECORDS_PER_LOOK = 50_000
 
 
-def describe_recording(path: Path) -> dict[str, Any]:
+def describe_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> dict[str, Any]:
     """Return what a recording holds. Raises RecordingError when it is none."""
-    recording = open_recording(path)
+    recording = open_recording(path, bounds)
     info = recording.info
     topics, brokers, epochs, unread = _count_records(recording)
     strangers = sorted(set(brokers) - set(info.inventory.brokers))

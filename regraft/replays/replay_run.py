@@ -42,6 +42,7 @@ from regraft.replays.replay_decisions import (
 )
 from regraft.replays.watch_replay import StreamedReplay, last_closable_ms
 from regraft.run_records.read_topics import read_whole
+from regraft.settings.recorded_settings import reading_bounds
 from regraft.settings.run_settings import Flags, Settings
 from regraft.stages.loop_services import STREAMING, loop_service
 from regraft.stages.run_loop import require_kafka
@@ -83,7 +84,7 @@ class ReplayOutcome:
 
 def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions, console: Console) -> ReplayOutcome:
     """Replay and return what was found. Raises StackError and SettingsError, and KeyboardInterrupt on Ctrl-C."""
-    recording = open_recording(options.file)
+    recording = open_recording(options.file, reading_bounds(flags, settings_file))
     given, unknown = recorded_settings(recording, flags, settings_file)
     namespace = options.namespace or f"replay-{secrets.token_hex(4)}"
     require_kafka(given.kafka.access)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from controller.decide.find_planners import kind_faults
 from overlay.inventory import Inventory
 from producers.recordings.read_recording import RecordingInfo
+from producers.recordings.reading_bounds import ReadingBounds
 from regraft.settings.moved_settings import with_new_names
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.planner_models import planner_models
@@ -41,6 +43,11 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     if faults:
         raise SettingsError([f"controller: {fault}" for fault in faults])
     return settings
+
+
+def reading_bounds(flags: Flags, settings_file: Path | None = None) -> ReadingBounds:
+    """Return how a recording is opened, before what it says of its own run is known. Raises SettingsError."""
+    return load_settings({"recordings": flags.get("recordings", {})}, settings_file).recordings
 
 
 def why_not_emulated(info: RecordingInfo, settings: Settings) -> str:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from controller.controller_settings import ControllerSettings
     from dashboard.dashboard_settings import DashboardSettings
     from producers.emulator_settings import EmulatorSettings
+    from producers.recordings.reading_bounds import ReadingBounds
     from streaming.streaming_settings import StreamingSettings
 
 FILE_VARIABLE = "REGRAFT_SETTINGS"
@@ -111,6 +112,7 @@ class Settings:
     controller: ControllerSettings
     alerts: AlertSettings
     dashboard: DashboardSettings
+    recordings: ReadingBounds
     given: Mapping[str, Any] = field(default_factory=dict)
     chosen: frozenset[str] = field(default=frozenset(), compare=False)
 
@@ -154,6 +156,7 @@ def sections() -> dict[str, Section]:
     from controller.controller_settings import ControllerSettings
     from dashboard.dashboard_settings import DashboardSettings
     from producers.emulator_settings import EmulatorSettings
+    from producers.recordings.reading_bounds import ReadingBounds
     from streaming.streaming_settings import StreamingSettings
 
     shared = {
@@ -180,6 +183,7 @@ def sections() -> dict[str, Section]:
         "controller": Section(ControllerSettings, frozenset({*shared, "planners"})),
         "alerts": Section(AlertSettings, frozenset({*shared, "window_ms"})),
         "dashboard": Section(DashboardSettings, frozenset(shared)),
+        "recordings": Section(ReadingBounds),
     }
 
 
@@ -278,7 +282,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
     """Fill what the stages share, so that no two of them can disagree."""
     from regraft.settings.planner_models import to_planner_settings
 
-    shapes = {name: section.shape for name, section in sections().items()}
+    shapes: dict[str, type[Any]] = {name: section.shape for name, section in sections().items()}
     run: RunSettings = to_dataclass(models["run"], RunSettings)
     kafka: KafkaSettings = to_dataclass(models["kafka"], KafkaSettings)
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
@@ -305,6 +309,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         controller=stage("controller", **people, **common, planners=to_planner_settings(planners)),
         alerts=stage("alerts", **people, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
         dashboard=stage("dashboard", **people, **inventory),
+        recordings=to_dataclass(models["recordings"], shapes["recordings"]),
         given={
             **{name: model.model_dump() for name, model in models.items()},
             "planners": {name: model.model_dump() for name, model in planners.items()},

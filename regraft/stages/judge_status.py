@@ -205,7 +205,7 @@ def _notes(view: LiveView) -> list[str]:
         found.append(f"paused by {paused.by}: {paused.reason}")
     found += [
         f"{state.replace('_', ' ')}: {', '.join(member.broker for member in members)}"
-        for state in (MemberState.JOINING, MemberState.DRAINING, MemberState.DEAD)
+        for state in (MemberState.JOINING, MemberState.LEAVING, MemberState.DEAD)
         if (members := [member for member in view.members.members if member.state == state and not _is_crossed(member)])
     ]
     if maintenance := view.orders.maintenance:

@@ -67,6 +67,18 @@ def test_a_death_after_its_return_is_at_risk_again() -> None:
     assert words(scene.tick(9)) == ["9 broker_dead b01 raised", "9 traffic_at_risk overlay raised"]
 
 
+def test_a_broker_that_started_again_is_at_risk_until_a_plan_has_taken_it_in() -> None:
+    """It runs, and knows nothing of the overlay: what crosses it is lost as it would be with the dead."""
+    scene = Scene(book(RULES))
+    scene.tell(member("b01", MemberState.JOINING, 1))
+    assert words(scene.tick(1)) == ["1 traffic_at_risk overlay raised"]
+    back = repair(1, PlanPhase.RETIRING, 5, ("b01",), begun=2)
+    scene.tell(Told(structs.replace(back.record, brokers_target=BROKERS), back.time_ms))
+    assert words(scene.tick(5)) == ["5 traffic_at_risk overlay cleared"]
+    scene.tell(member("b01", MemberState.IN_SERVICE, 6))
+    assert scene.tick(6) == []
+
+
 def test_who_was_never_in_the_overlay_puts_nothing_at_risk() -> None:
     """A broker that was added and died before it joined carries nothing."""
     scene = Scene(book(RULES))
@@ -88,4 +100,6 @@ def test_what_stands_is_raised_once_and_cleared_also_after_a_restart(is_restarte
     scene.tell(member("b01", MemberState.JOINING, 3))
     assert words(scene.tick(3)) == ["3 broker_dead b01 cleared"]
     scene.tell(member("b02", MemberState.LEFT, 4))
-    assert words(scene.tick(4)) == ["4 broker_dead b02 cleared", "4 traffic_at_risk overlay cleared"]
+    assert words(scene.tick(4)) == ["4 broker_dead b02 cleared"]
+    scene.tell(repair(1, PlanPhase.RETIRING, 5, ("b01", "b02"), begun=4))
+    assert words(scene.tick(5)) == ["5 traffic_at_risk overlay cleared"]

@@ -194,7 +194,7 @@ def test_a_broker_that_dies_while_it_is_drained_stays_out() -> None:
     fleet.run_windows(6)
     fleet.order(OrderKind.DRAIN, "b01")
     fleet.run_windows(3)
-    assert fleet.member("b01").state is MemberState.DRAINING
+    assert fleet.member("b01").state is MemberState.LEAVING
     fleet.dead.add("b01")
     fleet.run_until(MemberState.DEAD, "b01")
     assert fleet.member("b01").returns_ms == NEVER_MS

@@ -32,7 +32,7 @@ def test_a_broker_of_the_inventory_is_in_service_until_a_record_says_otherwise()
     fleet = FleetView.of(FOUR)
     assert fleet.serving == FOUR.brokers
     assert fleet.inventory is FOUR
-    later = fleet.with_records([record("b01", MemberState.DRAINING), record("b02", MemberState.DEAD)])
+    later = fleet.with_records([record("b01", MemberState.LEAVING), record("b02", MemberState.DEAD)])
     assert later.in_state(MemberState.DEAD) == ("b02",)
     assert later.serving == ("b00", "b01", "b03")
     assert later.with_records([record("b02", MemberState.IN_SERVICE, since_ms=2)]).serving == FOUR.brokers

@@ -95,6 +95,13 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         """All plans that were stored."""
         return list(self.controller.shelf.stored.values())
 
+    @property
+    def aborted_epochs(self) -> set[int]:
+        """The epochs of plans that were aborted, but of those in which another one's plan was carried out."""
+        plans = (plan for one in self.met_controllers for plan in one.shelf.stored.values())
+        aborted = {plan.epoch_to for plan in plans if plan.phase is PlanPhase.ABORTED}
+        return aborted - {plan.epoch_to for one in self.met_controllers for plan in one.log.in_force}
+
     def apply(self, action: Action) -> bool:
         """Do one thing; tell whether it was possible. Raises BrokenPromiseError when it breaks the promise."""
         self._advance_clock(1)
@@ -278,10 +285,8 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
                 raise BrokenPromiseError(
                     f"never allowed to publish {which}", f"{name} at {self.publishers.home_of(name)}"
                 )
-        aborted = {plan.epoch_to for plan in self.plans if plan.phase is PlanPhase.ABORTED}
-        aborted -= {plan.epoch_to for one in self.met_controllers for plan in one.log.in_force}  # Another one's.
-        if aborted & self.stamped_epochs:
-            raise BrokenPromiseError("stamped an aborted epoch", f"{sorted(aborted & self.stamped_epochs)}")
+        if aborted := self.aborted_epochs & self.stamped_epochs:
+            raise BrokenPromiseError("stamped an aborted epoch", f"{sorted(aborted)}")
         present = self.controller.log.present
         for name, core in self.cores.items():
             held = core.tables.get(core.epoch)

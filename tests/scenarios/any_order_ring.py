@@ -168,7 +168,8 @@ class AnyOrderRing(AnyOrderOverlay):
         """Return the way to the rendezvous and from there to the home of the subscription in that epoch."""
         ring = self.overlay_of(epoch)
         root = ring.rendezvous(str(self.account.subscriptions[subscription].filter_[0].value))
-        served = [broker for since, broker in self.served[subscription] if since <= epoch][-1:]
+        aborted = self.aborted_epochs  # By such a plan nobody has moved.
+        served = [one for since, one in self.served[subscription] if since <= epoch and since not in aborted][-1:]
         down = ring.route(root, served[0]) if served and served[0] in ring.brokers else (root,)
         return [[*ring.route(home, root), *down[1:]]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from overlay.chord_configuration import ChordConfiguration, id_moves_between
 from overlay.overlay_configuration import BrokerChange
+from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -304,3 +305,31 @@ def test_nothing_is_derived_from_the_earlier_life_of_a_broker_that_comes_back() 
     overlay.feed("b0", None, prepare)  # Once more: what it says of b1 was said of the life before.
     tables = overlay.cores["b0"].tables
     assert (tables[0].dead, tables[1].dead) == ({"b1"}, set())
+
+
+def test_a_broker_that_comes_back_at_its_place_is_on_all_ways_again_and_its_earlier_life_on_none() -> None:
+    """It is lost and taken in by one plan; what it had sent before comes when that is long over."""
+    overlay = published_at_b0()
+    overlay.publish("b0", "p", topic=TOPIC)
+    overlay.cross("b0", "b1")
+    late = overlay.links["b1", "b2"].popleft()
+    overlay.bury("b1")
+    overlay.notice()
+    overlay.run_on()
+    overlay.cores["b1"] = core_of("b1", FIVE, 1, is_outside=True)
+    overlay.brokers, overlay.dead = FIVE.brokers, ()
+    target, told = FIVE.at_epoch(1), ("b1",)
+    for broker in overlay.brokers:
+        prepare = Command("plan-1", PREPARE, broker, 0, 1, digest=target.digest, lost_brokers=told, brokers_joined=told)
+        overlay.feed(broker, None, prepare)
+    overlay.run()
+    assert overlay.said(Outcome.PREPARED) == set(FIVE.brokers)
+    overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
+    assert overlay.said(Outcome.RETIRED) == set(FIVE.brokers)
+    overlay.publish("b0", "p", topic=TOPIC)
+    overlay.run()
+    overlay.feed("b2", "b1", late)
+    overlay.run()
+    assert overlay.got == [("s", "p", 1)]
+    assert [(one.notification.sequence, one.reason) for one in overlay.told_of(Dropped)] == [(0, FROM_THE_DEAD)]
+    assert not any(core.lost_peers for core in overlay.cores.values())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.repair import Repair, RepairTask, change_text
+from controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
 from controller.kinds.ring.evacuate_users import moves_elsewhere
 from controller.kinds.ring.price_windows import rates_of
 from controller.kinds.ring.ring_state import filtered_rates
@@ -118,9 +118,13 @@ def _reason(
 ) -> str:
     """Say what is done, for people."""
     said = [change_text(task.change)]
-    for broker in sorted(set(present.brokers) - set(target.brokers)):
-        said.append(f"{target.broker_at[target.ring.owner(present.id_of[broker])]} takes over the arc of {broker}")
-    said += [f"{broker} gets ID {target.id_of[broker]}" for broker in target.brokers if broker not in present.id_of]
+    gone = sorted(set(present.brokers) - set(target.brokers))
+    heirs = {broker: target.broker_at[target.ring.owner(present.id_of[broker])] for broker in gone}
+    if heirs:
+        said.append(named_text([f"{heir} takes over the arc of {broker}" for broker, heir in heirs.items()]))
+    new = [f"{broker} gets ID {target.id_of[broker]}" for broker in target.brokers if broker not in present.id_of]
+    if new:
+        said.append(named_text(new))
     if moves:
-        said.append(f"{len(moves)} users move")
+        said.append(moved_text(moves, ChordConfiguration.CLIENTS))
     return "; ".join(said)

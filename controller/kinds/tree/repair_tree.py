@@ -5,6 +5,7 @@ In: the present tree and who joins, leaves or is lost. Out: the tree over the ot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +13,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.repair import Repair, RepairTask, change_text
+from controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
 from controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers
 from overlay.configuration import Configuration, link
 from overlay.exchange_joints import exchange_joints
@@ -20,6 +21,7 @@ from overlay.join_fragments import JoinedFragments, join_fragments
 from overlay.overlay_configuration import Link
 from overlay.tree_costs import TreeCosts
 from overlay.weighted_sets import WeightedSets
+from schemas.plan import ClientMove
 
 
 def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> Repair:
@@ -39,7 +41,7 @@ def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> 
     moves, added_per_s = rehomed_publishers(tree, present.home_of, task.emptied(present), task)
     target = tree.with_homes(stay | {move.client: move.home_to for move in moves})
     before, after = (_cost_per_s(overlay, task, sets) for overlay in (present, target))
-    return Repair(target, task.change, moves, before, after + added_per_s, mended.reason(len(moves)))
+    return Repair(target, task.change, moves, before, after + added_per_s, mended.reason(moves))
 
 
 def _traffic(overlay: Configuration, task: RepairTask) -> WeightedSets:
@@ -151,20 +153,23 @@ class _Mending:
             links.append(link(new, peer))
         return tuple(links)
 
-    def reason(self, moved: int) -> str:
+    def reason(self, moves: Sequence[ClientMove]) -> str:
         """Say what is done and how good it is, for people."""
         said = [change_text(self.task.change)]
         if self.joints:
-            names = ", ".join(f"{a}-{b}" for a, b in self.joints)
-            said.append(f"{len(self.joints) + 1} fragments are joined by {names}")
+            said.append(f"{len(self.joints) + 1} fragments are joined by {_links_text(self.joints)}")
         if self.leaves:
-            said.append(f"leaves by {', '.join(f'{a}-{b}' for a, b in self.leaves)}")
+            said.append(f"leaves by {_links_text(self.leaves)}")
         if self.sets is None and self.joined.cost_min < self.joined.cost * (1 - 1e-9):
             said.append(f"links cost {self.joined.cost:.4g}, no choice costs less than {self.joined.cost_min:.4g}")
         degrees = Configuration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
         over = [f"{broker} with {len(peers)}" for broker, peers in degrees.items() if len(peers) > self.degree_max]
         if over:
-            said.append(f"above the limit of {self.degree_max} links, as few as can be: {', '.join(over)}")
-        if moved:
-            said.append(f"{moved} publishers move")
+            said.append(f"above the limit of {self.degree_max} links, as few as can be: {named_text(over)}")
+        if moves:
+            said.append(moved_text(moves, Configuration.CLIENTS))
         return "; ".join(said)
+
+
+def _links_text(links: Sequence[Link]) -> str:
+    return named_text([f"{a}-{b}" for a, b in links])

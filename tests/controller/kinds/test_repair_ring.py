@@ -52,7 +52,7 @@ def test_the_place_of_the_dead_is_vacated_and_its_users_go_where_their_topics_ar
     """u2 wants what b00, b04 and b06 have asked for already; b03 takes over the arc."""
     repair = KIND.repaired(RING, RepairTask(BrokerChange(lost=frozenset({"b02"})), ring_inventory(), (WINDOW,)))
     assert repair.moves == (ClientMove("u2", "b02", "b00"),)
-    assert repair.reason == "b02 lost; b03 takes over the arc of b02; 1 users move"
+    assert repair.reason == "b02 lost; b03 takes over the arc of b02; 1 user moves"
     assert repair.plan(RING, 5, 0).id_moves == (IdMove("b02", 2, OFF_RING),)
 
 

@@ -20,7 +20,7 @@ from overlay.overlay_configuration import BrokerChange
 from schemas.plan import ClientMove
 from tests.controller.kinds.drawn_repairs import DrawnRepair, drawn_repair
 from tests.controller.small_kinds import tree_kind
-from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, publishers_of
+from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of, line_of, publishers_of
 
 LINE = line_of(5)
 FLEET = inventory_of(LINE, {("b00", "b03"): 2.0, ("b01", "b03"): 3.0, ("b01", "b04"): 1.0})
@@ -95,6 +95,16 @@ def test_a_death_in_the_middle_is_bridged_by_the_cheapest_link() -> None:
     repair = tree_kind(FLEET).repaired(LINE, task)
     assert repair.target.links == (("b00", "b01"), ("b01", "b04"), ("b03", "b04"))
     assert repair.reason == "b02 lost; 2 fragments are joined by b01-b04"
+
+
+def test_the_reason_of_a_large_repair_names_only_some() -> None:
+    """A plan is stored at every phase."""
+    names = brokers_named(40)
+    star = Configuration.of(0, names, [("b00", broker) for broker in names[1:]])
+    fleet = inventory_of(star, {})
+    repair = tree_kind(fleet).repaired(star, RepairTask(BrokerChange(lost=frozenset({"b00"})), fleet))
+    assert repair.reason.startswith("b00 lost; 39 fragments are joined by b01-b02, ")
+    assert repair.reason.endswith(" and 26 more")
 
 
 def test_a_full_broker_gets_no_further_link() -> None:

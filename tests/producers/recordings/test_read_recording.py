@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 import shutil
 import struct
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from producers.recordings.read_recording import Recording, RecordingError, block_batches, open_recording
+from producers.recordings.reading_bounds import ReadingBounds
 from producers.recordings.recording_format import (
     COMPRESS_LEVEL,
     SCHEMA_IDS_KEY,
@@ -254,3 +256,16 @@ def test_telemetry_that_does_not_decode_is_counted(tmp_path: Path) -> None:
     assert as_sent(recording) == messages
     assert len(list(recording.batches())) == 8
     assert "3 records of telemetry in the block" in recording.warnings[0]
+
+
+def test_the_bounds_say_how_much_is_in_memory(tmp_path: Path) -> None:
+    """A larger block is left out with a warning, and blocks that overlap by more end reading with a sentence."""
+    large = Sent("telemetry", START_MS + 2_000, 0, 50, b"b0", random.Random(1).randbytes(2 << 20))
+    write(tmp_path / "rec.avro", [*telemetry(range(4)), large], per_block=100)
+    assert len(list(open_recording(tmp_path / "rec.avro", ReadingBounds(block_mb_max=3)).messages())) == 5
+    small = open_recording(tmp_path / "rec.avro", ReadingBounds(block_mb_max=1))
+    assert list(small.messages()) == []
+    assert "or raise recordings.block_mb_max" in small.warnings[0]
+    narrow = open_recording(tmp_path / "rec.avro", ReadingBounds(block_mb_max=3, overlap_mb_max=1))
+    with pytest.raises(RecordingError, match=r"more than 1 MB whose times overlap.*raise recordings.overlap_mb_max"):
+        list(narrow.messages())

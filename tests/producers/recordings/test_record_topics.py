@@ -118,8 +118,9 @@ def test_topics_of_all_agents_are_recorded_as_one(cluster: tuple[Producer, str],
     results = [CommandResult("plan-1", CommandPhase.PREPARE, name, 1, Outcome.PREPARED, "", 3, 0) for name in "ab"]
     for agent, result in zip(("east", "west"), results, strict=True):
         producer.produce(f"{LIVE}.results.{agent}", encode(result), result.broker, 0, timestamp=START_MS)
+        for one in telemetry(range(2)):
+            producer.produce(f"{LIVE}.telemetry.{agent}", one.value, one.key, 0, timestamp=one.time_ms)
     assert producer.flush(30) == 0
-    send(producer, telemetry(range(4)))
     running = Recording(
         bootstrap, tmp_path / "rec.avro", (TELEMETRY, CLIENTS, RESULTS), from_start=True, agents=("east", "west")
     )

@@ -27,7 +27,7 @@ from tests.overlay.small_overlays import inventory_of, line_of
 RUNNER = CliRunner()
 RECORDS = [
     Member("b01", MemberState.DEAD, 5_000, "silent for 10 s", deaths_ms=(1_000, 5_000), returns_ms=15_000),
-    Member("b02", MemberState.DRAINING, 6_000, "ordered by ada"),
+    Member("b02", MemberState.LEAVING, 6_000, "ordered by ada"),
 ]
 
 
@@ -125,7 +125,7 @@ def test_members_are_listed_with_state_and_reason(desk: Desk) -> None:
     """As a table with counts, and as JSON of the records."""
     table = said("list").output
     assert "silent for 10 s" in table
-    assert "4 brokers: 2 in service, 1 draining, 1 dead" in table
+    assert "4 brokers: 2 in service, 1 leaving, 1 dead" in table
     (found,) = json.loads(said("list", "--state", "dead", "--json").output)
     assert (found["broker"], found["deaths_ms"], found["returns_ms"]) == ("b01", [1_000, 5_000], 15_000)
 
@@ -148,7 +148,7 @@ def test_members_and_orders_about_them_go_through_kafka(kafka: RunningKafka, tmp
     where = ["--bootstrap", kafka.bootstrap, "--set", "kafka.namespace=members", "--set", f"run.directory={tmp_path}"]
     listed = said("list", "--json", *where)
     states = {member["broker"]: member["state"] for member in json.loads(listed.stdout)}
-    assert states == {"b00": "in_service", "b01": "dead", "b02": "draining", "b03": "in_service"}
+    assert states == {"b00": "in_service", "b01": "dead", "b02": "leaving", "b03": "in_service"}
     found = said("dead", "b03", "--yes", "--reason", "pulled the plug", *where)
     assert found.exit_code == 0, found.output
     assert "no controller has answered" in found.stdout

@@ -107,6 +107,11 @@ def test_wrong_flags_are_told(tmp_path: Path) -> None:
         (["replay", str(SMALL), "--speed", "fast"], "--speed fast: a number above 0, or max"),
         (["replay", str(SMALL), "--from", "noon"], "--from noon: seconds after the begin"),
         (["replay", str(SMALL), "--all", "--run"], "--all and --run"),
+        (["recording", str(SMALL), "--set", "recordings.block_mb_max=1"], "block_mb_max is 1: at least 16"),
+        (
+            ["replay", str(SMALL), "--from", "1", "--set", "recordings.overlap_mb_max=9"],
+            r"at least block_mb_max \(64\)",
+        ),
     ):
         with pytest.raises(SettingsError, match=reason):
             RUNNER.invoke(app, arguments, catch_exceptions=False)

@@ -68,8 +68,8 @@ def test_who_leads_is_said_and_a_standby_is_well() -> None:
 
 def fleet(*, in_overlay: bool, **changes: Any) -> ShownFleet:
     dead = ShownMember(broker="b07", state="dead", since_ms=NOW_MS - 9_000, reason="silent", in_overlay=in_overlay)
-    leaving = ShownMember(broker="b02", state="draining", since_ms=NOW_MS - 900, reason="old", in_overlay=True)
-    return replace(ShownFleet(counts={"in_service": 38, "draining": 1, "dead": 1}, members=(leaving, dead)), **changes)
+    leaving = ShownMember(broker="b02", state="leaving", since_ms=NOW_MS - 900, reason="old", in_overlay=True)
+    return replace(ShownFleet(counts={"in_service": 38, "leaving": 1, "dead": 1}, members=(leaving, dead)), **changes)
 
 
 def test_a_dead_broker_is_a_fault_while_the_overlay_has_it() -> None:
@@ -77,9 +77,9 @@ def test_a_dead_broker_is_a_fault_while_the_overlay_has_it() -> None:
     crossed = judged(members=fleet(in_overlay=True, traffic_at_risk_per_s=120.0))
     assert crossed["verdict"] == DEGRADED
     assert crossed["reasons"] == ["dead and still in the overlay: b07, 120 deliveries a second crossed them"]
-    assert crossed["notes"] == ["draining: b02"]
+    assert crossed["notes"] == ["leaving: b02"]
     without = judged(members=fleet(in_overlay=False))
-    assert (without["verdict"], without["notes"]) == (WELL, ["draining: b02", "dead: b07"])
+    assert (without["verdict"], without["notes"]) == (WELL, ["leaving: b02", "dead: b07"])
 
 
 def test_members_and_repairs_are_lines_of_their_own() -> None:
@@ -89,7 +89,7 @@ def test_members_and_repairs_are_lines_of_their_own() -> None:
         ShownRepair(plan="plan-5", lost=("b08", "b09"), dead_since_ms=5_000, whole_ms=0, phase="preparing"),
     )
     lines = status_lines(judged(members=fleet(in_overlay=False, repairs=repairs)) | {"source": "here"})
-    assert "members: 38 in service, 1 draining, 1 dead" in lines
+    assert "members: 38 in service, 1 leaving, 1 dead" in lines
     assert any(line.startswith("b07 is dead since 2027-01-15") and line.endswith("silent") for line in lines)
     assert "repair plan-4 without b07: whole again after 2.5 s" in lines
     assert "repair plan-5 without b08, b09: preparing, not whole yet" in lines

@@ -1,0 +1,53 @@
+"""How much memory reading a recording may take; a damaged or hostile file would take more.
+
+In: nothing. Out: a frozen value with its defaults. Where it is read from belongs to the settings of a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.bounds import RECORD_BYTES_MAX
+
+BLOCK_MB_MIN = 2 * (RECORD_BYTES_MAX >> 20)  # A block may hold one such record besides its 256 KiB.
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingBounds:
+    """How much of a recording may be in memory at once, when one is shown, replayed or backtested.
+
+    ``block_mb_max``: how large a block may be once decompressed, in MB of 1,048,576 bytes; a larger one counts as
+    damaged. Default 64: those of the recorder stay below 9. ``overlap_mb_max``: how much blocks may hold whose times
+    overlap, as their messages wait for one another; beyond it the command ends. Default 1,024: a recording of all
+    topics stays below 10.
+    """
+
+    block_mb_max: int = 64
+    overlap_mb_max: int = 1_024
+
+    @property
+    def block_bytes_max(self) -> int:
+        """The size of a decompressed block in bytes."""
+        return self.block_mb_max << 20
+
+    @property
+    def overlap_bytes_max(self) -> int:
+        """The size of the messages that wait in bytes."""
+        return self.overlap_mb_max << 20
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, one sentence each."""
+        found = []
+        if self.block_mb_max < BLOCK_MB_MIN:
+            found.append(
+                f"block_mb_max is {self.block_mb_max}: at least {BLOCK_MB_MIN}, or blocks of a recorder are left out"
+            )
+        if self.overlap_mb_max < self.block_mb_max:
+            found.append(
+                f"overlap_mb_max is {self.overlap_mb_max}: at least block_mb_max ({self.block_mb_max}), or one block "
+                "alone is too much"
+            )
+        return found
+
+
+DEFAULT_BOUNDS = ReadingBounds()
