@@ -25,13 +25,14 @@ PLAN = Plan(
         {"moves": (ClientMove("p", "c", "b"), MOVES[1])},
         {"epoch_from": -1},
         {"begun_by": "two"},
+        {"brokers_lost": ("c",)},
     ],
 )
 @pytest.mark.parametrize("target", [TREE, RING], ids=["tree", "ring"])
 def test_plans_to_one_overlay_have_digests_of_their_own(
     target: OverlayConfiguration, change: dict[str, object]
 ) -> None:
-    """Who moves, from where to where, from which epoch on, begun by whom: all of it tells plans apart."""
+    """Who moves, from where to where, from which epoch on, begun by whom, who is lost: all of it tells plans apart."""
     other = msgspec.structs.replace(PLAN, **change)
     assert plan_digest(other, target) != plan_digest(PLAN, target)
     assert overlay_digest(plan_digest(other, target)) == overlay_digest(plan_digest(PLAN, target)) == target.digest

@@ -170,6 +170,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         else:
             effects = broker.core.handle(source, message, self.clock.now)
         self.note_taken(name, message, effects)
+        self.note_life(name)
         for effect in effects:
             self._see(broker, effect)
         return True
@@ -181,7 +182,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         if type(effect) not in KNOWN_EFFECTS:
             raise NotImplementedError(f"{broker.name} wants {name}: tell the any-order overlay what that means")
         is_turned_away = isinstance(effect, ClientDropped) and not broker.core.takes_clients
-        if name in FAULT_EFFECTS and not (self.may_drop or self.dead or is_turned_away):
+        if name in FAULT_EFFECTS and not (self.may_drop or self.lives_from or is_turned_away):
             raise BrokenPromiseError(f"brokers want {name}", f"{effect} at {broker.name}, though no client is silent")
         if isinstance(effect, Published):
             self.stamped_epochs.add(effect.notification.epoch)
@@ -299,7 +300,9 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             if held.is_outside == is_inside or (is_inside and held.configuration.digest != present.digest):
                 raise BrokenPromiseError("state", f"{name} holds another overlay than the plans say")
             for part in parts_of(core):
-                check_empty(part, KEPT_EMPTY if is_inside else (*KEPT_EMPTY, *OF_CLIENTS), name)
+                kept_empty = KEPT_EMPTY if is_inside else (*KEPT_EMPTY, *OF_CLIENTS)
+                # Of a plan that was aborted without it one that has come back does not know.
+                check_empty(part, [one for one in kept_empty if one != "_early" or name not in self.lives_from], name)
             if not is_inside:
                 check_empty(held, OF_TABLES, name)
         self.check_at_rest()

@@ -3,11 +3,13 @@
 In: actions ("die", "cut", "notice", "declare", "repair", "come_again"). Out: what they set off, and for each
 notification that has not come whether a death excuses that. A broker that dies takes with it what is in it and on links
 to it; what it had sent may still come, up to where a link is cut. Neighbours notice behind what has come, each in its
-own time. The controllers know of a death when it is declared. Nobody dies twice: whoever comes back is another broker.
+own time. The controllers know of a death when it is declared. A broker that has died may come back, empty and outside
+the overlay, and be taken in by a plan in which its earlier life is lost. Nobody dies twice.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from abc import abstractmethod
 from collections import deque
@@ -20,6 +22,8 @@ import msgspec
 from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_messages import Dropped, Notification, Published
 from producers.brokers.two_epochs import FROM_THE_DEAD
+from producers.emulator.delivery_cells import DeliveryCells
+from producers.emulator.emulate_overlay import EmulatedBroker
 from producers.emulator.publisher_clients import WHOEVER_TAKES_IT
 from schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order_account import Account, Key
@@ -38,12 +42,15 @@ class PeerGone:
 class MortalBrokers:
     """Deaths of brokers. A part of an any-order overlay.
 
-    ``dead`` are all that have died, ``declared`` those of which the controllers know. ``taken`` says which brokers have
-    taken a notification from their queues, ``stamped`` in which epoch and at which home it was published.
+    ``dead`` are those that are, ``declared`` those of whose death the controllers know. ``returned`` have come back and
+    are not in the overlay; ``lives_from`` says for all that have died since which epoch they live again. ``taken`` says
+    which brokers have taken a notification from their queues, ``stamped`` in which epoch and at which home it was
+    published.
     """
 
     account: Account
     brokers: dict[str, Any]
+    start: Any
     busy: dict[str, None]
     on_links: dict[tuple[str, str], deque[Any]]
     publishers: Any
@@ -61,6 +68,9 @@ class MortalBrokers:
         """Begin with nobody dead."""
         self.dead: dict[str, None] = {}
         self.declared: set[str] = set()
+        self.returned: dict[str, None] = {}
+        self.readmitted: set[str] = set()  # Their present lives are those that the controllers know of.
+        self.lives_from: dict[str, float] = {}
         self.noticed: set[tuple[str, str]] = set()
         self.taken: dict[Key, set[str]] = {}
         self.stamped: dict[Key, tuple[int, str]] = {}
@@ -74,10 +84,11 @@ class MortalBrokers:
     def do_die(self, name: str) -> bool:
         """A broker dies with its queue and what is on links to it; its clients have no home any more."""
         broker = self.brokers[name]
-        if broker.is_dead or len(self.dead) + 1 >= len(self.brokers):
+        if name in self.lives_from or any(overlay <= {name, *self.dead} for overlay in self._overlays_to_come()):
             return False
         broker.is_dead = broker.is_outside = True
         self.dead[name] = None
+        self.lives_from[name] = math.inf
         broker.queue.clear()
         self.busy.pop(name, None)
         for pair in [pair for pair in self.on_links if pair[1] == name]:
@@ -88,9 +99,35 @@ class MortalBrokers:
         self.users.lose_home(name)
         return True
 
+    def _overlays_to_come(self) -> list[set[str]]:
+        """Return the brokers of the overlays in force and of those that plans under way lead to: some live in each."""
+        logs = [one.log for one in self.met_controllers]
+        moving = [(log, log.moving) for log in logs if log.moving is not None]
+        found = [set(log.present.brokers) for log in logs]
+        return found + [set(log.target_of(plan).brokers) for log, plan in moving]
+
     @abstractmethod
     def _enqueue(self, broker: Any, source: str | None, message: Any) -> None:
         """Put a message into a broker's queue."""
+
+    def do_return(self, name: str) -> bool:
+        """A dead broker begins anew, when its neighbours have noticed; what they had sent may still come to it."""
+        left = [pair for pair in self.on_links if pair[0] == name]
+        if name not in self.dead or left or any(of == name for _, of in self.to_notice()):
+            return False
+        del self.dead[name]
+        self.returned[name] = None
+        self.brokers[name] = EmulatedBroker(self.start.outsider(name, self.clock.now), DeliveryCells(1))
+        for client in self.publishers._publishers.values():
+            client.goes_to = WHOEVER_TAKES_IT if client.goes_to == name else client.goes_to
+        return True
+
+    def note_life(self, name: str) -> None:
+        """Remember in which epoch a broker that has come back is part of the overlay again."""
+        core = self.brokers[name].core
+        if name in self.returned and not core.tables[core.epoch].is_outside:
+            del self.returned[name]
+            self.lives_from[name] = core.epoch
 
     def do_cut(self, name: str, peer: str) -> bool:
         """What a dead broker had sent to a neighbour and is still under way is lost."""
@@ -116,9 +153,15 @@ class MortalBrokers:
             and (name in broker.core.live_neighbours or peer in self.brokers[name].core.live_neighbours)
         ]
 
+    @property
+    def undeclared(self) -> list[str]:
+        """The brokers whose life is over without the controllers knowing: some may be back."""
+        known = self.declared | self.readmitted
+        return [name for name in (*self.dead, *self.returned) if name not in known]
+
     def do_declare(self, names: Sequence[str]) -> bool:
-        """The controllers know from now on that these are dead."""
-        found = self.dead.keys() & set(names) - self.declared
+        """The controllers know from now on that these are dead, or have been."""
+        found = set(names).intersection(self.undeclared)
         self.declared |= found
         for controller in self.met_controllers:
             controller.dead = frozenset(self.declared)
@@ -152,19 +195,35 @@ class MortalBrokers:
 
     @property
     def lost_in_force(self) -> list[str]:
-        """The brokers of the overlay in force that are declared dead."""
-        return [name for name in self.controller.log.present.brokers if name in self.declared]
+        """The brokers of the overlay in force that are declared dead, or were before they came back."""
+        gone = self.declared | self.returned.keys()
+        return [name for name in self.controller.log.present.brokers if name in gone]
 
     def do_repair(self, *change: Any) -> bool:
         """The controller takes up the plan that takes the declared dead out of the overlay in force."""
+        return bool(self.lost_in_force) and self._repair((), *change)
+
+    def do_take_back(self, backs: Sequence[tuple[str, Any]], *change: Any) -> bool:
+        """The controller takes up a plan that does this, too, and by which brokers that have come back join."""
+        if any(name not in self.returned for name, _ in backs):
+            return False
+        return self._repair(backs, *change)
+
+    def _repair(self, backs: Sequence[tuple[str, Any]], *change: Any) -> bool:
         lost = self.lost_in_force
-        if not lost or not self.controller.is_idle:
+        if not self.controller.is_idle:
             return False
         moves = [ClientMove(*move) for move in change[-1]]
         target = self.repaired(self.controller.log, lost, *change[:-1])
         if target is None:
             return False
-        self.repairs += 1
+        for name, place in backs:
+            target = self.with_joined(target, name, place)
+            self.declared.discard(name)
+            self.readmitted.add(name)
+        for controller in self.met_controllers:
+            controller.dead = frozenset(self.declared)
+        self.repairs += bool(lost)
         plan: Plan = new_plan(self.controller.log, target, moves)
         plan = msgspec.structs.replace(plan, brokers_lost=tuple(lost))
         self.controller.begin(target.as_target(plan, self.controller.log.present), self.clock.now)
@@ -175,14 +234,17 @@ class MortalBrokers:
         """Return the overlay without the lost, None when this change leads to none."""
 
     @abstractmethod
+    def with_joined(self, target: Any, name: str, place: Any) -> OverlayConfiguration:
+        """Return the overlay with one broker more."""
+
+    @abstractmethod
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
         """Return a repair as an action."""
 
     def mending_actions(self, rng: random.Random) -> list[Action]:
         """Return what must still be done about the dead when all is quiet, empty when nothing must."""
-        undeclared = [name for name in self.dead if name not in self.declared]
-        if undeclared:
-            return [("declare", tuple(undeclared))]
+        if self.undeclared:
+            return [("declare", tuple(self.undeclared))]
         coming: list[Action] = [("come_again", name, rng.choice(self.names)) for name in self.homeless]
         if not self.lost_in_force:
             return coming
@@ -211,13 +273,13 @@ class MortalBrokers:
         So it is where its way, in the overlay of the epoch that it is stamped with, begins or ends at a broker that has
         died, or leads over one from which the next broker of the way had not taken it.
         """
-        if not self.dead:
+        if not self.lives_from:
             return False
         if key not in self.stamped:
-            return self.account.published[key].home in self.dead
+            return self.account.published[key].home in self.lives_from
         epoch, home = self.stamped[key]
         return any(
-            broker in self.dead and (at + 1 == len(way) or not self.has_gone_on(key, way, at))
+            epoch < self.lives_from.get(broker, -1) and (at + 1 == len(way) or not self.has_gone_on(key, way, at))
             for way in self.ways(epoch, home, subscription)
             for at, broker in enumerate(way)
         )

@@ -68,6 +68,7 @@ class Deeds(ABC):
             self.deeds |= {self.install: 0.6, self.empty: 0.3}
         if "die" in self.features:
             self.deeds |= {self.die: 0.15, self.cut: 0.3, self.declare: 0.4, self.mend: 1.0, self.come_again: 0.5}
+            self.deeds |= {self.give_back: 0.2, self.take_back: 0.8} if overlay.members_change else {}
 
     def next_actions(self) -> list[Action]:
         """Return the actions of a deed chosen by weight; while a plan is under way, some are more frequent."""
@@ -188,13 +189,28 @@ class Deeds(ABC):
 
     def declare(self) -> list[Action]:
         """The controller learns of deaths."""
-        names = [name for name in self.overlay.dead if name not in self.overlay.declared]
+        names = self.overlay.undeclared
         return [("declare", tuple(self.rng.sample(names, self.rng.randint(1, len(names)))))] if names else []
 
     def mend(self) -> list[Action]:
         """The controller repairs the overlay."""
         lost = self.overlay.lost_in_force
         return [self.overlay.random_repair(lost, self.rng)] if lost and self.overlay.controller.is_idle else []
+
+    def give_back(self) -> list[Action]:
+        """A dead broker comes back, perhaps before anybody has repaired the overlay."""
+        return [("return", self.rng.choice(list(self.overlay.dead)))] if self.overlay.dead else []
+
+    def take_back(self) -> list[Action]:
+        """The controller lets brokers that have come back begin at the overlay in force, and takes them in."""
+        overlay, rng = self.overlay, self.rng
+        at = overlay.controller.log.present.epoch
+        behind = [("install", name) for name in overlay.returned if overlay.cores[name].epoch != at]
+        near = [name for name in overlay.returned if overlay.cores[name].epoch == at or rng.random() < 0.1]
+        if not near or not overlay.controller.is_idle or rng.random() < 0.3:
+            return behind
+        backs = tuple((name, overlay.place_of(name, rng)) for name in rng.sample(near, rng.randint(1, len(near))))
+        return [*behind, ("take_back", backs, *overlay.random_repair(overlay.lost_in_force, rng)[1:])]
 
     def come_again(self) -> list[Action]:
         """A publisher that has lost its home comes again elsewhere."""

@@ -32,6 +32,9 @@ class ChangingMembers:
     brokers: dict[str, EmulatedBroker]
     controller: Any
     start: Any
+    dead: dict[str, None]
+    declared: set[str]
+    returned: dict[str, None]
 
     def set_up_members(self, spares: Iterable[str]) -> None:
         """Add brokers that are in no overlay; without any, none comes or goes."""
@@ -42,8 +45,10 @@ class ChangingMembers:
     @property
     def names(self) -> tuple[str, ...]:
         """The brokers of the overlay in force that live."""
-        living = (name for name in self.controller.log.present.brokers if not self.brokers[name].is_dead)
-        return tuple(living) if self.members_change else self.fleet
+        if not self.members_change:
+            return tuple(name for name in self.fleet if name not in self.returned)
+        gone = self.dead.keys() | self.returned.keys()
+        return tuple(name for name in self.controller.log.present.brokers if name not in gone)
 
     @property
     def fleet(self) -> tuple[str, ...]:
@@ -88,6 +93,7 @@ class ChangingMembers:
         if not self.members_change or rng.random() >= CHANGES_SHARE:
             return []
         outside = [name for name in self.fleet if name not in self.names and self._is_near(name)]
+        outside = [name for name in outside if name not in self.returned]  # They are taken back.
         empty = [name for name in self.names if not self.staying_at(name)]
         joins = rng.sample(outside, min(len(outside), rng.choice((0, 1, 1, 2))))
         leaves = rng.sample(empty, min(len(empty), rng.choice((0, 0, 1, 1, 2))))

@@ -149,6 +149,12 @@ class AnyOrderRing(AnyOrderOverlay):
             ids[broker], ids[other] = ids[other], ids[broker]
         return ChordConfiguration.of(log.epoch_next, before.bits, ids)
 
+    def with_joined(self, target: Any, name: str, place: Any) -> ChordConfiguration:
+        """Return the ring with a broker at an ID, or at the next that is free."""
+        free = (number % (1 << BITS) for number in itertools.count(place))
+        number = next(one for one in free if one not in target.ids)
+        return ChordConfiguration.of(target.epoch, target.bits, target.id_of | {name: number})
+
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
         """Return a repair by which successors take over what the lost had, now and then with IDs exchanged besides."""
         changes = self._exchanges(rng.choice((0, 0, 0, 1)), rng)

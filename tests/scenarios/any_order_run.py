@@ -8,6 +8,7 @@ and when. Equal specs give equal runs; so do equal actions. After the actions co
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
 RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
 MEMBERS_SHARE = 0.4  # Of the runs: those in which brokers join and leave.
-DEATHS_SHARE = {TREE: 0.0, RING: 0.4}  # Of the runs: those in which brokers die.
+DEATHS_SHARE = {TREE: 0.4, RING: 0.4}  # Of the runs: those in which brokers die.
 REPAIRS_MAX = 70  # Until one is carried out: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is carried out: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
@@ -182,7 +183,7 @@ class Driver:
         raise BrokenPromiseError("not repaired", f"after {REPAIRS_MAX} times: {list(overlay.controller.events)[-2:]}")
 
     def _declare_dead(self) -> None:
-        self.do([("declare", tuple(name for name in self.overlay.dead if name not in self.overlay.declared))])
+        self.do([("declare", tuple(self.overlay.undeclared))])
 
     def _bring_to_rest(self) -> None:
         overlay, controller, idle_rounds, before = self.overlay, self.overlay.controller, 0, ""
@@ -322,7 +323,8 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
         "publishers_moved": overlay.publishers.moves.moved,
         "users_moved": overlay.users.counts.moved,
         "waited": overlay.publishers.moves.notifications_waited,
-        "deaths": len(overlay.dead),
+        "deaths": len(overlay.lives_from),
+        "came_back": sum(math.isfinite(epoch) for epoch in overlay.lives_from.values()),
         "repairs": overlay.repairs,
         "held_max": max(core.held_count_max for core in overlay.cores.values()),
         "joined": sum(len(change.joined) for change in changes),

@@ -124,6 +124,11 @@ class AnyOrderTree(AnyOrderOverlay):
         except ValueError:
             return None
 
+    def with_joined(self, target: Any, name: str, place: Any) -> Configuration:
+        """Return the tree with a broker as a leaf at another one, or at the first where that is gone."""
+        peer = place if place in target.brokers else target.brokers[0]
+        return changed_tree(target, (JOIN, name, peer))
+
     def random_repair(self, lost: Sequence[str], rng: random.Random) -> Action:
         """Return random links between the fragments, now and then with links exchanged besides."""
         before = self.controller.log.present
