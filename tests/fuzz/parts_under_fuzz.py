@@ -24,6 +24,7 @@ from infra.dead_letters import RecordDecoder
 from infra.decode_strictly import UnreadableRecordError, decode_strictly
 from infra.stack_error import StackError
 from overlay.configuration import NotATreeError
+from overlay.inventory import InventoryError
 from overlay.members import FleetView
 from producers.recordings.read_recording import open_recording
 from producers.recordings.record_topics import RECORD_TYPES
@@ -34,8 +35,9 @@ from schemas.audit import GivenOrder
 from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
 from schemas.command import CommandResult
 from schemas.dead_letter import DeadLetter
-from schemas.member import Member
-from schemas.order import Order
+from schemas.member import BrokerFacts, Member
+from schemas.member_life import against_member_order
+from schemas.order import Order, OrderKind
 from schemas.plan import Plan
 from schemas.registry import latest_schema
 from schemas.state import StateRow, WindowClosed
@@ -58,6 +60,7 @@ TYPES: dict[Topic, type[msgspec.Struct]] = {**RECORD_TYPES, DEAD_LETTERS: DeadLe
 RECORDS_PER_TICK = 25
 LETTER_BYTES_MAX = 1_000_000
 END_MS = 1 << 50
+NO_FACTS = BrokerFacts()
 
 
 @dataclass
@@ -163,7 +166,7 @@ def feed_start(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
                 overlay.ports.plans.members[record.broker] = record
             try:
                 overlay.run_windows(1)
-            except (StackError, NotATreeError):  # Each ends the stage with its sentence.
+            except (StackError, NotATreeError, InventoryError):  # Each ends the stage with its sentence.
                 found["unfit"] += 1
                 continue
         found["used"] += 1
@@ -183,11 +186,12 @@ def feed_members(values: Sequence[bytes]) -> Counter[str]:
         watcher.take_one(cast(Message, FakeMessage(MEMBERS.suffix, value)))
     newest = {member.broker: member for member in read}
     assert watcher.agent_of == {name: one.facts.agent for name, one in newest.items() if one.facts is not None}
-    fleet = FleetView.of(INVENTORY, read)
+    fit = [one for one in read if not against_member_order(OrderKind.ADD, one.broker, None, one.facts or NO_FACTS)]
+    fleet = FleetView.of(INVENTORY, fit)
     assert {*fleet.members} == {*INVENTORY.brokers, *fleet.inventory.brokers}
     assert np.isfinite(fleet.inventory.link_cost).all()
     assert all(member_row(member) for member in fleet.members.values())
-    return Counter(used=len(read), refused=len(values) - len(read))
+    return Counter(used=len(fit), unfit=len(read) - len(fit), refused=len(values) - len(read))
 
 
 def _names_place(error: UnreadableRecordError, topic: Topic) -> bool:
