@@ -1,7 +1,7 @@
 """Random outages in rounds: what they cost, and how long it takes until the overlay is whole again.
 
-``python -m benchmarks.bench_chaos [--rounds 100] [--round-s 20] [--brokers 40] [--seed N] [--virtual] [--json FILE]``.
-A round is one outage on average: a broker dies and comes back, stands still, or a link is slow or cut. On the real
+``python -m benchmarks.bench_chaos [--rounds 100] [--round-s 20] [--brokers 40] [--virtual [--ring]]`` and ``[--seed N]
+[--json FILE]``. A round is one outage on average: a broker dies and comes back, stands still, or a link is slow or cut. On the real
 stack, stages are killed and suspended beside; with ``--virtual`` emulator, reference aggregator and controller share a
 virtual clock. Asserts that nothing was lost but what had to cross a broker that had died, and nothing was repeated or
 out of order.
@@ -19,8 +19,9 @@ from typing import Any
 from controller.controller_settings import ControllerSettings
 from infra.measured_figures import Figure, run_facts, write_figures
 from producers.emulator.outage_schedule import Chaos
-from producers.emulator.place_overlay import place_overlay
+from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.virtual_overlay import VirtualSettings
+from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings
 from regraft.run_records.outage_story import outage_story
 from regraft.run_records.summary import percentile
@@ -29,6 +30,7 @@ from regraft.virtual_runs.virtual_loop import VirtualLoop
 DEGREE_MAX = 8
 START_MS = 1_700_000_000_000
 SECOND_MS = 1_000.0
+TREE_PLANNER, RING_PLANNER = "swap_links_cost", "place_users_dynatops"
 QUIET_S = 60.0  # After the last round, for what is still to be repaired.
 PATIENCE_FACTOR = 4.0
 FAULTS = ("lost_unexcused", "repeated", "out_of_order", "unexpected")
@@ -38,8 +40,11 @@ def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
     """Run the rounds as fast as this machine can."""
     chaos = Chaos(every_s=given.round_s, for_s=given.round_s)
     virtual = VirtualSettings(seed=given.seed, start_ms=float(START_MS), chaos=chaos)
-    inventory = place_overlay(given.brokers, DEGREE_MAX, random.Random(given.seed))
-    loop = VirtualLoop(inventory, WorkloadSettings(), ControllerSettings(bootstrap="", inventory_path=Path()), virtual)
+    rng = random.Random(given.seed)
+    inventory = place_ring(given.brokers, rng) if given.ring else place_overlay(given.brokers, DEGREE_MAX, rng)
+    workload = CheckinSettings() if given.ring else WorkloadSettings()
+    told = ControllerSettings(bootstrap="", inventory_path=Path(), planner=RING_PLANNER if given.ring else TREE_PLANNER)
+    loop = VirtualLoop(inventory, workload, told, virtual)
     loop.run_for(given.rounds * given.round_s * SECOND_MS)
     loop.virtual.outages.stop()
     loop.run_for(QUIET_S * SECOND_MS)
@@ -102,6 +107,7 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--virtual", action="store_true", help="on a virtual clock, without Kafka, Spark and Valkey")
+    parser.add_argument("--ring", action="store_true", help="with --virtual: users of a Chord ring, not a tree")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     found = on_the_virtual_clock(given) if given.virtual else on_the_stack(given)

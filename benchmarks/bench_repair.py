@@ -1,9 +1,9 @@
 """How long a dead broker cuts an overlay, on the virtual clock: from its silence until the repair is in force.
 
-``python -m benchmarks.bench_repair [--brokers 40,400,1000] [--seed N] [--json FILE]``. Emulator, reference aggregator
-and controller run on one virtual clock; one broker with as many links as any dies under traffic. Asserts that nothing
-was lost but what had to cross it, and nothing was repeated or out of order. Messages and bytes are those that brokers
-send one another because of the repair.
+``python -m benchmarks.bench_repair [--brokers 40,400,1000] [--ring] [--seed N] [--json FILE]``. Emulator, reference
+aggregator and controller run on one virtual clock; one broker with as many links as any dies under traffic. Asserts
+that nothing was lost but what had to cross it, and nothing was repeated or out of order. Messages and bytes are those
+that brokers send one another because of the repair.
 """
 
 import argparse
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from controller.controller_settings import ControllerSettings
 from infra.measured_figures import Figure, run_facts, write_figures
-from overlay.configuration import Configuration
 from producers.emulator.emulate_overlay import CONTROL_BYTES
 from producers.emulator.outage_schedule import Outage, OutageKind
-from producers.emulator.place_overlay import place_overlay
+from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.virtual_overlay import VirtualSettings
+from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 from schemas.plan import Plan, PlanPhase
@@ -28,19 +28,21 @@ START_MS = 1_700_000_000_000
 DEATH_S = 30.0
 WATCH_S_MAX = 180.0
 SECOND_MS = 1_000.0
-WORKLOAD = WorkloadSettings(lifetime_s_mean=300.0)
+TREE_PLANNER, RING_PLANNER = "swap_links_cost", "place_users_dynatops"
 SETTLE_S = 60.0
 
 
-def measure(broker_count: int, seed: int) -> list[Figure]:
+def measure(broker_count: int, seed: int, *, is_ring: bool) -> list[Figure]:
     """Let one broker die and return how long each part of its repair took; raise AssertionError without a repair."""
-    inventory = place_overlay(broker_count, DEGREE_MAX, random.Random(seed))
+    rng = random.Random(seed)
+    inventory = place_ring(broker_count, rng) if is_ring else place_overlay(broker_count, DEGREE_MAX, rng)
     bootstrap = inventory.bootstrap
-    assert isinstance(bootstrap, Configuration)
+    workload = CheckinSettings() if is_ring else WorkloadSettings(lifetime_s_mean=300.0)
+    told = ControllerSettings(bootstrap="", inventory_path=Path(), planner=RING_PLANNER if is_ring else TREE_PLANNER)
     dead = max(bootstrap.brokers, key=lambda broker: len(bootstrap.neighbours[broker]))
     outage = Outage(OutageKind.DEATH, (dead,), DEATH_S, 10 * WATCH_S_MAX)
     virtual = VirtualSettings(seed=seed, start_ms=float(START_MS), settle_ms=SETTLE_S * SECOND_MS, outages=(outage,))
-    loop = VirtualLoop(inventory, WORKLOAD, ControllerSettings(bootstrap="", inventory_path=Path()), virtual)
+    loop = VirtualLoop(inventory, workload, told, virtual)
     began_s = time.perf_counter()
     repair = _repair_of(loop, dead)
     loop.run_for(10 * SECOND_MS)
@@ -81,12 +83,13 @@ def main() -> None:
     """Measure each size and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", default="40,400,1000", help="sizes, separated by commas")
+    parser.add_argument("--ring", action="store_true", help="users of a Chord ring instead of quotes over a tree")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     figures = []
     for count in given.brokers.split(","):
-        found = measure(int(count), given.seed)
+        found = measure(int(count), given.seed, is_ring=given.ring)
         for figure in found:
             print(f"{figure.name} at {figure.where['brokers']} brokers: {figure.value:,} {figure.unit}")
         figures += found

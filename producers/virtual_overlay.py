@@ -18,7 +18,7 @@ from overlay.configuration import Configuration
 from overlay.inventory import Inventory
 from producers.brokers.broker_protocol import BrokerProtocol
 from producers.brokers.chord_parts import RingBroker
-from producers.brokers.tree_interests import TreeBroker
+from producers.brokers.tree_publishers import TreeBroker
 from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink

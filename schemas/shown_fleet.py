@@ -33,8 +33,8 @@ class ShownRepair(Struct, frozen=True, kw_only=True):
 class ShownFleet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All known brokers: how many are in each state, and those that do not simply serve, by name.
 
-    ``repairs`` are the last ones, oldest first. ``traffic_at_risk_per_s`` is how many deliveries a second had their way
-    over brokers that are dead now and still in the overlay in force, None where no window says so.
+    ``repairs`` are the last ones, oldest first. ``traffic_at_risk_per_s`` is how many notifications a second passed
+    brokers that are in the overlay in force and whose life in it is over, None where no window says so.
     """
 
     counts: dict[str, int] = {}

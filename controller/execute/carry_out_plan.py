@@ -68,6 +68,7 @@ class PlanRunner:
         self._results: deque[CommandResult] = deque()
         self._is_blocked = False
         self._dead: frozenset[str] = frozenset()
+        self._returned: frozenset[str] = frozenset()
         self._installs: deque[CommandResult] = deque(maxlen=INSTALLS_MAX)
         self._lost_peers: dict[str, int] = {}
 
@@ -93,9 +94,12 @@ class PlanRunner:
         if self._transition is not None and not self._effects:
             self._effects.extend(self._transition.cancel(reason, now_ms))
 
-    def lose(self, dead: Collection[str]) -> None:
-        """Know which brokers are dead: from the next :meth:`advance` the plan under way goes on without them."""
-        self._dead = frozenset(dead)
+    def lose(self, dead: Collection[str], returned: Collection[str] = ()) -> None:
+        """Know which brokers are dead: from the next :meth:`advance` the plan under way goes on without them.
+
+        Those that have ``returned`` from a death are dead to plans that begin from now on only when they are so here.
+        """
+        self._dead, self._returned = frozenset(dead), frozenset(returned)
 
     def take_installs(self) -> list[CommandResult]:
         """Hand out, once, what brokers have answered that were to become outsiders of the overlay in force."""
@@ -135,7 +139,7 @@ class PlanRunner:
 
     def _transition_of(self, plan: Plan) -> Transition:
         target, change = self._log.target_of(plan), self._log.change_of(plan)
-        return Transition(plan, target, self._limits, self._term, change)
+        return Transition(plan, target, self._limits, self._term, change, self._returned)
 
     def _is_deposed(self) -> bool:
         """Take in what brokers answer, and tell whether one of them has heard of a higher term."""

@@ -71,7 +71,7 @@ class Transition:
     """One plan on its way from PREPARING to VERIFYING or ABORTED; ``target`` is the overlay that it leads to.
 
     ``term`` is that of the leader who carries it on. ``change`` says which brokers the plan takes in and which go: all
-    of the earlier overlay that live and all that join take part.
+    of the earlier overlay that live and all that join take part. ``returned`` had died and came back before the plan.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Transition:
         limits: TransitionLimits,
         term: int = TERM_FIRST,
         change: BrokerChange = NO_CHANGE,
+        returned: Collection[str] = (),
     ) -> None:
         self.plan = plan
         self.limits = limits
@@ -88,6 +89,8 @@ class Transition:
         self._target = target
         self._digest = plan_digest(plan, target)
         self._change = change
+        # Of a life that is over neighbours may go on telling, so of these only the controller's word counts.
+        self._told_before = frozenset(returned) | change.joined | change.lost
         self._brokers = tuple(sorted({*target.brokers, *change.left}))
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
         self._lost: set[str] = set()  # Brokers found dead since the plan began, by a neighbour or the controller.
@@ -158,8 +161,7 @@ class Transition:
             return []
         sent = self._control_messages.get(result.broker, 0)
         self._control_messages[result.broker] = max(sent, result.control_messages)
-        # Of a life that was over before the plan began neighbours go on telling, so who joins counts on the controller.
-        self._lost |= set(result.lost_peers).intersection(self._brokers) - self._change.joined - self._change.lost
+        self._lost |= set(result.lost_peers).intersection(self._brokers) - self._told_before
         is_elsewhere = result.refusal in ELSEWHERE and result.phase is CommandPhase.ABORT
         if result.outcome is Outcome.REFUSED and not is_elsewhere:
             return self._on_refusal(result, now_ms)

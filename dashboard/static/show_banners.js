@@ -1,7 +1,10 @@
 // Say what cannot be trusted right now: the connection, the live view, the controller's news; and chips at the top.
 
 import { element, icon, pill, showIfOther } from "./build_elements.js";
+import { memberStyle } from "./show_brokers.js";
 import { amount, clockTime, shortList, span, words } from "./format_values.js";
+
+const SERVED_OR_GONE = ["in_service", "left"];
 
 export function showBanners(store) {
   const place = document.getElementById("banners");
@@ -67,15 +70,16 @@ function findChips(store) {
   return chips;
 }
 
-// Who does not simply serve, by state; and how much went over the dead whom the overlay still has.
+// Who does not simply serve, by state; and how much passed brokers that are gone and still in the overlay.
 function memberChips(fleet) {
-  const named = (state) => (fleet?.members ?? []).filter((one) => one.state === state);
   const chips = [];
-  for (const [state, kind, iconName] of [["dead", "bad", "alert"], ["leaving", "warn", "undo"], ["joining", "quiet", "move"]]) {
-    const found = named(state);
-    if (found.length) chips.push([`${state} ${shortList(found.map((one) => one.broker), 3)}`, kind, iconName, found.map((one) => `${one.broker}: ${one.reason}`).slice(0, 10).join("\n")]);
+  for (const state of Object.keys(fleet?.counts ?? {}).sort()) {
+    const found = (fleet.members ?? []).filter((one) => one.state === state);
+    if (!found.length || SERVED_OR_GONE.includes(state)) continue;
+    const why = found.slice(0, 10).map((one) => `${one.broker}: ${one.reason}`).join("\n");
+    chips.push([`${words(state)} ${shortList(found.map((one) => one.broker), 3)}`, ...memberStyle(state), why]);
   }
-  const isCrossed = named("dead").some((one) => one.in_overlay);
-  if (isCrossed) chips.push([`at risk ${amount("traffic_at_risk_per_s" in fleet ? fleet.traffic_at_risk_per_s : 0)} /s`, "bad", "alert", "Deliveries a second that went over brokers that are dead now: lost until the overlay is repaired"]);
+  const atRisk = fleet && "traffic_at_risk_per_s" in fleet ? fleet.traffic_at_risk_per_s : 0;
+  if (atRisk !== 0) chips.push([`at risk ${amount(atRisk)} /s`, "bad", "alert", "Notifications a second that passed brokers whose life is over: lost until the overlay is repaired"]);
   return chips;
 }

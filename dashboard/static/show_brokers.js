@@ -74,10 +74,14 @@ function memberToTell(member) {
   return member && member.state !== "in_service" ? member : null;
 }
 
+// The colour and the icon of a member's state: one that leaves asks for less than one that is dead.
+export function memberStyle(state) {
+  return { dead: ["bad", "alert"], joining: ["busy", "move"], left: ["quiet", null] }[state] ?? ["warn", "undo"];
+}
+
 function memberPill(member) {
-  const [kind, iconName] = { dead: ["bad", "alert"], leaving: ["warn", "undo"], joining: ["busy", "move"] }[member.state] ?? ["quiet", null];
   const returns = member.returns_ms > Date.now() + YEAR_MS ? "; does not come back by itself" : member.returns_ms ? `; may return from ${clockTime(member.returns_ms)}` : "";
-  return pill(words(member.state), kind, iconName, `since ${clockTime(member.since_ms)}: ${member.reason}${returns}`);
+  return pill(words(member.state), ...memberStyle(member.state), `since ${clockTime(member.since_ms)}: ${member.reason}${returns}`);
 }
 
 function memberButton(desk, member) {

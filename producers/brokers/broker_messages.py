@@ -77,18 +77,13 @@ class UnsubscribeAck:
 
 @dataclass(frozen=True, slots=True)
 class Advertise:
-    """A publisher at ``home`` will publish what the filter describes; flooded over the tree of ``epoch``.
-
-    ``to_joined``: told to a broker that joins with ``epoch``, of what the older tree knows; ``home`` is that of
-    ``epoch``.
-    """
+    """A publisher at ``home`` will publish what the filter describes; flooded over the tree of ``epoch``."""
 
     epoch: int
     publisher: str
     connection: int
     home: str
     filter_: Filter
-    to_joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +97,11 @@ class AdvertiseAck:
 
 @dataclass(frozen=True, slots=True)
 class Unadvertise:
-    """The publisher is gone; flooded over the tree of ``epoch``, behind its notifications.
-
-    ``to_joined``: told to a broker that joins with ``epoch``, of one that it was told of so.
-    """
+    """The publisher is gone; flooded over the tree of ``epoch``, behind its notifications."""
 
     epoch: int
     publisher: str
     connection: int
-    to_joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)

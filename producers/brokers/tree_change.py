@@ -12,6 +12,8 @@ nothing of it is stamped k+1 there.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from overlay.configuration import Configuration, link
 from overlay.overlay_configuration import OverlayConfiguration
 from producers.brokers.broker_messages import (
@@ -31,7 +33,8 @@ from producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from producers.brokers.epoch_change import change_asked, reason_to_stay
-from producers.brokers.tree_interests import TreeBroker, TreeInterests
+from producers.brokers.tree_interests import TreeInterests
+from producers.brokers.tree_publishers import TreeBroker
 from producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
 from schemas.command import Command
 
@@ -43,22 +46,47 @@ class TreeChange:
         self._core = core
         self._interests = interests
         self.broker = core.broker
-
-    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
-        """Wait for the links' word: on a tree they tell all."""
-        return []
+        self._links_to_end: set[str] = set()  # To neighbours that the controller said are dead.
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Take the flows of a neighbour that is dead as ended, and wait for none of its answers."""
-        for tables in self._core.tables.values():
-            tables.lose_peer(peer)
-        for known in self._interests.advertisements.values():
-            known.unanswered.discard(peer)
-        if self._core.under_way is not None:
-            self._core.under_way.introduced = {one for one in self._core.under_way.introduced if one[0] != peer}
+        """Take the flows of a neighbour that is dead as ended, and wait for none of its answers.
+
+        The link's word for a death that the controller has told of before says nothing of a life that came after it.
+        """
+        is_of_old = peer in self._links_to_end
+        self._links_to_end.discard(peer)
+        live = self._core.tables.items()
+        return self._mourn({(epoch, peer) for epoch, one in live if not (is_of_old and peer in one.lost)}, now_ms)
+
+    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+        """Take the controller's word for who is dead, in the epochs that it speaks of.
+
+        Who is named in the prepare of an epoch and is in its tree has come back by that plan: it lives in that epoch,
+        unless a later command of the plan says that this life is over, too.
+        """
+        deaths = {
+            (epoch, peer)
+            for epoch, tables in self._core.tables.items()
+            for peer in set(command.lost_brokers) - tables.dead - {self.broker}
+            if epoch < command.epoch_to or (epoch == command.epoch_to and peer not in tables.lost)
+        }
+        neighbours = set(self._core.epochs()[0].neighbours) - self._core.lost_peers
+        self._links_to_end |= {peer for epoch, peer in deaths if epoch == min(self._core.tables)} & neighbours
+        return self._mourn(deaths, now_ms) if deaths else []
+
+    def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
+        """Take the flows of the dead as ended, and wait for none of their answers; by epoch and broker."""
+        under_way = self._core.under_way
+        for epoch, peer in deaths:
+            self._core.tables[epoch].lose_peer(peer)
+            for known in self._interests.advertisements.values():
+                known.unanswered.discard(peer)
+            if under_way is not None and epoch == under_way.epoch_to:
+                under_way.untold = {one for one in under_way.untold if one[0] != peer}
+        effects = self._interests.forget_dead_homes() + self._core.take_postponed(now_ms)
         names = {name for tables in self._core.tables.values() for name in tables.entries}
-        settled = self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)
-        return settled + self._core.release_held() + self._core.drain(now_ms)
+        effects += self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)
+        return effects + self._core.release_held() + self._core.drain(now_ms)
 
     # --- what is held back -------------------------------------------------------------------------------------------
 
@@ -76,6 +104,9 @@ class TreeChange:
         under_way = self._core.under_way
         move = None if under_way is None else under_way.moves.get(notification.publisher)
         newest = self._core.tables[max(self._core.tables)]
+        if under_way is not None and under_way.lost and (move is not None or notification.home not in newest.same_way):
+            # An earlier stay of its publisher, at whatever home, may have ended unheard behind the lost.
+            return tables.is_drained and self._core.epoch > tables.epoch
         if under_way is not None and move is None and notification.home in newest.same_way:
             return True  # Both epochs come over the same links, which keep order.
         home = notification.home if move is None else move.home_from
@@ -87,16 +118,21 @@ class TreeChange:
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan, with tables that hold what can be derived from those of now."""
         assert isinstance(target, Configuration)
-        moves = {move.client: move for move in command.moves}
+        # Whose home is lost comes again by itself, in a new stay.
+        moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
         moved = {name: move.home_to for name, move in moves.items()}
         older = self._core.tables[self._core.epoch]
         lost = change_asked(command, older.configuration).lost
         tables = RoutingTables(self.broker, target, older.configuration, moved, lost=lost)
         under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves)
         self._core.begin_plan(under_way, tables)
-        under_way.joined = frozenset(tables.neighbours).intersection(command.brokers_joined)
-        effects = self._interests.introductions.begin()
-        effects += self._interests.derive_later(older.entries.values())
+        under_way.lost, under_way.tells = lost, bool(lost or command.brokers_joined)
+        if under_way.tells:
+            under_way.near = older.reached_past(lost)
+        self._core.lost_peers -= lost.intersection(tables.neighbours)  # They come back.
+        for peer in self._core.lost_peers.intersection(tables.neighbours):
+            tables.lose_peer(peer)
+        effects = self._interests.derive_later(older.entries.values()) + self._interests.repairs.begin()
         under_way.waiting_for = {
             name for name in {*tables.entries, *self._own_unconfirmed()} if not self.is_ready(name)
         }
@@ -107,7 +143,8 @@ class TreeChange:
         for move in command.moves:
             # A publisher that has left meanwhile does no harm; one at another home would be cut off.
             known = self._interests.advertisements.get(move.client)
-            if known is not None and known.home != move.home_from:
+            is_sure = known is not None and (not command.lost_brokers or known.home == self.broker)
+            if known is not None and is_sure and known.home != move.home_from:
                 return f"publisher {move.client} is at {known.home}, not at {move.home_from}"
             if move.home_to not in target.brokers:
                 return f"publisher {move.client} cannot move to {move.home_to}: it is not in the overlay"
@@ -131,7 +168,10 @@ class TreeChange:
         return RoutingTables(self.broker, tree, is_outside=True)
 
     def _own_unconfirmed(self) -> set[str]:
-        return {name for name, known in self._interests.unconfirmed_advertisements.items() if known.told_by == LOCAL}
+        """Return what nobody else waits for: publishers of this broker, and those that a broker now dead told of."""
+        dead = self._core.tables[self._core.epoch].dead
+        known = self._interests.unconfirmed_advertisements
+        return {name for name, one in known.items() if one.told_by == LOCAL or one.told_by in dead}
 
     def is_ready(self, name: str) -> bool:
         """Tell whether a subscription or publisher no longer keeps this broker from being prepared."""
@@ -145,7 +185,7 @@ class TreeChange:
     def is_ready_to_switch(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if no subscription or publisher keeps this broker from being prepared."""
         under_way.waiting_for = {name for name in under_way.waiting_for if not self.is_ready(name)}
-        return not under_way.waiting_for and not under_way.introduced
+        return not under_way.waiting_for and not under_way.untold
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
@@ -244,6 +284,7 @@ class TreeChange:
     def finish_moves(self, under_way: TreePlanUnderWay) -> None:
         """Know the publishers that moved at their new homes."""
         tables = self._core.tables[under_way.epoch_to]
+        self._interests.repairs.find_ended()
         for publisher, known in self._interests.advertisements.items():
             known.home = self._interests.home_in(tables, publisher)
         tables.moved.clear()
@@ -251,9 +292,13 @@ class TreeChange:
     def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Settle what the epoch kept from it, and take the requests that waited."""
         names = sorted(gone.entries)
-        if under_way is not None and gone.epoch == under_way.epoch_to:
-            self._interests.introductions.call_off(under_way.joined)
-        effects = self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
+        repairs, told = self._interests.repairs, list[Effect]()
+        if under_way is not None and gone.epoch > self._core.epoch:
+            repairs.call_off(gone, under_way)
+        elif under_way is not None and gone.dead:  # The end of a stay at an old home may have been lost: ask again.
+            told = self.taken_over(under_way)
+        effects = told + repairs.let_go() + self._interests.forget_dead_homes()
+        effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
         if not self._core.takes_clients:
             self._interests.forget_publishers()
         return effects + self._core.take_postponed(now_ms)

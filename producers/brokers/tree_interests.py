@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from producers.brokers.broker_messages import (
-    Advertise,
     AdvertiseAck,
     AdvertiseConfirmed,
     Cancelled,
@@ -21,36 +20,26 @@ from producers.brokers.broker_messages import (
     Subscribe,
     SubscribeAck,
     SubscribeRequest,
-    Unadvertise,
     Unsubscribe,
     UnsubscribeAck,
 )
-from producers.brokers.match_content import Filter, intersects
-from producers.brokers.tree_introductions import TreeIntroductions
+from producers.brokers.tree_publishers import TreeBroker, TreePublishers
 from producers.brokers.tree_tables import (
     LOCAL,
-    Advertisement,
     Entry,
     LocalSubscription,
     RoutingTables,
-    TreePlanUnderWay,
 )
-from producers.brokers.two_epochs import ProtocolError, TwoEpochBroker
-
-TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
+from producers.brokers.two_epochs import ProtocolError
 
 
-class TreeInterests:
+class TreeInterests(TreePublishers):
     """Subscriptions and advertisements in the tables of all live epochs, and what is under way to build these."""
 
     def __init__(self, core: TreeBroker) -> None:
-        self._core = core
-        self.broker = core.broker
+        super().__init__(core)
         self.locals: dict[str, LocalSubscription] = {}
-        self.advertisements: dict[str, Advertisement] = {}
         self.covered_forwards = 0
-        self.unconfirmed_advertisements: dict[str, Advertisement] = {}
-        self.introductions = TreeIntroductions(core, self.advertisements)
 
     @property
     def ended_count(self) -> int:
@@ -149,7 +138,7 @@ class TreeInterests:
 
     def _release(self, tables: RoutingTables, entry: Entry, peers: Iterable[str]) -> list[Effect]:
         """Ask neighbours to hold the subscription no longer."""
-        asked = sorted(set(peers) - entry.unreleased - self._core.lost_peers)
+        asked = sorted(set(peers) - entry.unreleased - tables.dead)
         entry.unreleased.update(asked)
         return [Send(peer, Unsubscribe(tables.epoch, entry.subscription)) for peer in asked]
 
@@ -161,7 +150,7 @@ class TreeInterests:
         effects: list[Effect] = []
         for peer in sorted(wanted - entry.forwarded):
             self.covered_forwards += tables.note_forward(entry, peer)
-            if peer not in self._core.lost_peers:
+            if peer not in tables.dead:
                 entry.unconfirmed.add(peer)
                 message = Subscribe(tables.epoch, entry.subscription, entry.home, entry.filter_, entry.epoch_issued_max)
                 effects.append(Send(peer, message))
@@ -171,92 +160,8 @@ class TreeInterests:
     def _wanted(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the neighbours beyond which the subscription meets an advertisement."""
         homes = self._homes_met(tables, entry) - {self.broker}
-        # One that is about to end may be at a broker that has left.
+        # One that is about to end may be at a broker that is gone.
         return {tables.next_hop[home] for home in homes if home in tables.next_hop} - {entry.towards}
-
-    # --- advertisements ----------------------------------------------------------------------------------------------
-
-    def _meets(self, tables: RoutingTables, filter_: Filter, epoch_min: int = -1) -> set[str]:
-        """Return the publishers of an epoch that a filter meets; one that was advertised later publishes later.
-
-        With ``epoch_min`` only those that were advertised in that epoch or later.
-        """
-        return {
-            name
-            for name, known in self.advertisements.items()
-            if epoch_min <= known.epoch <= tables.epoch and intersects(known.filter_, filter_)
-        }
-
-    def learn_advertisement(self, source: str, message: Advertise) -> list[Effect]:
-        """Take note of a publisher, flood that on, and send the subscriptions that it attracts.
-
-        The next stay of a publisher waits for the end of the one before, which comes behind all that was published in
-        it: so order holds across stays, and a late end cannot be taken for that of the next stay.
-        """
-        earlier = self.advertisements.get(message.publisher)
-        if earlier is not None and earlier.connection < message.connection:
-            if earlier.successor is None or earlier.successor[1].connection < message.connection:
-                earlier.successor = (source, message)  # Else its client has come again since.
-            return []
-        if earlier is not None:
-            return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
-        effects: list[Effect] = [*self._flood_on(message, source), *self.introductions.tell(message)]
-        peers = {send.peer for send in effects if isinstance(send, Send)}
-        known = Advertisement(
-            message.epoch, message.publisher, message.connection, message.home, message.filter_, source, peers
-        )
-        self.advertisements[message.publisher] = known
-        self.unconfirmed_advertisements[message.publisher] = known
-        met = [
-            (tables, entry)
-            for tables in self._core.epochs()
-            if tables.epoch >= message.epoch  # It publishes in no older one, which neighbours may have retired.
-            for entry in tables.entries.values()
-            if intersects(message.filter_, entry.filter_)
-        ]
-        for _, entry in met:
-            entry.meets.add(message.publisher)
-        for tables, entry in met:
-            effects += self._forward(tables, entry)
-        known.unsettled = {
-            name
-            for tables in self._core.epochs()
-            for name, entry in tables.entries.items()
-            if not entry.is_settled and message.publisher in entry.meets
-        }
-        return effects
-
-    def forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
-        """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch."""
-        known = self.advertisements.get(message.publisher)
-        if known is None or known.connection != message.connection:
-            later = None if known is None else known.successor
-            if known is not None and later is not None and later[1].connection == message.connection:
-                known.successor = None  # It has ended before its turn came.
-            return []
-        del self.advertisements[message.publisher]
-        self.unconfirmed_advertisements.pop(message.publisher, None)
-        for tables in self._core.epochs():
-            for entry in tables.entries.values():
-                entry.meets.discard(message.publisher)
-        effects: list[Effect] = [*self._flood_on(message, source), *self.introductions.tell(message)]
-        self.introductions.await_no_longer(message)
-        return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
-
-    def _flood_on(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
-        """Send a message to the living neighbours in the tree of its epoch, but for the one that it came from.
-
-        What those that join are told goes on among them alone while the older tree tells all others.
-        """
-        peers, under_way = self._core.tables[message.epoch].neighbours, self._core.under_way
-        if message.to_joined and under_way is not None and under_way.epoch_to == message.epoch:
-            peers = tuple(peer for peer in peers if peer in under_way.joined)
-        return [Send(peer, message) for peer in peers if peer != source and peer not in self._core.lost_peers]
-
-    def forget_publishers(self) -> None:
-        """Know no publisher any more: who is outside is not told of their ends."""
-        self.advertisements.clear()
-        self.unconfirmed_advertisements.clear()
 
     # --- settling: acknowledgements and confirmations ----------------------------------------------------------------
 
@@ -380,18 +285,3 @@ class TreeInterests:
                 if derived.leaving or peer not in self._wanted(tables, derived):
                     effects += self._release(tables, derived, (peer,))
         return effects
-
-    def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
-        """Return the homes, in this epoch, of the publishers that an entry meets."""
-        return {self.home_in(tables, name) for name in entry.meets}
-
-    def is_advertised_here(self, publisher: str) -> bool:
-        """Return True if this broker is a publisher's home in a live epoch; from others it takes no notification."""
-        if publisher not in self.advertisements:
-            return False
-        return any(self.home_in(tables, publisher) == self.broker for tables in self._core.tables.values())
-
-    def home_in(self, tables: RoutingTables, publisher: str) -> str:
-        """Return a publisher's home in an epoch; a stay that was advertised in it has been moved by no plan to it."""
-        known = self.advertisements[publisher]
-        return tables.moved.get(publisher, known.home) if known.epoch < tables.epoch else known.home

@@ -35,9 +35,10 @@ from producers.brokers.broker_messages import (
 )
 from producers.brokers.epoch_change import turned_away
 from producers.brokers.tree_change import TreeChange
-from producers.brokers.tree_interests import TreeBroker, TreeInterests
+from producers.brokers.tree_interests import TreeInterests
+from producers.brokers.tree_publishers import TreeBroker
 from producers.brokers.tree_tables import LOCAL, RoutingTables
-from producers.brokers.two_epochs import EPOCH_UNKNOWN, OUTSIDE, ProtocolError, TwoEpochBroker
+from producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError, TwoEpochBroker
 
 NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
 
@@ -87,6 +88,8 @@ class TreeRouting:
         tables = self._core.tables.get(notification.epoch)
         if tables is None:
             return [Dropped(notification, EPOCH_UNKNOWN)]
+        if source in tables.dead:
+            return [Dropped(notification, FROM_THE_DEAD)]
         if tables.is_outside:
             return [Dropped(notification, OUTSIDE)]
         destinations = tables.index.destinations(notification.content, source)
@@ -125,13 +128,18 @@ class TreeRouting:
         if message.epoch not in self._core.tables:
             return self._core.keep_early(message.epoch, source, message)
         tables = self._core.tables[message.epoch]
+        if source in tables.dead:
+            return []
         if tables.is_outside:
             return []  # It was for an earlier life of this broker.
         match message:
             case Advertise():
                 return self.interests.learn_advertisement(source, message) + self.interests.settle((), now_ms)
             case AdvertiseAck():
-                self.interests.introductions.accept(source, message)
+                self.interests.repairs.accept_ack(source, message.publisher, message.connection)
+                known = self.interests.advertisements.get(message.publisher)
+                if known is not None and known.connection == message.connection:
+                    known.unanswered.discard(source)
                 return self.interests.settle((), now_ms)
             case Unadvertise():
                 effects = self.interests.forget_advertisement(source, message) + self._core.take_postponed(now_ms)

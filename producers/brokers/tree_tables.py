@@ -50,16 +50,22 @@ class Entry:
 class TreePlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a tree; ``moves`` are of publishers.
 
-    ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``joined``: the neighbours in the
-    new tree that join with it. ``introduced``: neighbour, publisher and stay of which such a one is still to say that
-    it knows. ``leaving``: publishers that must still leave before it is active, with when they were told, None until
-    then.
+    ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
+    still leave before it is active, with when they were told, None until then. ``lost``: whom the plan names so;
+    ``tells`` says whether brokers join or are lost, so that new links lead to those who know other publishers. Then
+    ``near`` are the brokers that links of the older tree lead to past the lost, ``untold`` neighbour, publisher and
+    stay of which such a one is still to say that it knows, ``vouched`` the stays that neighbours in the newer epoch
+    have told of, ``superseded`` what was known in the older epoch alone before they told otherwise.
     """
 
     waiting_for: set[str] = field(default_factory=set)
-    joined: frozenset[str] = frozenset()
-    introduced: set[tuple[str, str, int]] = field(default_factory=set)
     leaving: dict[str, float] | None = None
+    lost: frozenset[str] = frozenset()
+    tells: bool = False
+    near: frozenset[str] = frozenset()
+    untold: set[tuple[str, str, int]] = field(default_factory=set)
+    vouched: set[tuple[str, int]] = field(default_factory=set)
+    superseded: dict[str, Advertisement] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -102,7 +108,9 @@ class RoutingTables:
     ``moved`` are the publishers with another home than before it. ``shared`` are the neighbours over links that the
     epoch before had, too, ``same_way`` the brokers that such links alone lead to: the way between any two of these is
     the same in both trees, broker by broker. A broker that is not in the overlay has tables without neighbours, as has
-    one that ``is_outside`` though it is: it was, in an earlier life.
+    one that ``is_outside`` though it is: it was, in an earlier life. ``lost`` are those that the plan to this epoch
+    names, ``dead`` those whose life in this epoch is over: nothing of it is waited for or taken any more. ``fresh`` are
+    the neighbours over links that are new.
     """
 
     def __init__(
@@ -125,6 +133,9 @@ class RoutingTables:
         kept = frozenset() if older is None or self.is_outside else configuration.links_kept_since(older, lost)
         self.same_way = frozenset((broker,)) if self.is_outside else configuration.reached_over(kept, broker)
         self.shared = frozenset(peer for peer in self.neighbours if link(broker, peer) in kept)
+        self.fresh = frozenset(self.neighbours) - self.shared
+        self.lost = lost
+        self.dead: set[str] = set(lost - set(configuration.brokers))
         self.entries: dict[str, Entry] = {}
         self.released: set[str] = set()  # Removed while the epoch before lives: not to be derived from it again.
         self.withdrawn: set[tuple[str, str]] = set()  # Subscription, neighbour asked to let go of it: not held here.
@@ -174,8 +185,16 @@ class RoutingTables:
         peer = self.next_hop.get(home)
         return peer is None or peer in self.ends_received  # Nothing ever came from who was not in this tree.
 
+    def reached_past(self, lost: frozenset[str]) -> frozenset[str]:
+        """Return the brokers that links of this epoch lead to without any of the lost, this one included."""
+        if self.is_outside:
+            return frozenset((self.broker,))
+        past = frozenset(pair for pair in self.configuration.links if lost.isdisjoint(pair))
+        return self.configuration.reached_over(past, self.broker)
+
     def lose_peer(self, peer: str) -> None:
-        """Wait for nothing more from a neighbour that is gone: all that it sent in this epoch has come."""
+        """Wait for nothing more from a broker that is gone: all that it sent in this epoch has come."""
+        self.dead.add(peer)
         if peer in self.neighbours:
             self.ends_received.add(peer)
             self.ends_sent.add(peer)

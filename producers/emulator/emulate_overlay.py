@@ -299,12 +299,12 @@ class EmulatedOverlay:
             while len(self._clients_given) > CLIENTS_GIVEN_MAX:
                 del self._clients_given[next(iter(self._clients_given))]
 
-    def _take_clients(self, broker: EmulatedBroker) -> None:
-        """Let those come that wait for a broker which has become part of the overlay, or whom a plan sends there."""
+    def _take_clients(self, broker: EmulatedBroker, *, is_retired: bool) -> None:
+        """Let those come whom a plan sends there, and when it is over those that wait for a broker that it takes in."""
         for client in sorted(self._clients_given.pop((broker.core.epoch, broker.name), ())):
             self.publishers.reconnect(client, broker.name)
             self.users.reconnect(client, broker.name)
-        if broker.is_outside and self.judge.takes_part(broker.name, broker.core.epoch):
+        if is_retired and broker.is_outside and self.judge.takes_part(broker.name, broker.core.epoch):
             broker.is_outside, broker.known_as = False, broker
             for clients in (self.publishers, self.subscribers, self.users):
                 clients.come_home(broker.name)
@@ -343,8 +343,8 @@ class EmulatedOverlay:
             listener.on_user_change(user, home, topics)
 
     def _tell_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
-        if result.outcome is Outcome.ACTIVATED:
-            self._take_clients(broker)
+        if result.outcome in (Outcome.ACTIVATED, Outcome.RETIRED):
+            self._take_clients(broker, is_retired=result.outcome is Outcome.RETIRED)
         for listener in self.listeners:
             listener.on_result(result)
 

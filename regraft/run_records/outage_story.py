@@ -18,6 +18,7 @@ MEMBER_EVENTS = frozenset({"member_changed", "deaths_doubted", "repair_waits"})
 MEMBER_PLANNERS = frozenset({"repair", "membership"})  # Plans because of who is there, not of what it costs.
 EMULATOR, CONTROLLER = "emulator", "controller"
 DEATH_WORD = "died"
+DOWN_WORDS = (DEATH_WORD, "stands still")  # A broker that stands still for long is taken for dead.
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def outage_story(
 ) -> OutageStory:
     """Put the story together; ``notes`` are pairs of time and text from the emulator's status.
 
-    The time of a repair runs from the last death before its plan was made until its overlay was in force.
+    The time of a repair runs from the last death, or standstill, before its plan until its overlay was in force.
     """
     noted = [StoryLine(int(str(time_ms)), EMULATOR, str(text)) for time_ms, text in notes]
     if not noted:
@@ -75,11 +76,11 @@ def outage_story(
         for plan in of_members
         for entry in plan.history
     ]
-    deaths_ms = sorted(line.time_ms for line in noted if line.text.endswith(DEATH_WORD))
-    took = [_repair_ms(plan, deaths_ms) for plan in of_members if plan.brokers_lost]
+    down_ms = sorted(line.time_ms for line in noted if line.text.endswith(DOWN_WORDS))
+    took = [_repair_ms(plan, down_ms) for plan in of_members if plan.brokers_lost]
     return OutageStory(
         tuple(sorted(noted + told, key=lambda line: line.time_ms)),
-        len(deaths_ms),
+        sum(line.text.endswith(DEATH_WORD) for line in noted),
         tuple(one for one in took if one is not None),
         traffic_at_risk_per_s_max,
         dict(by_kind or {}),
@@ -92,7 +93,7 @@ def _planner_of(plan: Plan) -> str:
     return plan.proposals[0].planner if plan.proposals else ""
 
 
-def _repair_ms(plan: Plan, deaths_ms: Sequence[int]) -> int | None:
+def _repair_ms(plan: Plan, down_ms: Sequence[int]) -> int | None:
     in_force = [entry.time_ms for entry in plan.history if LIFE[PlanPhase(entry.phase)].is_in_force]
-    before = [time_ms for time_ms in deaths_ms if plan.history and time_ms <= plan.history[0].time_ms]
+    before = [time_ms for time_ms in down_ms if plan.history and time_ms <= plan.history[0].time_ms]
     return min(in_force) - before[-1] if in_force and before else None

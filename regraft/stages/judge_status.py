@@ -172,17 +172,17 @@ def _plan_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]:
 
 
 def _deaths(view: LiveView) -> list[str]:
-    """Return which dead brokers the overlay in force still has; one that it does without is no fault any more."""
+    """Return the brokers of the overlay in force whose life in it is over; one that it does without is no fault."""
     crossed = [member.broker for member in view.members.members if _is_crossed(member)]
     if not crossed:
         return []
     at_risk = view.members.traffic_at_risk_per_s
-    rate = "" if at_risk is None else f", {at_risk:.0f} deliveries a second crossed them"
-    return [f"dead and still in the overlay: {', '.join(crossed)}{rate}"]
+    rate = "" if at_risk is None else f", {at_risk:.0f} notifications a second passed them"
+    return [f"gone and still in the overlay: {', '.join(crossed)}{rate}"]
 
 
 def _is_crossed(member: ShownMember) -> bool:
-    return member.state == MemberState.DEAD and member.in_overlay
+    return member.in_overlay and member.state in (MemberState.DEAD, MemberState.JOINING, MemberState.LEFT)
 
 
 def _waiting(view: LiveView) -> list[str]:

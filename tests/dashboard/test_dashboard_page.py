@@ -158,7 +158,7 @@ def test_members_that_do_not_simply_serve_are_shown(page: Page, served: ServedDa
         {"broker": "b03", "state": "dead", "since_ms": 1, "reason": "silent for 10 s", "in_overlay": True},
         {"broker": "b99", "state": "joining", "since_ms": 1, "reason": "more room"},
     ]
-    fleet = {"counts": {"dead": 1}, "members": members, "traffic_at_risk_per_s": 120.0}
+    fleet = {"counts": {"dead": 1, "joining": 1}, "members": members, "traffic_at_risk_per_s": 120.0}
     publish(served.redis_url, {**written_document(), "members": fleet})
     page.goto(served.url)
     expect(page.locator("#chips")).to_contain_text("dead b03")

@@ -84,7 +84,7 @@ class MortalBrokers:
     def do_die(self, name: str) -> bool:
         """A broker dies with its queue and what is on links to it; its clients have no home any more."""
         broker = self.brokers[name]
-        if name in self.lives_from or len(self.names) <= 1 or len(self.dead) + 1 >= len(self.brokers):
+        if name in self.lives_from or any(overlay <= {name, *self.dead} for overlay in self._overlays_to_come()):
             return False
         broker.is_dead = broker.is_outside = True
         self.dead[name] = None
@@ -98,6 +98,13 @@ class MortalBrokers:
         self.publishers.lose_home(name)
         self.users.lose_home(name)
         return True
+
+    def _overlays_to_come(self) -> list[set[str]]:
+        """Return the brokers of the overlays in force and of those that plans under way lead to: some live in each."""
+        logs = [one.log for one in self.met_controllers]
+        moving = [(log, log.moving) for log in logs if log.moving is not None]
+        found = [set(log.present.brokers) for log in logs]
+        return found + [set(log.target_of(plan).brokers) for log, plan in moving]
 
     @abstractmethod
     def _enqueue(self, broker: Any, source: str | None, message: Any) -> None:

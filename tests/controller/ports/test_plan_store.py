@@ -16,6 +16,7 @@ from schemas.audit import GivenOrder
 from schemas.codec import encode
 from schemas.command import Command, CommandPhase
 from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.member import Member, MemberState
 from schemas.order import Order, OrderKind
 from schemas.plan import PlanPhase
 from schemas.topics import COMMANDS, EVENTS, ORDERS, PLANS, topic_name
@@ -60,6 +61,21 @@ def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, na
     store.close()
 
 
+def test_members_are_stored_with_a_plan_and_loaded_in_their_newest_state(kafka: RunningKafka, namespace: str) -> None:
+    """What the next leader reads is what was declared last of each broker, and the plan that followed."""
+    store = begun(kafka, namespace)
+    assert store.load_members() == []
+    dead = Member("b01", MemberState.DEAD, 5, "silent for 10 s", boot_ms=3, deaths_ms=(5,), returns_ms=9, term=1)
+    back = Member("b01", MemberState.JOINING, 20, "it is heard again", boot_ms=12, deaths_ms=(5,), term=1)
+    assert store.commit(None, (), [dead, Member("b02", MemberState.DRAINING, 6, "drain by ann")])
+    assert store.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE], [back])
+    following = KafkaPlanStore(kafka.access, namespace)
+    assert following.load_members() == [Member("b02", MemberState.DRAINING, 6, "drain by ann"), back]
+    assert following.load() == [plan_at(1, PlanPhase.PREPARING)]
+    assert commands_in(kafka, namespace) == [PREPARE]
+    store.close()
+
+
 def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: str) -> None:
     """Its tombstone and the events that wait go out with the next transaction, each once."""
     store = begun(kafka, namespace)
@@ -98,7 +114,7 @@ def test_what_a_dead_leader_left_open_is_not_read(kafka: RunningKafka, namespace
     assert first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE])
     producer = first._writer._producer
     producer.begin_transaction()
-    first._fill((plan_at(1, PlanPhase.ACTIVATING), (PREPARE,)), producer)
+    first._fill((plan_at(1, PlanPhase.ACTIVATING), (PREPARE,), ()), producer)
     producer.flush(60)  # All of it is in Kafka; then it dies.
     second = begun(kafka, namespace)
     assert second.load() == [plan_at(1, PlanPhase.PREPARING)]

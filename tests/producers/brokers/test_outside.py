@@ -174,7 +174,7 @@ def test_what_came_early_for_the_next_epoch_is_there_when_an_outsider_joins() ->
     """Neighbours that prepare first may speak to a broker before it is installed; of older epochs nothing is kept."""
     core: Any = core_of("b", TREE, 0)
     for epoch in (5, 8):
-        core.handle("a", Advertise(epoch, f"p{epoch}", 0, "a", FILTER, to_joined=True), 1)
+        core.handle("a", Advertise(epoch, f"p{epoch}", 0, "a", FILTER), 1)
     core.handle(None, install(TREE, "b"), 2)
     assert [epoch for epoch, _ in core.early] == [8]
     core.handle(None, prepare_same(TREE.at_epoch(7), "b", "b"), 3)

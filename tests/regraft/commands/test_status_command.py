@@ -76,7 +76,7 @@ def test_a_dead_broker_is_a_fault_while_the_overlay_has_it() -> None:
     """What crosses it is lost; once the overlay does without it, it is only told."""
     crossed = judged(members=fleet(in_overlay=True, traffic_at_risk_per_s=120.0))
     assert crossed["verdict"] == DEGRADED
-    assert crossed["reasons"] == ["dead and still in the overlay: b07, 120 deliveries a second crossed them"]
+    assert crossed["reasons"] == ["gone and still in the overlay: b07, 120 notifications a second passed them"]
     assert crossed["notes"] == ["leaving: b02"]
     without = judged(members=fleet(in_overlay=False))
     assert (without["verdict"], without["notes"]) == (WELL, ["leaving: b02", "dead: b07"])

@@ -1,0 +1,173 @@
+"""What one broker of a tree knows of publishers: advertisements, how they are flooded, and how they end.
+
+A part of :mod:`producers.brokers.tree_interests`, which sends the subscriptions that publishers attract.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+
+from producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
+from producers.brokers.match_content import Filter, intersects
+from producers.brokers.tree_repairs import TreeRepairs
+from producers.brokers.tree_tables import Advertisement, Entry, RoutingTables, TreePlanUnderWay
+from producers.brokers.two_epochs import TwoEpochBroker
+
+TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
+
+
+class TreePublishers:
+    """The publishers that a broker knows, by name, and those of them that it has not said to know yet."""
+
+    def __init__(self, core: TreeBroker) -> None:
+        self._core = core
+        self.broker = core.broker
+        self.advertisements: dict[str, Advertisement] = {}
+        self.unconfirmed_advertisements: dict[str, Advertisement] = {}
+        self.repairs = TreeRepairs(core, self)
+
+    @abstractmethod
+    def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
+        """Send a subscription to every neighbour with an advertisement it meets that does not hold it yet."""
+
+    def _meets(self, tables: RoutingTables, filter_: Filter, epoch_min: int = -1) -> set[str]:
+        """Return the publishers of an epoch that a filter meets; one that was advertised later publishes later.
+
+        With ``epoch_min`` only those that were advertised in that epoch or later.
+        """
+        return {
+            name
+            for name, known in self.advertisements.items()
+            if epoch_min <= known.epoch <= tables.epoch and intersects(known.filter_, filter_)
+        }
+
+    def learn_advertisement(self, source: str, message: Advertise) -> list[Effect]:
+        """Take note of a publisher, flood that on, and send the subscriptions that it attracts.
+
+        The next stay of a publisher waits for the end of the one before, which comes behind all that was published in
+        it: so order holds across stays, and a late end cannot be taken for that of the next stay.
+        """
+        if message.epoch not in self._core.tables:  # It has waited for the end of the stay before.
+            message = replace(message, epoch=min(self._core.tables))
+        earlier, effects = self.advertisements.get(message.publisher), list[Effect]()
+        if message.home in self._core.tables[message.epoch].dead:
+            return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
+        self.repairs.note_told(message)
+        if earlier is not None and self.repairs.supersedes(earlier, message):
+            effects += self._give_way(earlier, source, message)
+            earlier = None
+        if earlier is not None and earlier.connection < message.connection:
+            if earlier.successor is None or earlier.successor[1].connection < message.connection:
+                earlier.successor = (source, message)  # Else its client has come again since.
+            return []
+        if earlier is not None:
+            return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
+        sends = self._flood_on(message, source) + self.repairs.tell(message)
+        asked = {send.peer for send in sends}
+        known = Advertisement(
+            message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
+        )
+        self.advertisements[message.publisher] = known
+        self.unconfirmed_advertisements[message.publisher] = known
+        effects += sends
+        effects += self._attract(message)
+        known.unsettled = {
+            name
+            for tables in self._core.epochs()
+            for name, entry in tables.entries.items()
+            if not entry.is_settled and message.publisher in entry.meets
+        }
+        return effects
+
+    def _attract(self, message: Advertise) -> list[Effect]:
+        """Send the subscriptions that a publisher attracts towards it."""
+        met = [
+            (tables, entry)
+            for tables in self._core.epochs()
+            if tables.epoch >= message.epoch  # It publishes in no older one, which neighbours may have retired.
+            for entry in tables.entries.values()
+            if intersects(message.filter_, entry.filter_)
+        ]
+        for _, entry in met:
+            entry.meets.add(message.publisher)
+        return [effect for tables, entry in met for effect in self._forward(tables, entry)]
+
+    def forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
+        """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch."""
+        known = self.advertisements.get(message.publisher)
+        if known is None or known.connection != message.connection:
+            later = None if known is None else known.successor
+            if known is not None and later is not None and later[1].connection == message.connection:
+                known.successor = None  # It has ended before its turn came.
+            self.repairs.take_end(message)
+            return [*self._flood_on(message, source)] if self.repairs.passes_on_all else []
+        self.forget_stay(message.publisher)
+        self.repairs.keep_for_abort(known, message.epoch)
+        effects: list[Effect] = [*self._flood_on(message, source), *self.repairs.tell(message)]
+        effects += self.repairs.tell_back(source, message)
+        return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
+
+    def _give_way(self, earlier: Advertisement, source: str, message: Advertise) -> list[Effect]:
+        """Let what is told take the place of what is known, here and, of an earlier stay, at all who know of that."""
+        if earlier.connection < message.connection:
+            earlier.successor = None
+            return self.forget_advertisement(source, Unadvertise(message.epoch, message.publisher, earlier.connection))
+        was_waited_for = message.publisher in self.unconfirmed_advertisements
+        self.forget_stay(message.publisher)
+        ack = AdvertiseAck(earlier.epoch, message.publisher, earlier.connection)
+        return [Send(earlier.told_by, ack)] if was_waited_for else []
+
+    def forget_stay(self, publisher: str) -> None:
+        """Forget a publisher that has ended, or whose home has died."""
+        known = self.advertisements.pop(publisher)
+        self.unconfirmed_advertisements.pop(publisher, None)
+        self.repairs.forget(publisher, known.connection)
+        for tables in self._core.epochs():
+            for entry in tables.entries.values():
+                entry.meets.discard(publisher)
+
+    def forget_dead_homes(self) -> list[Effect]:
+        """Forget the publishers whose home has died, unless the plan under way has another one for them."""
+        effects: list[Effect] = []
+        oldest, newest = self._core.epochs()[0], self._core.epochs()[-1]
+        for name, known in list(self.advertisements.items()):
+            tables = self._core.tables[max(known.epoch, oldest.epoch)]
+            home = self.home_in(newest, name)
+            if known.home in tables.dead and (home == known.home or home in newest.dead):
+                self.forget_stay(name)
+                effects += [] if known.successor is None else self.learn_advertisement(*known.successor)
+        return effects
+
+    def know_again(self, known: Advertisement) -> None:
+        """Know a publisher as before a plan that was aborted."""
+        self.advertisements[known.publisher] = known
+        for tables in self._core.epochs():
+            for entry in tables.entries.values():
+                if intersects(known.filter_, entry.filter_):
+                    entry.meets.add(known.publisher)
+
+    def _flood_on(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
+        """Send a message to the living neighbours in the tree of its epoch, but for the one that it came from."""
+        tables = self._core.tables[message.epoch]
+        return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
+
+    def forget_publishers(self) -> None:
+        """Know no publisher any more: who is outside is not told of their ends."""
+        self.advertisements.clear()
+        self.unconfirmed_advertisements.clear()
+
+    def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
+        """Return the homes, in this epoch, of the publishers that an entry meets."""
+        return {self.home_in(tables, name) for name in entry.meets}
+
+    def is_advertised_here(self, publisher: str) -> bool:
+        """Return True if this broker is a publisher's home in a live epoch; from others it takes no notification."""
+        if publisher not in self.advertisements:
+            return False
+        return any(self.home_in(tables, publisher) == self.broker for tables in self._core.tables.values())
+
+    def home_in(self, tables: RoutingTables, publisher: str) -> str:
+        """Return a publisher's home in an epoch; a stay that was advertised in it has been moved by no plan to it."""
+        known = self.advertisements[publisher]
+        return tables.moved.get(publisher, known.home) if known.epoch < tables.epoch else known.home

@@ -1,0 +1,161 @@
+"""What a broker of a tree tells and forgets of publishers in a repair: a plan that names lost brokers.
+
+In: the plan under way, what is known of publishers. Out: messages over the links that are new. A death cuts the floods
+of advertisements and of their ends in two: one side knows of what the other does not. So whoever knows a publisher
+tells of it over each new link that leads away from its home. What has not been told so by when the older epoch is
+retired, though its home lies beyond such a link, has ended. Ends go over new links in every plan: a death may cut what
+the older tree carries. An abort takes back what was told in the newer epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from producers.brokers.broker_messages import Advertise, Effect, Send, Unadvertise
+from producers.brokers.tree_tables import Advertisement, RoutingTables, TreePlanUnderWay
+from producers.brokers.two_epochs import TwoEpochBroker
+
+
+class TreeRepairs:
+    """The publishers of one broker across a repair; ``interests`` knows them (TreeInterests)."""
+
+    def __init__(self, core: TwoEpochBroker[RoutingTables, TreePlanUnderWay], interests: Any) -> None:
+        self._core = core
+        self._interests = interests
+        self._ended: list[tuple[str, str, int]] = []  # The new link towards its home, publisher, stay.
+
+    @property
+    def _known(self) -> Mapping[str, Advertisement]:
+        known: Mapping[str, Advertisement] = self._interests.advertisements
+        return known
+
+    @property
+    def _repair(self) -> TreePlanUnderWay | None:
+        """The plan under way, if brokers join by it or are lost."""
+        under_way = self._core.under_way
+        return under_way if under_way is not None and under_way.tells else None
+
+    # --- what is told ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> list[Effect]:
+        """Tell of all known publishers over new links, and let earlier stays go whose end cannot come any more."""
+        repair = self._repair
+        if repair is None:
+            return []
+        effects: list[Effect] = []
+        for known in list(self._known.values()):
+            if known.successor is not None and known.home not in repair.near:
+                effects += self._interests.learn_advertisement(*known.successor)
+        for name, known in sorted(self._known.items()):
+            sends = self.tell(Advertise(repair.epoch_from, name, known.connection, known.home, known.filter_))
+            repair.untold |= {(send.peer, name, known.connection) for send in sends}
+            effects += sends
+        return effects
+
+    def tell(self, message: Advertise | Unadvertise) -> list[Send]:
+        """Send over new links, in the newer epoch, what goes over those of the older; never towards its home."""
+        plan = self._repair if isinstance(message, Advertise) else self._core.under_way
+        if plan is None or message.epoch != plan.epoch_from:
+            return []
+        tables = self._core.tables[plan.epoch_to]
+        peers, told = tables.fresh - tables.dead, replace(message, epoch=tables.epoch)
+        if isinstance(told, Advertise):
+            peers -= {tables.next_hop.get(told.home)}
+            told = replace(told, home=tables.moved.get(told.publisher, told.home))
+        return [Send(peer, told) for peer in sorted(peers)]
+
+    def tell_back(self, source: str, end: Unadvertise) -> list[Send]:
+        """Answer an end over a new link with the same: what this broker has told over it may have crossed that."""
+        plan = self._core.under_way
+        if plan is None or end.epoch != plan.epoch_to or source not in self._core.tables[end.epoch].fresh:
+            return []
+        return [Send(source, end)]
+
+    def accept_ack(self, source: str, publisher: str, connection: int) -> None:
+        """Take note that a neighbour over a new link knows a publisher."""
+        if self._core.under_way is not None:
+            self._core.under_way.untold.discard((source, publisher, connection))
+
+    # --- what is known -----------------------------------------------------------------------------------------------
+
+    def note_told(self, message: Advertise) -> None:
+        """Take note that a neighbour in the newer epoch knows a publisher."""
+        repair = self._repair
+        if repair is not None and message.epoch == repair.epoch_to:
+            repair.vouched.add((message.publisher, message.connection))
+
+    def supersedes(self, earlier: Advertisement, message: Advertise) -> bool:
+        """Tell whether what is told takes the place of what is known, whose end is not waited for.
+
+        That of a later stay does where the end of the earlier one was to come through the dead. So does that of the
+        older epoch, which an abort does not take back.
+        """
+        repair = self._repair
+        if repair is None:
+            return False
+        if earlier.connection == message.connection:
+            return earlier.epoch > message.epoch
+        return earlier.connection < message.connection and earlier.home not in repair.near
+
+    def keep_for_abort(self, known: Advertisement, epoch: int) -> None:
+        """Remember what a message of the newer epoch lets this broker forget: an abort takes that back."""
+        plan = self._core.under_way
+        if plan is not None and epoch == plan.epoch_to > known.epoch:
+            plan.superseded[known.publisher] = known
+
+    def forget(self, publisher: str, connection: int) -> None:
+        """Wait no longer for anybody to know a stay."""
+        plan = self._core.under_way
+        if plan is not None:
+            plan.untold = {one for one in plan.untold if one[1:] != (publisher, connection)}
+
+    def take_end(self, end: Unadvertise) -> None:
+        """Let an abort bring back nothing that has ended in the older epoch, too."""
+        plan = self._core.under_way
+        kept = None if plan is None else plan.superseded.get(end.publisher)
+        if plan is not None and kept is not None and (end.epoch, end.connection) == (plan.epoch_from, kept.connection):
+            del plan.superseded[end.publisher]
+
+    @property
+    def passes_on_all(self) -> bool:
+        """Tell whether ends go on that say nothing new here: their publishers may be known beyond."""
+        return self._core.under_way is not None
+
+    # --- the end of the plan -----------------------------------------------------------------------------------------
+
+    def find_ended(self) -> None:
+        """Find what has ended beyond new links, when the older epoch is about to be retired."""
+        repair = self._repair
+        if repair is None:
+            return
+        tables = self._core.tables[repair.epoch_to]
+        self._ended = [
+            (peer, name, known.connection)
+            for name, known in sorted(self._known.items())
+            if known.epoch < repair.epoch_to
+            and (name, known.connection) not in repair.vouched
+            and (peer := tables.next_hop.get(known.home, "")) in tables.fresh
+        ]
+
+    def let_go(self) -> list[Effect]:
+        """Forget what has ended, on all brokers that know it."""
+        effects: list[Effect] = []
+        for peer, name, connection in self._ended:
+            end = Unadvertise(self._core.epoch, name, connection)
+            effects += self._interests.forget_advertisement(peer, end)
+        self._ended = []
+        return effects
+
+    def call_off(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> None:
+        """Take back what was told in an epoch that is aborted."""
+        for name, known in list(self._known.items()):
+            if known.successor is not None and known.successor[1].epoch == gone.epoch:
+                known.successor = None
+            if known.epoch == gone.epoch:
+                self._interests.forget_stay(name)
+            known.unanswered -= gone.fresh
+        for name, known in under_way.superseded.items():
+            if name not in self._known:
+                self._interests.know_again(known)

@@ -1,0 +1,47 @@
+"""Whole runs on the virtual clock in which brokers die and come back: the loop mends the overlay, and loses no more."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from controller.controller_settings import ControllerSettings
+from producers.emulator.outage_schedule import outage_of
+from producers.emulator.place_overlay import place_overlay
+from producers.virtual_overlay import VirtualSettings
+from regraft.virtual_runs.virtual_loop import VirtualLoop
+from schemas.member import MemberState
+from schemas.plan_life import LIFE
+from tests.scenarios.test_closed_loop import WORKLOAD
+
+
+def overlay_with(seed: int, *outages: str) -> VirtualLoop:
+    """Return 16 brokers on measured hosts and a random tree, of which some die."""
+    settings = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=seed)
+    virtual = VirtualSettings(seed=seed, outages=tuple(map(outage_of, outages)))
+    return VirtualLoop(place_overlay(16, 8, random.Random(seed)), WORKLOAD, settings, virtual)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("whom", ["b03", "b13,b14"])
+def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(seed: int, whom: str) -> None:
+    """The dead are out of the overlay within 20 s, adaptation goes on, and they serve again after their return."""
+    loop = overlay_with(seed, f"death {whom} at 40 for 40")
+    loop.run_for(60_000)
+    dead = tuple(whom.split(","))
+    assert loop.loop.state.fleet.in_state(MemberState.DEAD) == dead
+    present = loop.loop.state.plan_log.present
+    assert set(present.brokers) == set(loop.inventory.brokers) - set(dead)
+    loop.run_for(20_000)
+    assert loop.loop.state.newest is not None
+    assert loop.loop.state.newest.is_complete
+    loop.run_for(30_000)
+    assert loop.loop.state.fleet.serving == loop.inventory.brokers
+    assert loop.loop.state.plan_log.present.brokers == loop.inventory.brokers
+    loop.run_for(25_000)
+    assert not any(LIFE[plan.phase].is_aborted for plan in loop.plans)  # Decisions go on with those that came back.
+    assert [plan.brokers_lost for plan in loop.plans if plan.brokers_lost] == [dead]
+    loop.come_to_rest()
+    account = loop.virtual.finish()
+    assert account.is_clean, account
+    assert account.delivered > 5_000

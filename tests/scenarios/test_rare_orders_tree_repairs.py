@@ -1,0 +1,234 @@
+"""A tree is repaired after a death: orders that once lost, kept or repeated something, as short as they can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from overlay.configuration import Configuration, link
+from producers.brokers.broker_messages import (
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    Dropped,
+    End,
+    Notification,
+    PublisherTaken,
+    SubscribeRequest,
+    Unadvertise,
+    UnadvertiseRequest,
+)
+from producers.brokers.two_epochs import FROM_THE_DEAD
+from schemas.command import CommandPhase, Outcome
+from schemas.plan import ClientMove
+from tests.scenarios.step_by_step import ALL, StepByStep
+
+PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
+ABORT = CommandPhase.ABORT
+LINE = Configuration.of(0, ("b0", "b1", "b2", "b3"), [("b0", "b1"), ("b1", "b2"), ("b2", "b3")])
+WITHOUT_B1 = Configuration.of(1, ("b0", "b2", "b3"), [("b0", "b2"), ("b2", "b3")])
+
+
+class Repair(StepByStep):
+    """A line of brokers of which b1 dies: what it holds and what is on its links is lost."""
+
+    def __init__(self) -> None:
+        super().__init__(LINE)
+
+    def die(self) -> None:
+        """Let b1 die; nobody has noticed yet."""
+        for pair in list(self.links):
+            if "b1" in pair:
+                del self.links[pair]
+
+    def tell(self, phase: CommandPhase, target: Configuration = WITHOUT_B1, brokers: Sequence[str] = ()) -> None:
+        """Let the survivors, or some, obey a command of the repair, each in turn and all that follows from it."""
+        for broker in brokers or [one for one in self.brokers if one != "b1"]:
+            self.command(broker, phase, target, lost_brokers=("b1",))
+            self.links = type(self.links)(self.links.default_factory, self._alive())
+            self.run()
+
+    def _alive(self) -> dict[tuple[str, str], object]:
+        return {pair: queue for pair, queue in self.links.items() if "b1" not in pair}
+
+    def publishers_at(self, broker: str) -> dict[str, int]:
+        """Return the stays that a broker knows, by publisher."""
+        known = self.cores[broker].routing.interests.advertisements
+        return {name: one.connection for name, one in known.items()}
+
+
+def repaired(overlay: Repair) -> None:
+    """Carry the repair out."""
+    for phase in (PREPARE, ACTIVATE, RETIRE):
+        overlay.tell(phase)
+
+
+def test_subscriptions_across_the_gap_are_whole_after_the_repair_without_any_client_acting() -> None:
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    overlay.die()
+    repaired(overlay)
+    overlay.publish("b0", "p", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "p", 0)]
+
+
+def test_a_publisher_whose_advertisement_died_with_a_broker_is_known_everywhere_when_all_are_prepared() -> None:
+    """It was confirmed without those beyond; their subscriptions come to it by the repair."""
+    overlay = Repair()
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.die()
+    overlay.lose_peer("b0", "b1")
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+    assert overlay.publishers_at("b3") == {}
+    overlay.tell(PREPARE)
+    assert overlay.publishers_at("b3") == {"p": 0}
+    overlay.tell(ACTIVATE)
+    overlay.publish("b0", "p", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "p", 0)]
+
+
+def test_a_publisher_whose_end_died_with_a_broker_is_forgotten_beyond_the_gap() -> None:
+    """Who is not told of it over the new link takes it for ended when the old epoch is retired."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.die()
+    assert overlay.publishers_at("b3") == {"p": 0}
+    repaired(overlay)
+    assert not any(overlay.publishers_at(broker) for broker in ("b0", "b2", "b3"))
+
+
+def test_the_next_stay_takes_the_place_of_one_whose_end_died_with_a_broker() -> None:
+    """Else it would wait for that end, and nobody would ever be prepared."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.die()
+    overlay.lose_peer("b0", "b1")
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
+    overlay.tell(PREPARE)
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b2", "b3"}
+    assert overlay.publishers_at("b3") == {"p": 1}
+
+
+def test_what_a_repair_told_is_taken_back_when_it_is_aborted() -> None:
+    """Both what came and what had given way: no end of it would come over a link that there never was."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.die()
+    overlay.lose_peer("b0", "b1")
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
+    overlay.tell(PREPARE, brokers=("b0", "b2"))
+    assert overlay.publishers_at("b2") == {"p": 1}
+    overlay.tell(ABORT)
+    assert (overlay.publishers_at("b2"), overlay.publishers_at("b3")) == ({"p": 0}, {"p": 0})
+
+
+def test_what_is_told_twice_in_an_epoch_that_is_aborted_is_taken_back_all_the_same() -> None:
+    """It hears of an end over two ways in the newer epoch, and of the abort before the older one says so, too."""
+    overlay = StepByStep(LINE)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
+    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    for _ in range(2):
+        overlay.feed("b3", "b0", Unadvertise(1, "p", 0))
+    overlay.command("b3", ABORT, target)
+    assert list(overlay.cores["b3"].routing.interests.advertisements) == ["p"]
+    overlay.feed("b3", "b2", Unadvertise(0, "p", 0))
+    assert not overlay.cores["b3"].routing.interests.advertisements
+
+
+def test_publishers_at_home_at_the_dead_are_forgotten_and_may_come_again_elsewhere() -> None:
+    """Their new stay waits where the old one is known, until the death is declared and the repair is over."""
+    overlay = Repair()
+    overlay.feed("b1", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.die()
+    overlay.feed("b3", None, AdvertiseRequest("p", ALL, 1))
+    assert overlay.publishers_at("b3") == {"p": 0}
+    repaired(overlay)
+    overlay.run()
+    assert all(overlay.publishers_at(broker) == {"p": 1} for broker in ("b0", "b2", "b3"))
+
+
+def test_nothing_of_a_life_that_is_over_is_taken() -> None:
+    """The command has overtaken what the dead broker had sent."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    overlay.publish("b0", "p", symbol="A")
+    overlay.cross("b0", "b1")
+    on_the_way = overlay.links["b1", "b2"].popleft()
+    assert isinstance(on_the_way, Notification)
+    overlay.die()
+    overlay.tell(PREPARE)
+    overlay.feed("b2", "b1", on_the_way)
+    overlay.run()
+    assert overlay.told_of(Dropped) == [Dropped(on_the_way, FROM_THE_DEAD)]
+    assert overlay.got == []
+
+
+def test_what_comes_over_new_links_waits_for_what_the_dead_had_passed_on() -> None:
+    """By whichever neighbour of the dead it came: the publisher may have been elsewhere before."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    overlay.publish("b0", "p", symbol="A")
+    overlay.cross("b0", "b1")
+    overlay.cross("b1", "b2")
+    slow = overlay.links["b2", "b3"].popleft()
+    overlay.die()
+    for phase in (PREPARE, ACTIVATE):
+        overlay.tell(phase, brokers=("b0", "b3"))
+        overlay.command("b2", phase, WITHOUT_B1, lost_brokers=("b1",))
+        overlay.run(held=[("b2", "b3")] if phase is ACTIVATE else ())
+    end = overlay.links["b2", "b3"].popleft()
+    assert end == End(0)
+    overlay.publish("b0", "p", symbol="A")
+    overlay.run()
+    assert overlay.got == []
+    overlay.feed("b3", "b2", slow)
+    overlay.feed("b3", "b2", end)
+    assert overlay.got == [("s", "p", 0), ("s", "p", 1)]
+
+
+def test_the_end_of_a_publisher_goes_over_new_links_too_as_a_death_may_cut_the_old_ones() -> None:
+    """A plan without deaths exchanges a link; the end meets a death on its old way alone."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
+    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.die()
+    overlay.run()
+    assert overlay.publishers_at("b3") == {}
+
+
+def test_a_new_home_asks_again_whether_its_publisher_comes_when_a_broker_has_died_in_the_plan() -> None:
+    """The end that it had said at its old home was lost on its way to the new one."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = LINE.replaced(1, [], [])
+    overlay.carry_out(target, (ClientMove("p", "b0", "b3"),), phases=(PREPARE,))
+    overlay.tell(ACTIVATE, target, brokers=("b3", "b2"))
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.die()
+    for phase in (ACTIVATE, RETIRE):
+        overlay.tell(phase, target)
+    assert overlay.told_of(PublisherTaken) == [PublisherTaken("p", 0)] * 2
+    overlay.feed("b3", None, UnadvertiseRequest("p", 0))
+    overlay.run()
+    assert (overlay.publishers_at("b2"), overlay.publishers_at("b3")) == ({}, {})
