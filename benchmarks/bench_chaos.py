@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.bench_chaos [--rounds 100] [--round-s 20] [--brokers 40] [--virtual [--ring]]`` and ``[--seed N]
 [--json FILE]``. A round is one outage on average: a broker dies and comes back, stands still, or a link is slow or cut.
-On the real stack, stages are killed and suspended beside; with ``--virtual`` emulator, reference aggregator and controller share a
-virtual clock. Asserts that nothing was lost but what had to cross a broker that had died, and nothing was repeated or
-out of order.
+On the real stack, stages are killed and suspended beside; with ``--virtual`` emulator, reference aggregator and
+controller share a virtual clock. Asserts that nothing was lost but what had to cross a broker that had died, and that
+nothing was repeated or out of order.
 """
 
 import argparse
