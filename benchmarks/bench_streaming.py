@@ -32,13 +32,15 @@ from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import open_consumer, open_producer
 from infra.kafka_server import start_kafka
 from infra.measured_figures import Figure, run_facts, write_figures
-from infra.spark_session import JAVA_OPTIONS, build_spark_session
+from infra.spark_session import JAVA_OPTIONS, build_spark_session, end_session
+from infra.stack_error import StackError
 from schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
 from schemas.registry import latest_schema
 from schemas.state import WindowClosed
 from schemas.telemetry import Delivery, TelemetryBatch
 from schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS, Topic, topic_name
 from streaming.build_rows import state_key, window_key
+from streaming.job_errors import StreamingJobError
 from streaming.reference_aggregator import ReferenceAggregator
 from streaming.run_job import JobStatus, run_job
 from streaming.streaming_settings import SPARK_SETTINGS, StreamingSettings
@@ -115,14 +117,16 @@ def generate(bootstrap: str, seconds: int) -> None:
         raise RuntimeError("Kafka did not take all telemetry within 60 s")
 
 
-def run_spark(bootstrap: str, seconds: int, directory: Path, records_per_trigger_max: int) -> dict[str, Any]:
+def run_spark(
+    bootstrap: str, seconds: int, directory: Path, records_per_trigger_max: int, driver_memory_mb: int
+) -> dict[str, Any]:
     """Run the whole job until the last window is closed; return how long, the status and the peak of the JVM."""
     begin = time.monotonic()
     options = f"{SPARK_SETTINGS['spark.driver.extraJavaOptions']} {JAVA_OPTIONS}"
     spark = build_spark_session(
         "bench-streaming",
         run_dir=directory,
-        driver_memory_mb=DRIVER_MEMORY_MB,
+        driver_memory_mb=driver_memory_mb,
         extra={**SPARK_SETTINGS, "spark.driver.extraJavaOptions": options},
     )
     settings = StreamingSettings(
@@ -138,20 +142,27 @@ def run_spark(bootstrap: str, seconds: int, directory: Path, records_per_trigger
     )
     stop, windows = threading.Event(), -(-seconds * 1_000 // WINDOW_MS)
     results: list[JobStatus] = []
+    faults: list[str] = []
+
+    def run() -> None:
+        try:
+            results.append(run_job(spark, settings, stop))
+        except StreamingJobError as error:
+            faults.append(str(error))
+
     ready = time.monotonic()
-    job = threading.Thread(target=lambda: results.append(run_job(spark, settings, stop)))
+    job = threading.Thread(target=run)
     job.start()
     deadline = time.monotonic() + WAIT_S_MAX
     while job.is_alive() and time.monotonic() < deadline and not _all_closed(bootstrap, windows):
         time.sleep(0.2)
     ended = time.monotonic()
-    jvm = next(child for child in psutil.Process().children(recursive=True) if "java" in child.name())
-    java_mb = _peak_mb_of(jvm)
+    java_mb = max((_peak_mb_of(child) for child in _java_children()), default=0.0)
     stop.set()
     job.join(60)
-    spark.stop()
+    end_session(spark)
     if not results:
-        raise RuntimeError("the job ended with an error, see above")
+        raise StackError("; ".join(faults) or f"the job did not close all windows within {WAIT_S_MAX:g} s")
     return {
         "start_s": ready - begin,
         "total_s": ended - ready,
@@ -278,6 +289,14 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
 
 
+def _java_children() -> list[psutil.Process]:
+    return [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if "java" in child.name() and child.status() != psutil.STATUS_ZOMBIE
+    ]
+
+
 def _peak_mb_of(process: psutil.Process) -> float:
     status = (Path("/proc") / str(process.pid) / "status").read_text(encoding="utf-8")
     return int(status.split("VmHWM:")[1].split()[0]) / 1_024
@@ -327,7 +346,9 @@ def _verify(facts: dict[str, dict[str, Any]], outcomes: dict[str, Outcome], cell
     return faults
 
 
-def measure(cells: int, records_per_trigger_max: int, directory: Path) -> tuple[list[Figure], list[str]]:
+def measure(
+    cells: int, records_per_trigger_max: int, driver_memory_mb: int, directory: Path
+) -> tuple[list[Figure], list[str]]:
     """Fill Kafka, run both programs, compare; return the figures and what is wrong."""
     seconds = telemetry(cells)
     cells = seconds * BROKERS * PUBLISHERS
@@ -340,11 +361,10 @@ def measure(cells: int, records_per_trigger_max: int, directory: Path) -> tuple[
         print(f"writing {cells:,} cells into Kafka")
         _apart(generate, bootstrap, seconds)
         print("the Spark job catches up")
-        facts = {JOB: _apart(run_spark, bootstrap, seconds, directory, records_per_trigger_max)}
+        facts = {JOB: _apart(run_spark, bootstrap, seconds, directory, records_per_trigger_max, driver_memory_mb)}
         print("the plain loop catches up")
         facts[LOOP] = _apart(run_loop, bootstrap, seconds)
-        java = [child for child in psutil.Process().children(recursive=True) if "java" in child.name()]
-        kafka_mb = max(_peak_mb_of(child) for child in java)
+        kafka_mb = max(_peak_mb_of(child) for child in _java_children())
         outcomes = {name: read_outcome(bootstrap, name) for name in (JOB, LOOP)}
     return _figures(facts, outcomes, kafka_mb), _verify(facts, outcomes, cells)
 
@@ -353,11 +373,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, default=8_000_000, help="Delivery cells to read, at least 4 million")
     parser.add_argument("--records-per-trigger", type=int, default=20_000, help="bound of one micro-batch")
+    parser.add_argument("--driver-memory-mb", type=int, default=DRIVER_MEMORY_MB, help="heap of Spark's driver")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="bench-streaming-"))
     try:
-        figures, faults = measure(given.cells, given.records_per_trigger, directory)
+        figures, faults = measure(given.cells, given.records_per_trigger, given.driver_memory_mb, directory)
+    except StackError as error:
+        sys.stderr.write(f"Not measured: {error}.\n")
+        return 1
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     for figure in figures:
@@ -367,6 +391,7 @@ def main() -> int:
         print(f"WRONG: {fault}")
     if given.json is not None:
         settings = {"cells": given.cells, "records_per_trigger_max": given.records_per_trigger, "window_ms": WINDOW_MS}
+        settings["driver_memory_mb"] = given.driver_memory_mb
         write_figures(given.json, run_facts(settings, SEED), figures)
     return 1 if faults else 0
 

@@ -7,8 +7,10 @@ Queries do not belong here.
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from infra.fetch_jars import spark_jars
@@ -110,6 +112,12 @@ def build_spark_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.master(master).getOrCreate()
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop a session; one whose Java has ended is over already."""
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def submit_arguments(settings: Mapping[str, str], *, master: str = LOCAL_MASTER) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,9 +17,7 @@ from overlay.kinds import read_configuration
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.broker_topics import BrokerTopics
 from schemas.status_file import replace_file
-from schemas.topics import NO_AGENT
-
-AGENT_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")  # It is a part of names of topics; a dot would look like another.
+from schemas.topics import AGENT_PATTERN, NO_AGENT
 
 
 class InventoryError(ValueError):

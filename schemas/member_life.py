@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from schemas.member import BrokerFacts, Member, MemberState
 from schemas.order import OrderKind
+from schemas.topics import AGENT_PATTERN
 
 FOLLOWS: dict[OrderKind, dict[MemberState, MemberState]] = {
     OrderKind.DRAIN: {MemberState.IN_SERVICE: MemberState.LEAVING},
@@ -48,6 +49,8 @@ def against_member_order(kind: OrderKind, broker: str, member: Member | None, fa
     if state_after(kind, member) is not None:
         if kind is OrderKind.ADD and facts is None:
             return f"{broker} cannot be added: what its links cost, or where it is, must be said"
+        if facts is not None and facts.agent and not AGENT_PATTERN.fullmatch(facts.agent):
+            return f"{broker} cannot be added: its agent is {facts.agent!r}, 1 to 64 letters, digits, _ or - are wanted"
         return ""
     if member is None:
         return f"there is no broker {broker} among the members: `regraft members list` names them"

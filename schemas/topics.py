@@ -3,6 +3,7 @@
 Nothing here talks to Kafka; ``infra`` creates the topics from this table, and the rights of those who use them.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -151,6 +152,7 @@ TOPICS: tuple[Topic, ...] = (
 
 DEFAULT_NAMESPACE = "regraft"
 NO_AGENT = ""  # Who speaks for brokers where nobody is named.
+AGENT_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")  # It is a part of names of topics; a dot would look like another.
 
 
 def topic_name(topic: Topic, namespace: str = DEFAULT_NAMESPACE, agent: str = NO_AGENT) -> str:

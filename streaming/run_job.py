@@ -8,7 +8,7 @@ their end. Falling behind by more than one full micro-batch brings the catch-up 
 import queue
 import threading
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -31,6 +31,7 @@ from infra.serve_metrics import serve_metrics
 from schemas.status_file import StatusFile
 from streaming.close_windows import WindowRows
 from streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
+from streaming.find_memory_faults import heap_of, memory_fault
 from streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
 from streaming.job_metrics import JobHealth, JobMetrics
 from streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, read_position
@@ -100,7 +101,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
         raise unwritable(error, settings) from error
-    metrics, health = JobMetrics(), JobHealth()
+    metrics, health, heap = JobMetrics(), JobHealth(), heap_of(spark)
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
@@ -110,14 +111,23 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         writer = held.enter_context(closing(StateWriter(settings.kafka, settings.namespace, settings.write_timeout_ms)))
         job = _Job(spark, settings, members, writer, metrics, health)
         spark.streams.addListener(job.reports)
-        held.callback(spark.streams.removeListener, job.reports)
+        held.callback(_forget, spark, job.reports)
         try:
             while not stop.is_set():
                 job.run_query(stop)
         except TopicAnewError as error:
             set_aside(settings)
             raise StreamingJobError(str(error), EXIT_TOPIC_LOST) from error
+        except (StreamingJobError, Py4JError, OSError) as error:
+            if fault := memory_fault(error, heap, settings):
+                raise fault from error
+            raise
         return job.status
+
+
+def _forget(spark: SparkSession, reports: StreamingQueryListener) -> None:
+    with suppress(Py4JError, OSError):  # Where Java has ended, there is nothing to take it from.
+        spark.streams.removeListener(reports)
 
 
 class _Reports(StreamingQueryListener):

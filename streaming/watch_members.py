@@ -31,7 +31,8 @@ log = structlog.get_logger(__name__)
 class MemberWatcher:
     """Knows which brokers were added. Without an inventory anybody's telemetry is taken, and nothing is watched.
 
-    A broker whose agent has no topic of telemetry yet is left out until it has: the query would end for that.
+    ``agent_of`` names the agent of each broker that has facts. A broker whose agent has no topic of telemetry yet is
+    left out until it has: the query would end for that.
     """
 
     def __init__(self, settings: StreamingSettings) -> None:
@@ -45,7 +46,7 @@ class MemberWatcher:
         )
         self._is_assigned = self._is_at_end = False
         self._look_at_s = 0.0
-        self._agent_of: dict[str, str] = {}
+        self.agent_of: dict[str, str] = {}
         self._waiting: set[str] = set()  # Agents without a topic.
 
     def read_all(self, wait_s_max: float = READ_S_MAX) -> None:
@@ -77,18 +78,19 @@ class MemberWatcher:
         messages = self._consumer.consume(RECORDS_PER_POLL_MAX, wait_s)
         for message in messages:
             self._is_at_end |= (error := message.error()) is not None and error.code() == KafkaError._PARTITION_EOF
-        return sum(self._take_one(message) for message in messages if message.error() is None) > 0
+        return sum(self.take_one(message) for message in messages if message.error() is None) > 0
 
-    def _take_one(self, message: Message) -> bool:
+    def take_one(self, message: Message) -> bool:
+        """Take in one record of the topic; one that is no member is logged and changes nothing."""
         try:
             member = decode(message.value(), Member)
         except UndecodableRecordError as error:
             log.warning("record_skipped", topic=self._topic, offset=message.offset(), reason=str(error))
             return False
         if member.facts is None:
-            return self._agent_of.pop(member.broker, None) is not None
-        is_new = self._agent_of.get(member.broker) != member.facts.agent
-        self._agent_of[member.broker] = member.facts.agent
+            return self.agent_of.pop(member.broker, None) is not None
+        is_new = self.agent_of.get(member.broker) != member.facts.agent
+        self.agent_of[member.broker] = member.facts.agent
         return is_new
 
     def _assign(self) -> bool:
@@ -116,12 +118,12 @@ class MemberWatcher:
             return False
         self._look_at_s = time.monotonic() + LOOK_S
         namespace = self._settings.namespace
-        agents = set() if self._settings.telemetry_topic else {*self._agent_of.values()} - {*before.values()}
+        agents = set() if self._settings.telemetry_topic else {*self.agent_of.values()} - {*before.values()}
         waiting = {agent for agent in agents if not self._has_topic(topic_name(TELEMETRY, namespace, agent))}
         if waiting != self._waiting and waiting:
             log.warning("agents_without_topic", agents=sorted(waiting), to_do="regraft topics --create")
         self._waiting = waiting
-        known = {broker: agent for broker, agent in sorted(self._agent_of.items()) if agent not in waiting}
+        known = {broker: agent for broker, agent in sorted(self.agent_of.items()) if agent not in waiting}
         if known == before:
             return False
         replace_file(self._settings.members_file, json.dumps(known) + "\n")

@@ -282,7 +282,7 @@ class RingRouting:
             if any(one.epoch == message.epoch for one in self._retired):
                 return self._take_late(source, message)
             return self._core.keep_early(message.epoch, source, message)
-        if tables.is_outside and not self._concerns_who_leaves(tables, message):
+        if tables.is_outside and not self._concerns_who_leaves(tables, source, message):
             return []  # It was for an earlier life of this broker, or is of another plan than this broker's.
         match message:
             case Join():
@@ -299,12 +299,12 @@ class RingRouting:
                 return self.deaths.see_end_behind(tables, message)
         return self.route_on(tables, message)
 
-    def _concerns_who_leaves(self, tables: ChordTables, message: Any) -> bool:
-        """Return True if a message of an epoch without this broker is for it: END is wanted, or it is to pass it on."""
+    def _concerns_who_leaves(self, tables: ChordTables, source: str, message: Any) -> bool:
+        """Return True if a message of an epoch without this broker is for it: END is wanted, or another leaves, too."""
+        is_passed_on = getattr(message, "target", self.broker) != self.broker
         is_leaving = tables.epoch > min(self._core.tables)
-        return is_leaving and (
-            isinstance(message, AskEndTopic) or getattr(message, "target", self.broker) != self.broker
-        )
+        is_from_leaving = source not in tables.configuration.place_of  # Else rings of two controllers make a circle.
+        return is_leaving and (isinstance(message, AskEndTopic) or (is_passed_on and is_from_leaving))
 
     def _take_late(self, source: str, message: Any) -> list[Effect]:
         """Take from a message of a retired epoch what it says of the epoch that was derived from it.

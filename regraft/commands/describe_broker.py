@@ -33,7 +33,7 @@ def facts_of(
 
     Raises FactsError.
     """
-    from overlay.inventory import AGENT_PATTERN
+    from schemas.topics import AGENT_PATTERN
 
     if not links and position is None:
         raise FactsError("what its links cost is not known: say --link PEER=COST, once or more, or --position X,Y")

@@ -49,7 +49,7 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
 
 def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
-    from infra.spark_session import base_configuration, build_spark_session
+    from infra.spark_session import base_configuration, build_spark_session, end_session
     from streaming.check_timestamps import check_timestamps
     from streaming.job_errors import StreamingJobError
     from streaming.measure_backlog import driver_memory_mb
@@ -76,7 +76,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
         log.error("stage_cannot_go_on", stage="stream", reason=str(error))
         return error.exit_code
     finally:
-        spark.stop()
+        end_session(spark)
     return EXIT_OK
 
 

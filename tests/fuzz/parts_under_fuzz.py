@@ -24,25 +24,32 @@ from infra.dead_letters import RecordDecoder
 from infra.decode_strictly import UnreadableRecordError, decode_strictly
 from infra.stack_error import StackError
 from overlay.configuration import NotATreeError
+from overlay.inventory import InventoryError
+from overlay.members import FleetView
 from producers.recordings.read_recording import open_recording
 from producers.recordings.record_topics import RECORD_TYPES
 from producers.recordings.recording_parts import RecordingError
 from producers.recordings.write_recording import RecordingLimits, RecordingWriter
+from regraft.commands.members_command import member_row
 from schemas.audit import GivenOrder
 from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
 from schemas.command import CommandResult
 from schemas.dead_letter import DeadLetter
-from schemas.order import Order
+from schemas.member import BrokerFacts, Member
+from schemas.member_life import against_member_order
+from schemas.order import Order, OrderKind
 from schemas.plan import Plan
 from schemas.registry import latest_schema
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, DEAD_LETTERS, LEADER, ORDERS, PLANS, RESULTS, STATE, TELEMETRY, Topic
+from schemas.topics import CLIENTS, DEAD_LETTERS, LEADER, MEMBERS, ORDERS, PLANS, RESULTS, STATE, TELEMETRY, Topic
 from streaming.close_windows import close_windows
 from streaming.decode_columns import decode_columns
 from streaming.encode_rows import encode_marker, encode_window
 from streaming.merge_parts import merge_parts
+from streaming.streaming_settings import StreamingSettings
 from streaming.tabulate_batches import EventBounds, is_sane, tabulate_batches
+from streaming.watch_members import MemberWatcher
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.test_control_loop import INVENTORY, far_ends
 from tests.fuzz.valid_records import valid_records
@@ -53,6 +60,7 @@ TYPES: dict[Topic, type[msgspec.Struct]] = {**RECORD_TYPES, DEAD_LETTERS: DeadLe
 RECORDS_PER_TICK = 25
 LETTER_BYTES_MAX = 1_000_000
 END_MS = 1 << 50
+NO_FACTS = BrokerFacts()
 
 
 @dataclass
@@ -150,16 +158,40 @@ def feed_start(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
         except UnreadableRecordError as error:
             found["refused"] += _names_place(error, topic)
             continue
-        if isinstance(record, Plan):
+        if isinstance(record, Plan | Member):
             overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
-            overlay.ports.plans.stored[record.plan] = record
+            if isinstance(record, Plan):
+                overlay.ports.plans.stored[record.plan] = record
+            else:
+                overlay.ports.plans.members[record.broker] = record
             try:
                 overlay.run_windows(1)
-            except (StackError, NotATreeError):  # Each ends the stage with its sentence.
+            except (StackError, NotATreeError, InventoryError):  # Each ends the stage with its sentence.
                 found["unfit"] += 1
                 continue
         found["used"] += 1
     return found
+
+
+def feed_members(values: Sequence[bytes]) -> Counter[str]:
+    """Let the job's watcher and the command line read members; every fleet that comes of it can be planned for."""
+    watcher = MemberWatcher(StreamingSettings("127.0.0.1:9", Path("unused"), inventory_path=None))
+    read: list[Member] = []
+    for value in values:
+        try:
+            read.append(decode(value, Member))
+        except UndecodableRecordError:
+            assert not watcher.take_one(cast(Message, FakeMessage(MEMBERS.suffix, value)))
+            continue
+        watcher.take_one(cast(Message, FakeMessage(MEMBERS.suffix, value)))
+    newest = {member.broker: member for member in read}
+    assert watcher.agent_of == {name: one.facts.agent for name, one in newest.items() if one.facts is not None}
+    fit = [one for one in read if not against_member_order(OrderKind.ADD, one.broker, None, one.facts or NO_FACTS)]
+    fleet = FleetView.of(INVENTORY, fit)
+    assert {*fleet.members} == {*INVENTORY.brokers, *fleet.inventory.brokers}
+    assert np.isfinite(fleet.inventory.link_cost).all()
+    assert all(member_row(member) for member in fleet.members.values())
+    return Counter(used=len(fit), unfit=len(read) - len(fit), refused=len(values) - len(read))
 
 
 def _names_place(error: UnreadableRecordError, topic: Topic) -> bool:
@@ -295,5 +327,5 @@ def _no_json(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-START_READS = (PLANS, ORDERS, LEADER)
+START_READS = (PLANS, MEMBERS, ORDERS, LEADER)
 CONTROLLER_READS = (STATE, RESULTS, ORDERS, CLIENTS)

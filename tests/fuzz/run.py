@@ -21,7 +21,7 @@ from infra.show_progress import show_progress
 from producers.recordings.record_topics import RECORD_TYPES
 from schemas.codec import UndecodableRecordError, decode
 from schemas.live_view import decode_view, encode_keys
-from schemas.topics import TELEMETRY, TOPICS, Topic
+from schemas.topics import MEMBERS, TELEMETRY, TOPICS, Topic
 from tests.dashboard.view_documents import written_document
 from tests.fuzz.mutate_values import spoiled
 from tests.fuzz.parts_under_fuzz import (
@@ -32,6 +32,7 @@ from tests.fuzz.parts_under_fuzz import (
     feed_controller,
     feed_dashboard,
     feed_job,
+    feed_members,
     feed_recorder,
     feed_start,
     good_values,
@@ -69,6 +70,7 @@ def _feed_round(rng: random.Random, count: int, folder: Path, report: Report) ->
     parts = {
         "job": lambda: feed_job([value for _, value in of((TELEMETRY,))]),
         "controller": lambda: feed_controller(of(CONTROLLER_READS)),
+        "members": lambda: feed_members([value for _, value in of((MEMBERS,))]),
         "start": lambda: feed_start(of(START_READS)),
         "alerts": lambda: feed_alerts(of(INPUTS)),
         "recorder": lambda: feed_recorder(of(set(RECORD_TYPES)), folder / "fuzz.avro", rng),

@@ -21,7 +21,7 @@ def test_spoiled_records_end_nothing_and_cost_nothing_good() -> None:
     report: Report = {}
     run_fuzz(RECORDS, SEED, report)
     assert sum(count.total() for name, count in report.items() if name.startswith("topic ")) == RECORDS
-    for name in ("job", "controller", "start", "alerts", "recorder", "dashboard"):
+    for name in ("job", "controller", "start", "members", "alerts", "recorder", "dashboard"):
         assert report[f"part {name}"]["refused"] > 0, name
         assert report[f"part {name}"]["used"] > 0, name
     assert {name for name in report if name.startswith("mutation ")} == {f"mutation {name}" for name in MUTATIONS}

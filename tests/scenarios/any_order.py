@@ -169,7 +169,8 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             effects = broker.core.lose_peer(message.peer, self.clock.now)
         else:
             effects = broker.core.handle(source, message, self.clock.now)
-        self.note_taken(name, message, effects)
+        if not self.is_refused_from_the_dead(source, effects):
+            self.note_taken(name, message, effects)
         self.note_life(name)
         for effect in effects:
             self._see(broker, effect)

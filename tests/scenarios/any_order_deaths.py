@@ -253,6 +253,10 @@ class MortalBrokers:
 
     # --- what a death excuses ----------------------------------------------------------------------------------
 
+    def is_refused_from_the_dead(self, source: str | None, effects: Sequence[Any]) -> bool:
+        """Tell whether what comes from a declared dead is not taken: its epoch may be retired without it."""
+        return source in self.declared and any(isinstance(effect, Dropped) for effect in effects)
+
     def note_taken(self, name: str, message: Any, effects: Sequence[Any]) -> None:
         """Remember which broker has taken a notification, and where it was published."""
         if not isinstance(message, Notification):

@@ -96,7 +96,8 @@ class ChangingMembers:
         outside = [name for name in outside if name not in self.returned]  # They are taken back.
         empty = [name for name in self.names if not self.staying_at(name)]
         joins = rng.sample(outside, min(len(outside), rng.choice((0, 1, 1, 2))))
-        leaves = rng.sample(empty, min(len(empty), rng.choice((0, 0, 1, 1, 2))))
+        may_leave = max(len(self.names) - BROKERS_MIN, 0)  # Of those that live some must stay.
+        leaves = rng.sample(empty, min(len(empty), may_leave, rng.choice((0, 0, 1, 1, 2))))
         found = [(JOIN, name, self.place_of(name, rng)) for name in joins] + [(LEAVE, name) for name in leaves]
         rng.shuffle(found)
         return found

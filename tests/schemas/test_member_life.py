@@ -59,6 +59,13 @@ def test_nobody_is_added_of_whom_nothing_is_known() -> None:
     assert "what its links cost" in against_member_order(OrderKind.ADD, "b07", None, None)
 
 
+def test_nobody_is_added_whose_agent_can_have_no_topics() -> None:
+    """A name with a dot would look like another topic, and no inventory could hold the broker."""
+    facts = structs.replace(FACTS, agent="east.b07")
+    assert "its agent is 'east.b07', 1 to 64" in against_member_order(OrderKind.ADD, "b07", None, facts)
+    assert not against_member_order(OrderKind.ADD, "b07", None, structs.replace(FACTS, agent="east"))
+
+
 def test_a_signature_covers_the_facts_of_who_is_added() -> None:
     """A changed cost is another text; facts that later versions add leave earlier signatures as they are."""
     order = Order("b07", OrderKind.ADD, "ada", "more room", 1_000, facts=FACTS)

@@ -1,0 +1,57 @@
+"""Find out whether Java ended, or failed, for want of memory, and say so in one sentence.
+
+In: what was raised while the query ran, and the process of Java. Out: StreamingJobError, or nothing where Java is well.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from streaming.job_errors import EXIT_FAILED, StreamingJobError
+from streaming.measure_backlog import batch_records_max
+from streaming.streaming_settings import StreamingSettings
+
+OUT_OF_MEMORY = ("OutOfMemoryError", "GC overhead limit exceeded")
+EXIT_OUT_OF_MEMORY = 52  # Spark's own, when a thread finds no memory.
+EXIT_KILLED = -9  # By the kernel, when the machine has no more memory, or by a person.
+END_S_MAX = 5.0  # Java answers nobody some time before it has ended.
+
+
+def heap_of(spark: SparkSession) -> str:
+    """Return the heap of the driver as Spark was told it, like 1024m."""
+    return spark.sparkContext.getConf().get("spark.driver.memory", "1g") or "1g"
+
+
+def memory_fault(error: BaseException, heap: str, settings: StreamingSettings) -> StreamingJobError | None:
+    """Return one sentence for a Java that had too little memory or has ended; None where it goes on."""
+    texts = str(error), str(error.__cause__ or "")
+    if any(sign in text for sign in OUT_OF_MEMORY for text in texts):
+        return _sentence("ran out of memory", heap, settings)
+    code = _exit_code()
+    if code is None:
+        return None
+    why = {EXIT_OUT_OF_MEMORY: "ran out of memory", EXIT_KILLED: "was killed, as by a machine without memory"}
+    return _sentence(why.get(code, f"ended with exit code {code}"), heap, settings)
+
+
+def _sentence(what: str, heap: str, settings: StreamingSettings) -> StreamingJobError:
+    return StreamingJobError(
+        f"Java {what}: it had a heap of {heap} for up to {batch_records_max(settings):,} records in a micro-batch; "
+        "raise spark.driver_memory_mb, or lower streaming.records_per_trigger_max or streaming.records_per_broker_max, "
+        "and start again: the job goes on where it was",
+        EXIT_FAILED,
+    )
+
+
+def _exit_code() -> int | None:
+    """Return how Java ended; None while it runs, or where spark-submit has started it."""
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        return process.wait(END_S_MAX)
+    except subprocess.TimeoutExpired:
+        return None

@@ -1,0 +1,70 @@
+"""A Java without memory ends the job with one sentence that says what it had and what to change."""
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+from streaming import find_memory_faults
+from streaming.find_memory_faults import memory_fault
+from streaming.job_errors import EXIT_FAILED, explained
+from streaming.streaming_settings import StreamingSettings
+
+SETTINGS = StreamingSettings("none:1", Path("unused"), records_per_trigger_max=30_000)
+SILENT = Py4JNetworkError("Answer from Java side is empty")
+
+
+@pytest.fixture
+def java(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make a process with this exit code the one of Spark; without one it runs on."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin(command: str) -> None:
+        begun.append(subprocess.Popen(["sh", "-c", command]))
+        monkeypatch.setattr(find_memory_faults.SparkContext, "_gateway", SimpleNamespace(proc=begun[-1]))
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("exit 52", "Java ran out of memory: "),
+        ("kill -KILL $$", "Java was killed, as by a machine without memory: "),
+        ("exit 3", "Java ended with exit code 3: "),
+    ],
+)
+def test_an_ended_java_is_named_with_heap_and_settings(java: Any, command: str, what: str) -> None:
+    """Spark's exit code for want of memory, a kill, and any other end."""
+    java(command)
+    fault = memory_fault(SILENT, "512m", SETTINGS)
+    assert fault is not None
+    assert fault.exit_code == EXIT_FAILED
+    assert str(fault).startswith(what)
+    for named in (
+        "a heap of 512m for up to 30,000 records",
+        "spark.driver_memory_mb",
+        "streaming.records_per_trigger_max or streaming.records_per_broker_max",
+    ):
+        assert named in str(fault)
+
+
+def test_a_query_without_memory_is_named_while_java_runs() -> None:
+    """What ended the query stands in the error that ours was raised from."""
+    error = explained("the last line with an Error", SETTINGS)
+    error.__cause__ = RuntimeError("java.lang.OutOfMemoryError: Java heap space")
+    assert "Java ran out of memory" in str(memory_fault(error, "1g", SETTINGS))
+
+
+def test_other_errors_stay_what_they_are(java: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as Java runs, and memory is not what was missing."""
+    monkeypatch.setattr(find_memory_faults, "END_S_MAX", 0.01)
+    java("sleep 60")
+    assert memory_fault(SILENT, "1g", SETTINGS) is None
+    assert memory_fault(explained("topic t was deleted", SETTINGS), "1g", SETTINGS) is None
