@@ -81,7 +81,7 @@ class RunSpec:
         if overlay == RING and set(DEATHS).intersection(features):
             broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # A dead broker is on ways of others on a larger ring.
             if deaths.random() < 0.5:  # Where little else goes wrong, more plans are under way when brokers die.
-                features = [name for name in features if name in ("end", "return", "again", "late", *DEATHS)]
+                features = [name for name in features if name in ("end", "return", "again", "late", *DEATHS, *MEMBERS)]
         return RunSpec(
             seed,
             overlay,
