@@ -100,7 +100,8 @@ def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
     homes.publishers.leave("p", 0, "b3")
     assert not homes.publishers.drop("p", 0)
     homes.publish()
-    assert homes.take_asked() == [("b1", 1)]
+    over = UnadvertiseRequest("p", 0)  # Who takes a stay that is over is told so, and has it no longer.
+    assert homes.take_asked() == [("b3", over), ("b1", 1)]
     homes.publishers.leave("p", 1, "b2")
     homes.publishers.take("p", 0, "b2")
     assert homes.publishers.is_any_moving
