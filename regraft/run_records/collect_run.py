@@ -10,13 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.controller_settings import AssemblyLimits
+from controller.kinds.cost_over import cost_over_per_s
 from controller.kinds.overlay_kind import AnyKind
 from controller.state.closed_window import ClosedWindow
 from controller.state.find_homes import homes_after, homes_before
 from controller.windows.assemble_state import WindowAssembler
 from infra.kafka_access import KafkaAccess
 from infra.read_messages import count_records
+from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
+from overlay.members import FleetView
 from overlay.overlay_configuration import OverlayConfiguration
 from regraft.run_records.read_topics import read_whole
 from regraft.run_records.replay_register import read_client_changes, with_register
@@ -88,8 +91,14 @@ def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, 
     found = {bootstrap.epoch: bootstrap.with_homes(homes)}
     for plan in committed:
         homes = homes | homes_after([plan])
-        found[plan.epoch_to] = bootstrap.target_of(plan).with_homes(homes)
+        target = bootstrap.target_of(plan)
+        found[plan.epoch_to] = target.with_homes(_within(target.brokers, homes))
     return found
+
+
+def _within(brokers: Sequence[str], homes: Mapping[str, str]) -> dict[str, str]:
+    """Return the homes that are brokers of an overlay: who was at one that is dead or has left has none."""
+    return {client: home for client, home in homes.items() if home in brokers}
 
 
 def window_costs(
@@ -101,7 +110,7 @@ def window_costs(
     ``shadows_per_s`` are the costs on the overlays of shadow planners by the window's end, which only the controller
     knew.
     """
-    inventory = kind.inventory
+    inventory, fleet = kind.inventory, FleetView(kind.inventory)
     first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
     found = []
     for window in stored.windows:
@@ -111,8 +120,8 @@ def window_costs(
                 WindowCost(
                     window.end_ms,
                     window.epoch_max,
-                    kind.cost_per_s(overlay, window),
-                    kind.cost_per_s(first, window),
+                    cost_over_per_s(kind, fleet, overlay, window),
+                    cost_over_per_s(kind, fleet, first, window),
                     window.is_complete,
                     (shadows_per_s or {}).get(window.end_ms, {}),
                 )
@@ -159,10 +168,16 @@ def cost_shadows(
     costed = []
     for shadow in shadows:
         last_overlay = first.reshaped(shadow.overlay) if shadow.overlay else first
-        overlay = last_overlay.with_homes(first.home_of | dict(shadow.homes))
-        final = kind.breakdown(overlay, last)
+        overlay = last_overlay.with_homes(_within(last_overlay.brokers, first.home_of | dict(shadow.homes)))
+        final = _breakdown(kind, overlay, last)
         costed.append(replace(shadow, final_cost_per_s=final.total_per_s))
     return tuple(costed)
+
+
+def _breakdown(kind: AnyKind, overlay: OverlayConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
+    """Return what an overlay costs with what its own brokers wanted and published."""
+    own = kind.over(FleetView(kind.inventory).inventory_over(overlay.brokers))
+    return own.breakdown(overlay, [window.over(overlay.brokers) for window in windows])
 
 
 def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> OverlayComparison | None:
@@ -176,7 +191,7 @@ def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> O
         return None
     first = configuration_at(stored, kind.inventory.bootstrap.epoch, kind.inventory)
     final = stored.configurations[max(stored.configurations)]
-    before, after = (kind.breakdown(overlay, last) for overlay in (first, final))
+    before, after = (_breakdown(kind, overlay, last) for overlay in (first, final))
     return OverlayComparison(final, before, after, len(last))
 
 
