@@ -268,8 +268,11 @@ class TreeChange:
     def taken_over(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Tell the publishers that come here that they may publish here."""
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
-        known = [self._interests.advertisements[name] for name in coming if name in self._interests.advertisements]
-        return [PublisherTaken(one.publisher, one.connection) for one in known]
+        known, tables = self._interests.advertisements, self._core.tables[under_way.epoch_to]
+        here = [
+            known[name] for name in coming if name in known and self._interests.home_in(tables, name) == self.broker
+        ]
+        return [PublisherTaken(one.publisher, one.connection) for one in here]
 
     def drain_on(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Send END over each old link whose other old links have all ended."""
