@@ -129,7 +129,7 @@ class TreeChange:
         under_way.lost, under_way.tells = lost, bool(lost or command.brokers_joined)
         if under_way.tells:
             under_way.near = older.reached_past(lost)
-        self._core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They come back.
+        self._core.lost_peers.difference_update(command.brokers_joined)  # They come back.
         for peer in self._core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
         effects = self._interests.derive_later(older.entries.values()) + self._interests.repairs.begin()
@@ -268,8 +268,11 @@ class TreeChange:
     def taken_over(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Tell the publishers that come here that they may publish here."""
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
-        known = [self._interests.advertisements[name] for name in coming if name in self._interests.advertisements]
-        return [PublisherTaken(one.publisher, one.connection) for one in known]
+        known, tables = self._interests.advertisements, self._core.tables[under_way.epoch_to]
+        here = [
+            known[name] for name in coming if name in known and self._interests.home_in(tables, name) == self.broker
+        ]
+        return [PublisherTaken(one.publisher, one.connection) for one in here]
 
     def drain_on(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Send END over each old link whose other old links have all ended."""

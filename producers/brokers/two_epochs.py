@@ -68,7 +68,6 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     ) -> None:
         self.broker = broker
         self.boot_ms = boot_ms
-        self.lost_peers: set[str] = set()
         self.held_count_max = 0
         self.control_messages_sent = 0
         self.now_ms = 0.0  # Of the message that is being handled.
@@ -84,6 +83,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.epoch = tables.epoch
         self.tables: dict[int, Tables] = {tables.epoch: tables}
         self.under_way: Plan | None = None
+        self.lost_peers: set[str] = set()  # Who has died beside it in an earlier overlay may be back in this one.
         self.held: deque[Deliver] = deque()
         self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
         self.routing = self._routing_of(self)

@@ -42,7 +42,7 @@ from producers.brokers.broker_messages import (
 from producers.brokers.broker_protocol import BrokerProtocol
 from producers.brokers.match_content import Content, Filter
 from producers.emulator.delivery_cells import DeliveryCells
-from producers.emulator.emulated_parts import EmulatedBroker, LinkEnd, PeerLost, QueueCounters, Served
+from producers.emulator.emulated_parts import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
 from producers.emulator.judge_losses import LifeEnd, LossJudge, passage
 from producers.emulator.ledger import Ledger
 from producers.emulator.link_faults import LinkFaults
@@ -144,13 +144,10 @@ class EmulatedOverlay:
         self._under_way = 0  # Messages in queues and on links.
 
     def _connect_clients(self) -> None:
-        env, ledger, judge = self.env, self.ledger, self.judge
+        env, ledger, judge, homes = self.env, self.ledger, self.judge, Homes(self.brokers)
 
         def ask(home: str, message: ClientRequest | Notification) -> None:
             self._enqueue(self.brokers[home], None, message)
-
-        def is_serving(home: str) -> bool:
-            return not self.brokers[home].is_outside
 
         def move_publisher(publisher: str, home: str, filter_: Filter) -> None:
             self._tell(publisher, Role.PUBLISHER, home, filter_)
@@ -158,9 +155,11 @@ class EmulatedOverlay:
         def change_subscriber(name: str, home: str, filter_: Filter | None) -> None:
             self._change(name, Role.SUBSCRIBER, home, filter_)
 
-        self.publishers = PublisherClients(env, ledger, ask, self._change_publisher, move_publisher, is_serving)
-        self.subscribers = SubscriberClients(env, ledger, ask, change_subscriber, is_serving, judge.place)
-        self.users = UserClients(env, ledger, ask, self._change_user, self._tell_user, is_serving, judge.place)
+        self.publishers = PublisherClients(
+            env, ledger, ask, self._change_publisher, move_publisher, homes.is_serving, homes.may_take
+        )
+        self.subscribers = SubscriberClients(env, ledger, ask, change_subscriber, homes.is_serving, judge.place)
+        self.users = UserClients(env, ledger, ask, self._change_user, self._tell_user, homes.is_serving, judge.place)
 
     # --- clients ---------------------------------------------------------------------------------------------------
 

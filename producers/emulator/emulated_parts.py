@@ -117,3 +117,18 @@ class LinkEnd:
         self.waits_ms: deque[float] = deque()  # Of the same messages; empty where the bandwidth is not limited.
         self.busy_until_ms = 0.0
         self.last_arrival_ms = first_arrival_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """What clients find out about a broker when they turn to it."""
+
+    brokers: dict[str, EmulatedBroker]
+
+    def is_serving(self, name: str) -> bool:
+        """Tell whether a broker takes clients."""
+        return not self.brokers[name].is_outside
+
+    def may_take(self, name: str) -> bool:
+        """Tell whether a broker lives and is in a live overlay, by which it may come to take clients."""
+        return not self.brokers[name].is_dead and bool(self.brokers[name].core.live_neighbours)

@@ -88,7 +88,8 @@ class PublisherClients:
     ``ask`` puts a request or notification into the queue of a home; ``on_change`` is told the stay's number and that a
     publisher has come to a broker, with its filter, or has left, with None; ``on_move`` that it has come from one home
     to the next. What brokers say of a stay that is over changes nothing. ``is_serving`` says whether a broker takes
-    clients; who comes to one that does not waits.
+    clients; who comes to one that does not waits. ``may_take`` says whether one lives and is in a live overlay, such as
+    one that joins: who is told to leave for another waits as if that had died now.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class PublisherClients:
         on_change: Callable[[str, int, str, Filter | None], None],
         on_move: Callable[[str, str, Filter], None],
         is_serving: Callable[[str], bool] = is_always_serving,
+        may_take: Callable[[str], bool] = is_always_serving,
     ) -> None:
         self.moves = MoveCounts()
         self.reconnected_count = 0
@@ -108,6 +110,7 @@ class PublisherClients:
         self._on_change = on_change
         self._on_move = on_move
         self._is_serving = is_serving
+        self._may_take = may_take
         self._publishers: dict[str, _Publisher] = {}
         self._numbers: dict[str, _Numbers] = {}  # Also of those that have left, in the order of their last coming.
 
@@ -182,6 +185,8 @@ class PublisherClients:
         if client is not None:
             self._ask(client.home, LeaveRequest(publisher, connection))
             self._go(publisher, client, home_to)
+            if client.goes_to == home_to and not self._may_take(home_to):
+                client.home, client.goes_to = home_to, WHOEVER_TAKES_IT
 
     def lose_home(self, broker: str) -> None:
         """Let the publishers of a broker that died go to whichever broker takes them, or wait for a home."""

@@ -83,8 +83,8 @@ class MortalBrokers:
 
     def do_die(self, name: str) -> bool:
         """A broker dies with its queue and what is on links to it; its clients have no home any more."""
-        broker = self.brokers[name]
-        if name in self.lives_from or any(overlay <= {name, *self.dead} for overlay in self._overlays_to_come()):
+        broker, gone = self.brokers[name], {name, *self.dead, *self.returned}  # Who has returned is outside.
+        if name in self.lives_from or any(overlay <= gone for overlay in self._overlays_to_come()):
             return False
         broker.is_dead = broker.is_outside = True
         self.dead[name] = None

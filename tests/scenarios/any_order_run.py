@@ -75,8 +75,7 @@ class RunSpec:
         deaths = random.Random(f"{seed} {overlay} deaths")
         features += DEATHS if deaths.random() < DEATHS_SHARE[overlay] else []
         comings = random.Random(f"{seed} {overlay} members")
-        if comings.random() < MEMBERS_SHARE and (overlay == RING or not {*DEATHS}.intersection(features)):
-            features += MEMBERS
+        features += MEMBERS if comings.random() < MEMBERS_SHARE else []
         broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
         if overlay == RING and set(DEATHS).intersection(features):
             broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # A dead broker is on ways of others on a larger ring.

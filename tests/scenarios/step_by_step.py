@@ -82,6 +82,7 @@ class StepByStep:
             moves=moves if is_prepare else (),
             id_moves=id_moves if is_prepare else (),
             lost_brokers=lost_brokers,
+            brokers_joined=tuple(sorted(set(target.brokers) - set(before.brokers))),
         )  # fmt: skip
         self.feed(broker, None, order)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from overlay.configuration import Configuration, link
+from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import (
     AdvertiseAck,
     AdvertiseConfirmed,
@@ -246,3 +249,24 @@ def test_a_new_home_asks_again_whether_its_publisher_comes_when_a_broker_has_die
     overlay.feed("b3", None, UnadvertiseRequest("p", 0))
     overlay.run()
     assert (overlay.publishers_at("b2"), overlay.publishers_at("b3")) == ({}, {})
+
+
+@pytest.mark.parametrize("peer", ["b0", "b3"])
+def test_who_comes_back_is_dead_no_longer_wherever_it_joins(peer: str) -> None:
+    """Its former neighbour told it of no publisher, and said that it was dead in every later answer."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.die()
+    overlay.lose_peer("b0", "b1")
+    repaired(overlay)
+    overlay.cores["b1"] = core_of("b1", WITHOUT_B1, 1)
+    joined = Configuration.of(2, LINE.brokers, [*WITHOUT_B1.links, link("b1", peer)])
+    overlay.carry_out(joined)
+    overlay.carry_out(Configuration.of(3, LINE.brokers, [*WITHOUT_B1.links, link("b0", "b1")]))
+    overlay.feed("b1", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    overlay.publish("b0", "p", symbol="A")
+    overlay.run()
+    assert (overlay.publishers_at("b1"), overlay.got) == ({"p": 0}, [("s", "p", 0)])
+    assert overlay.cores["b0"].lost_peers == set()

@@ -123,6 +123,15 @@ def test_an_install_brings_a_broker_outside_from_every_phase(overlay: OverlayCon
 
 
 @OVERLAYS
+def test_an_install_lets_a_broker_take_nobody_for_dead(overlay: OverlayConfiguration) -> None:
+    """Who died beside it before it left may have come back without it."""
+    core: Any = core_of("a", overlay, 0)
+    core.lose_peer("b", 1)
+    (answer,) = core.handle(None, install(overlay, "a"), 5)
+    assert (answer.result.outcome, answer.result.lost_peers) == (Outcome.INSTALLED, ())
+
+
+@OVERLAYS
 def test_an_install_that_comes_again_changes_nothing(overlay: OverlayConfiguration) -> None:
     """Nor when the broker has begun to join since, or is in by a later epoch."""
     core: Any = core_of("b", overlay, 0)

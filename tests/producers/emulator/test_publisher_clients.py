@@ -21,6 +21,7 @@ class Homes:
 
     def __init__(self) -> None:
         self.published = 0
+        self.dead: set[str] = set()
         self.asked: list[tuple[str, ClientRequest | Notification]] = []
         self.publishers = PublisherClients(
             simpy.Environment(),
@@ -28,6 +29,7 @@ class Homes:
             lambda home, request: self.asked.append((home, request)),
             lambda *_: None,
             lambda *_: None,
+            may_take=lambda home: home not in self.dead,
         )
 
     def connect(self, home: str, connection: int) -> None:
@@ -125,3 +127,16 @@ def test_a_publisher_whose_home_dies_goes_to_whichever_home_takes_it() -> None:
     assert homes.take_asked() == []
     homes.publishers.take("p", 0, "b3")
     assert homes.take_asked() == [("b3", 0)]
+
+
+def test_a_publisher_that_is_told_to_leave_for_a_home_that_is_dead_already_waits_for_one() -> None:
+    homes = connected()
+    homes.dead.add("b2")
+    homes.publishers.leave("p", 0, "b2")
+    homes.publish()
+    assert homes.take_asked() == [("b1", LeaveRequest("p", 0))]
+    assert homes.publishers.waiting_count == 1
+    homes.publishers.come_home("b2")
+    assert homes.take_asked() == [("b2", AdvertiseRequest("p", topic_filter("a"), 1))]
+    homes.publishers.allow("p", 1)
+    assert homes.take_asked() == [("b2", 0)]
