@@ -245,6 +245,8 @@ class RingChange:
         for publisher, at_home in sorted(self._publishers.here.items()):
             if gone.epoch in at_home.unconfirmed_epochs:
                 effects += self._publishers.confirm_publisher(publisher, at_home.connection, gone.epoch)
+        for tables in self._core.epochs():
+            effects += self._publishers.end_lost_stays(tables)  # Those that waited for the epoch that has gone.
         if under_way is not None and gone.epoch == under_way.epoch_to:
             for tables in self._core.tables.values():
                 tables.awaited.clear()

@@ -73,7 +73,9 @@ class DeadBrokers:
 
     def _forget(self, tables: ChordTables) -> list[Effect]:
         """Forget the publishers of dead brokers, and what dead brokers were to hand over."""
-        return self._publishers.end_lost_stays(tables) + self._moves.await_nothing_from_dead()
+        later = [one for one in self._core.epochs() if one.epoch >= tables.epoch]
+        effects = [effect for one in later for effect in self._publishers.end_lost_stays(one)]
+        return effects + self._moves.await_nothing_from_dead()
 
     def heed(self, command: Command, now_ms: float) -> list[Effect]:
         """Take the controller's word for who is dead.

@@ -120,13 +120,18 @@ class TopicPublishers:
         return effects
 
     def end_lost_stays(self, tables: ChordTables) -> list[Effect]:
-        """End the stays of publishers whose homes are dead, behind all that has come of them."""
+        """End the stays of publishers whose homes are dead, behind all that has come of them in any live epoch.
+
+        A flush of the newer epoch is granted without them, and lets subscriptions of the older one go, too.
+        """
         newest = max(self._core.tables)
+        older = [one for one in self._core.epochs() if one.epoch < tables.epoch and not one.is_outside]
         over = [
             Unregister(tables.epoch, self.broker, topic, publisher, known.connection, newest)
             for topic, publishers in sorted(tables.registered.items())
             for publisher, known in sorted(publishers.items())
             if tables.is_gone(known.home) and tables.is_over_from(known.home)
+            if all(one.is_over_from(known.home) for one in older if known.home in one.configuration.place_of)
         ]
         return [effect for message in over for effect in self.accept_unregistration(tables, message)]
 
