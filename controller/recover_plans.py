@@ -23,8 +23,10 @@ from controller.state.plan_log import PlanLog
 from infra.stack_error import StackError
 from overlay.configuration import link
 from overlay.inventory import Inventory
+from overlay.members import FleetView
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.member import MemberState
 from schemas.plan import PhaseChange, Plan, PlanPhase
 from schemas.topics import RESULTS
 
@@ -55,36 +57,40 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
             term = _take_term(seat, settings)
             held.callback(term.plans.close)
             stored = term.plans.load() or []
-            reports, most = _ask(term, inventory, settings), term.term.term + TERM_LEAP_MAX
+            fleet = FleetView.of(inventory, term.plans.load_members() or ())
+            reports, most = _ask(term, fleet, settings), term.term.term + TERM_LEAP_MAX
             heard = max((report.term for report in reports.values() if report.term < most), default=0)
             if heard <= term.term.term:
                 break
             seat.note_term(heard)
-        plan = recovered_plan(PlanLog(inventory, stored), inventory, reports, settings.clock.now_ms(), term.term.term)
+        plan = recovered_plan(PlanLog(inventory, stored), fleet, reports, settings.clock.now_ms(), term.term.term)
         if plan is not None and is_written and not _store(term, plan):
             raise RecoveryRefusedError("Kafka has not taken the plan: try again when it is well.")
         return plan
 
 
 def recovered_plan(
-    log: PlanLog, inventory: Inventory, reports: Mapping[str, CommandResult], now_ms: int, term: int
+    log: PlanLog, fleet: FleetView, reports: Mapping[str, CommandResult], now_ms: int, term: int
 ) -> Plan | None:
     """Return the plan from what is stored to what all brokers hold, None when that is in force by the log.
 
+    All brokers are those that serve and, beside them, those of the overlay held that are not dead.
     Raises RecoveryRefusedError when brokers are missing, do not agree, are between two overlays, or are not ahead.
     """
+    asked = fleet.serving or tuple(fleet.members)
+    answer = reports.get(asked[0])
+    asked = tuple(sorted({*asked, *_held_alive(answer, fleet)}))
     said: dict[str, list[str]] = defaultdict(list)
-    for broker in inventory.brokers:
-        said[_told(reports.get(broker), inventory)].append(broker)
-    answer = reports.get(inventory.brokers[0])
-    if len(said) > 1 or answer is None or answer.outcome is not Outcome.REPORTED or answer.reason != STEADY:
+    for broker in asked:
+        said[_told(reports.get(broker), fleet)].append(broker)
+    if len(said) > 1 or answer is None or not _is_settled(answer, fleet):
         parts = [f"{_named(brokers)}: {what}" for what, brokers in said.items()]
         raise RecoveryRefusedError(
             "What is in force cannot be told, as not all brokers hold one overlay and nothing else. "
             + "; ".join(parts)
             + ". Bring those that are elsewhere to the overlay of the others, or start all brokers anew, and try again."
         )
-    target, present = held_overlay(answer, inventory), log.present
+    target, present = held_overlay(answer, fleet), log.present
     if (target.epoch, target.digest) == (present.epoch, present.digest):
         return None
     if target.epoch < log.epoch_next:
@@ -98,17 +104,40 @@ def recovered_plan(
         plan=answer.plan_held or f"plan-{target.epoch}",
         epoch_from=present.epoch,
         window_end_ms=now_ms,
-        history=(
-            PhaseChange(PlanPhase.COMPLETED, now_ms, f"recovered from what all {len(inventory.brokers)} brokers hold"),
-        ),
+        history=(PhaseChange(PlanPhase.COMPLETED, now_ms, f"recovered from what all {len(asked)} brokers hold"),),
         term=term,
     )
     return target.as_target(plan, present)
 
 
-def held_overlay(report: CommandResult, inventory: Inventory) -> OverlayConfiguration:
-    """Return the overlay that a broker reports. Raises ValueError when that is none over the inventory's brokers."""
-    return inventory.bootstrap.target_of(_held_plan(report))
+def held_overlay(report: CommandResult, fleet: FleetView) -> OverlayConfiguration:
+    """Return the overlay that a broker reports. Raises ValueError when that is none over known brokers."""
+    strangers = sorted(set(_brokers_held(report)) - fleet.members.keys())
+    if strangers:
+        raise ValueError(f"nobody knows {_named(strangers)}")
+    return fleet.first_fill.bootstrap.target_of(_held_plan(report))
+
+
+def _is_settled(report: CommandResult, fleet: FleetView) -> bool:
+    """Tell whether a broker reports an overlay of known brokers, and is between no two."""
+    try:
+        held_overlay(report, fleet)
+    except ValueError:
+        return False
+    return report.outcome is Outcome.REPORTED and report.reason == STEADY
+
+
+def _brokers_held(report: CommandResult) -> tuple[str, ...]:
+    """Return the brokers of the overlay that is reported; one alone has no link to be named by."""
+    named = {one.broker for one in report.ring_held} | {end for pair in report.links_held for end in pair}
+    return tuple(sorted(named or {report.broker}))
+
+
+def _held_alive(report: CommandResult | None, fleet: FleetView) -> tuple[str, ...]:
+    """Return the known brokers of the overlay reported that are not dead."""
+    held = () if report is None else _brokers_held(report)
+    members = (fleet.members[broker] for broker in held if broker in fleet.members)
+    return tuple(member.broker for member in members if member.state is not MemberState.DEAD)
 
 
 def _held_plan(report: CommandResult) -> Plan:
@@ -116,18 +145,18 @@ def _held_plan(report: CommandResult) -> Plan:
     links = tuple(sorted(link(a, b) for a, b in report.links_held))
     return Plan(
         "held", 0, report.epoch_to, 0, (), (), (), links, 0.0, 0.0, PlanPhase.COMPLETED, (),
-        ring_target=report.ring_held,
+        ring_target=report.ring_held, brokers_target=_brokers_held(report),
     )  # fmt: skip
 
 
-def _told(report: CommandResult | None, inventory: Inventory) -> str:
+def _told(report: CommandResult | None, fleet: FleetView) -> str:
     """Return what a broker says, the same text for the same overlay."""
     if report is None:
         return "no answer"
     if report.outcome is not Outcome.REPORTED:
         return f"refused, {report.reason}"
     try:
-        overlay = f"overlay {held_overlay(report, inventory).digest}"
+        overlay = f"overlay {held_overlay(report, fleet).digest}"
     except ValueError as error:
         overlay = f"no overlay of this inventory ({error})"
     return f"epoch {report.epoch_to}, {overlay}, {report.reason}"
@@ -153,15 +182,16 @@ def _take_term(seat: Leadership, settings: ControllerSettings) -> HeldTerm:
     )
 
 
-def _ask(term: HeldTerm, inventory: Inventory, settings: ControllerSettings) -> dict[str, CommandResult]:
-    """Ask each broker what it holds, and return what came in time."""
+def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict[str, CommandResult]:
+    """Ask each broker what it holds, and return what came in time; those dead or gone are asked nothing."""
     name, number = f"report-{term.term.term}", term.term.term
-    commands = [Command(name, CommandPhase.REPORT, broker, 0, 0, term=number) for broker in inventory.brokers]
+    asked = fleet.in_state(MemberState.IN_SERVICE, MemberState.LEAVING, MemberState.JOINING)
+    commands = [Command(name, CommandPhase.REPORT, broker, 0, 0, term=number) for broker in asked]
     found: dict[str, CommandResult] = {}
     with ExitStack() as held:
         letters = held.enter_context(closing(LetterSender(settings.kafka, settings.namespace)))
         since_ms = time.time_ns() // 1_000_000 - int(1000 * LEAD_S_MAX)
-        topics = inventory.broker_topics(settings.namespace)
+        topics = fleet.inventory.broker_topics(settings.namespace)
         answers: TopicReader[CommandResult] = TopicReader(
             settings.kafka,
             dict.fromkeys(topics.names(RESULTS), CommandResult),
@@ -177,7 +207,7 @@ def _ask(term: HeldTerm, inventory: Inventory, settings: ControllerSettings) -> 
                 term.plans.commit(None, [one for one in commands if one.broker not in found])
             found |= {result.broker: result for result in answers.poll() if result.plan == name}
             time.sleep(TURN_S)
-    return {broker: found[broker] for broker in inventory.brokers if broker in found}
+    return {broker: found[broker] for broker in asked if broker in found}
 
 
 def _store(term: HeldTerm, plan: Plan) -> bool:

@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -64,26 +64,26 @@ def run_tasks(
     anew; None keeps nothing. ``tell(what, work_count)`` is called a few times a second, ``noun`` is what tasks are
     called there. An interrupt ends the processes at once and is raised again.
     """
-    kept = {task: _read_part(parts, task, result_type) for task in tasks}
-    results = {task: result for task, result in kept.items() if result is not None}
-    waiting = [task for task in tasks if task not in results]
-    done_before = sum(task.work_count for task in results)
+    kept = ((number, _read_part(parts, task, result_type)) for number, task in enumerate(tasks))
+    results = {number: result for number, result in kept if result is not None}
+    waiting = {number: task for number, task in enumerate(tasks) if number not in results}
+    done_before = sum(tasks[number].work_count for number in results)
 
     def tell_all(work_done: int, what: str) -> None:
         tell(f"{what} {noun}", done_before + work_done)
 
-    for task, result in _run_in_processes(waiting, run_task, tell_all):
-        results[task] = result
+    for number, result in _run_in_processes(waiting, run_task, tell_all):
+        results[number] = result
         if parts is not None:
-            replace_file(_part_path(parts, task), msgspec.json.encode(result).decode())
+            replace_file(_part_path(parts, tasks[number]), msgspec.json.encode(result).decode())
     if parts is not None:
         _remove_others(parts, tasks)
-    return [results[task] for task in tasks]
+    return [results[number] for number in range(len(tasks))]
 
 
 def _run_in_processes(
-    tasks: Sequence[TaskT], run_task: Callable[[TaskT, TellWork], ResultT], tell: Callable[[int, str], None]
-) -> Iterator[tuple[TaskT, ResultT]]:
+    tasks: Mapping[int, TaskT], run_task: Callable[[TaskT, TellWork], ResultT], tell: Callable[[int, str], None]
+) -> Iterator[tuple[int, ResultT]]:
     if not tasks:
         return
     # Spawned, not forked: a process with threads (a progress bar) must not be forked.
@@ -96,7 +96,9 @@ def _run_in_processes(
         try:
             with _interrupts_held_back():
                 work = partial(_work, run_task)
-                futures: dict[Future[ResultT], TaskT] = {pool.submit(work, task): task for task in tasks}
+                futures: dict[Future[ResultT], int] = {
+                    pool.submit(work, task): number for number, task in tasks.items()
+                }
             running = set(futures)
             while running:
                 finished, running = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)

@@ -197,15 +197,17 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
                 reason = str(error)
         if reason:
             return [self._refuse(command, refusal, reason, now_ms)]
+        effects = self._drop_tables(max(self.tables), now_ms) if len(self.tables) > 1 else []  # Aborted unheard.
         self.fence.claim(command, self.tables)
-        effects = self._change.open_tables(command, target, now_ms)
+        effects += self._change.open_tables(command, target, now_ms)
         # What came before the prepare may add to what it waits for.
         return effects + self._take_early(command.epoch_to, now_ms) + self.tell_prepared(now_ms)
 
     def _reason_to_refuse(self, command: Command) -> tuple[Refusal, str]:
         if command.epoch_to <= self._epoch_aborted_max:
             return Refusal.PHASE, f"epoch {command.epoch_to} was aborted"
-        if command.epoch_from != self.epoch or len(self.tables) > 1:
+        is_later = self.tables[self.epoch].is_outside and command.epoch_to > max(self.tables)  # So the other is over.
+        if command.epoch_from != self.epoch or (len(self.tables) > 1 and not is_later):
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
             return Refusal.PLAN if command.epoch_from == self.epoch else Refusal.EPOCH, reason
         if self.tables[self.epoch].is_outside and self.broker not in command.brokers_joined:
@@ -287,9 +289,8 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self._epoch_aborted_max = max(self._epoch_aborted_max, command.epoch_to)
         self._early = deque(one for one in self._early if one[0] > self._epoch_aborted_max)
         answer = self._answer(command, Outcome.ABORTED, now_ms)
-        if command.epoch_to not in self.tables:
-            return [answer]
-        return [*self._drop_tables(command.epoch_to, now_ms), answer]
+        dropped = self._drop_tables(command.epoch_to, now_ms) if command.epoch_to in self.tables else []
+        return [*dropped, answer]
 
     def _install(self, command: Command, now_ms: float) -> list[Effect]:
         """Begin anew outside the epoch in force, whatever is held; one that comes again changes nothing."""
@@ -331,14 +332,13 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     def deliver_or_hold(self, delivery: Deliver, effects: list[Effect]) -> None:
         """Deliver at once unless what was published earlier may still come in an older epoch."""
-        if self._change.must_hold(delivery):
-            if len(self.held) >= HELD_MAX:
-                effects.append(Dropped(delivery.notification, HOLD_OVERFLOW))
-                return
+        if not self._change.must_hold(delivery):
+            effects.append(delivery)
+        elif len(self.held) >= HELD_MAX:
+            effects.append(Dropped(delivery.notification, HOLD_OVERFLOW))
+        else:
             self.held.append(delivery)
             self.held_count_max = max(self.held_count_max, len(self.held))
-        else:
-            effects.append(delivery)
 
     def release_held(self) -> list[Effect]:
         """Let go on whatever must be held no longer."""

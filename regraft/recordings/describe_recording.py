@@ -16,6 +16,7 @@ from infra.show_progress import show_progress
 from producers.recordings.read_recording import Recording, open_recording
 from producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
 from producers.recordings.recording_format import read_varint
+from regraft.recordings.recorded_members import added_members
 from schemas.codec import CONFLUENT_HEADER_BYTES, header
 from schemas.topics import TELEMETRY
 
@@ -29,6 +30,8 @@ def describe_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> di
     info = recording.info
     topics, brokers, epochs, unread = _count_records(recording)
     strangers = sorted(set(brokers) - set(info.inventory.brokers))
+    if strangers:
+        strangers = sorted({*strangers} - {member.broker for member in added_members(recording)})
     if strangers:
         named = ", ".join(strangers[:BROKERS_NAMED_MAX])
         recording.warnings.append(

@@ -29,10 +29,10 @@ from regraft.settings.run_settings import Settings
 from regraft.stages.run_stage import SETTINGS_FILE
 from regraft.stages.stop_on_signals import stop_on_signals
 from schemas.remote_registry import use_registry
-from schemas.topics import CLIENTS, ORDERS, TELEMETRY, Topic
+from schemas.topics import CLIENTS, MEMBERS, ORDERS, TELEMETRY, Topic
 
 RECORDED_SECTIONS = ("run", "demo", "emulator", "streaming", "controller")  # No secrets, nothing of this machine.
-DEFAULT_TOPICS = (TELEMETRY, CLIENTS, ORDERS)
+DEFAULT_TOPICS = (TELEMETRY, CLIENTS, ORDERS, MEMBERS)
 LINE_INTERVAL_S = 10.0
 
 

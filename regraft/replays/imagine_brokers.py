@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from schemas.client import Client
-from schemas.command import Command, CommandPhase, CommandResult
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.plan_life import answers_to
 from schemas.state import PublisherDelivery, StateRow, WindowClosed
 
@@ -40,6 +40,8 @@ class ImaginedBrokers:
             for client, (home_from, home_to) in self._moves.pop(command.plan, {}).items():
                 self._homes[client] = home_to
                 self._users[client] = (self._users.get(client, (home_from, ""))[0], home_to)
+        is_install = command.phase is CommandPhase.INSTALL  # Of no plan, so no phase of one has its answer.
+        outcomes = (Outcome.INSTALLED,) if is_install else answers_to(command.phase)
         return [
             CommandResult(
                 command.plan,
@@ -53,7 +55,7 @@ class ImaginedBrokers:
                 term=command.term,
                 digest=command.digest,
             )
-            for outcome in answers_to(command.phase)
+            for outcome in outcomes
         ]
 
     def placed(self, client: Client) -> Client:

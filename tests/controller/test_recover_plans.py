@@ -8,13 +8,17 @@ import pytest
 from controller.execute.check_plan_log import PlanLogBehindError, check_plan_log
 from controller.recover_plans import RecoveryRefusedError, recovered_plan
 from controller.state.plan_log import PlanLog
+from overlay.chord_configuration import ChordConfiguration
+from overlay.configuration import Configuration, link
 from overlay.inventory import Inventory
+from overlay.members import FleetView, extended
 from overlay.overlay_configuration import OverlayConfiguration
 from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.emulator.starting_point import starting_point
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from schemas.codec import decode, encode
 from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from schemas.member import BrokerFacts, Member, MemberState, PeerCost
 from schemas.plan import Plan, PlanPhase
 from tests.controller.test_control_loop import overlay_of
 from tests.producers.emulator.test_starting_point import ask, next_overlay, plan_to
@@ -48,9 +52,21 @@ def two_plans(inventory: Inventory) -> tuple[list[Plan], OverlayConfiguration]:
     return [plan_to(first, inventory.bootstrap), plan_to(second, first)], second
 
 
+def with_broker(present: OverlayConfiguration, broker: str) -> OverlayConfiguration:
+    """The overlay of the next epoch with a broker more and its last leaf, or last broker, less."""
+    if isinstance(present, Configuration):
+        leaf = next(one for one in reversed(present.brokers) if len(present.neighbours[one]) == 1)
+        links = {pair for pair in present.links if leaf not in pair} | {link(present.neighbours[leaf][0], broker)}
+        return Configuration.of(1, {*present.brokers, broker} - {leaf}, links)
+    assert isinstance(present, ChordConfiguration)
+    *kept, last = present.brokers
+    placed = {one: present.id_of[one] for one in kept} | {broker: present.id_of[last]}
+    return ChordConfiguration.of(1, present.bits, placed)
+
+
 def refusal_of(inventory: Inventory, stored: list[Plan], reports: dict[str, CommandResult]) -> str:
     with pytest.raises(RecoveryRefusedError) as refused:
-        recovered_plan(PlanLog(inventory, stored), inventory, reports, NOW_MS, TERM)
+        recovered_plan(PlanLog(inventory, stored), FleetView(inventory), reports, NOW_MS, TERM)
     return str(refused.value)
 
 
@@ -61,13 +77,13 @@ def test_a_lost_log_leads_again_to_where_the_brokers_are(inventory: Inventory, s
     plans, present = two_plans(inventory)
     reports = reports_of(brokers_after(inventory, plans))
     log = PlanLog(inventory, plans[:stored_count])
-    plan = recovered_plan(log, inventory, reports, NOW_MS, TERM)
+    plan = recovered_plan(log, FleetView(inventory), reports, NOW_MS, TERM)
     assert plan is not None
     assert (plan.plan, plan.phase, plan.term) == ("plan-2", PlanPhase.COMPLETED, TERM)
     log.record(decode(encode(plan), Plan))
     assert log.present.with_homes({}) == present
     assert log.epoch_next == 3
-    assert recovered_plan(log, inventory, reports, NOW_MS, TERM) is None
+    assert recovered_plan(log, FleetView(inventory), reports, NOW_MS, TERM) is None
 
 
 @KINDS
@@ -103,6 +119,41 @@ def test_brokers_that_do_not_agree_are_listed(inventory: Inventory) -> None:
     strange = msgspec.structs.replace(reports[odd], links_held=(("x", "y"),), ring_held=())
     assert f"{odd}: epoch 2, no overlay of this inventory" in refusal_of(inventory, [], reports | {odd: strange})
     assert "no answer" in refusal_of(inventory, [], {})
+
+
+@KINDS
+def test_those_in_the_overlay_are_asked(inventory: Inventory) -> None:
+    """Of a dead one that is still in it nothing is waited for; an outsider that serves must hold it, too."""
+    plans, present = two_plans(inventory)
+    reports = reports_of(brokers_after(inventory, plans))
+    gone = inventory.brokers[0]
+    alive = {broker: report for broker, report in reports.items() if broker != gone}
+    dead = FleetView.of(inventory, [Member(gone, MemberState.DEAD, NOW_MS, "silent")])
+    plan = recovered_plan(PlanLog(inventory), dead, alive, NOW_MS, TERM)
+    assert plan is not None
+    assert plan.brokers_target == present.brokers == inventory.brokers
+    for state in (MemberState.IN_SERVICE, MemberState.LEAVING, MemberState.JOINING, MemberState.LEFT):
+        fleet = FleetView.of(inventory, [Member(gone, state, NOW_MS, "")])
+        with pytest.raises(RecoveryRefusedError, match=f"{gone}: no answer"):
+            recovered_plan(PlanLog(inventory), fleet, alive, NOW_MS, TERM)
+
+
+@KINDS
+def test_a_smaller_and_a_larger_overlay_are_recovered(inventory: Inventory) -> None:
+    """Whoever has left it is awaited no more; whoever was added counts, as long as somebody knows of it."""
+    larger = extended(inventory, {"b99": BrokerFacts(link_costs=(PeerCost(inventory.brokers[0], 1.0),))})
+    present = with_broker(inventory.bootstrap, "b99")
+    reports = reports_of(brokers_after(larger, [plan_to(present, inventory.bootstrap)]))
+    outside = {broker: report for broker, report in reports.items() if broker in present.brokers}
+    added = Member("b99", MemberState.IN_SERVICE, 0, "", facts=BrokerFacts())
+    left = [Member(broker, MemberState.LEFT, 0, "") for broker in set(inventory.brokers) - set(present.brokers)]
+    log = PlanLog(inventory)
+    plan = recovered_plan(log, FleetView.of(inventory, [added, *left]), outside, NOW_MS, TERM)
+    assert plan is not None
+    log.record(decode(encode(plan), Plan))
+    assert log.present.brokers == present.brokers
+    with pytest.raises(RecoveryRefusedError, match="nobody knows b99"):
+        recovered_plan(PlanLog(inventory), FleetView.of(inventory, left), outside, NOW_MS, TERM)
 
 
 @KINDS

@@ -1,10 +1,11 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import experiments.run_tasks
 from experiments.psoop.run_task import TaskResult, run_task
-from experiments.run_tasks import run_tasks
+from experiments.run_tasks import TellWork, run_tasks
 from tests.experiments.psoop.small_evaluation import changed
 
 TASKS = [
@@ -37,3 +38,27 @@ def test_a_fault_in_a_task_is_raised_here() -> None:
     """A task that cannot be run ends the run with its own message."""
     with pytest.raises(ValueError, match="--data"):
         run_tasks([changed(network="zoo")], run_task, TaskResult, None)
+
+
+class _TaskWithTable(msgspec.Struct, frozen=True):
+    """A task that cannot be a key, as settings with a table cannot."""
+
+    number: int
+    table: dict[str, int] = {}
+    label: str = "table"
+    work_count: int = 1
+
+
+class _Number(msgspec.Struct, frozen=True):
+    number: int
+
+
+def _number_of(task: _TaskWithTable, tell_work: TellWork) -> _Number:
+    tell_work(1)
+    return _Number(task.number)
+
+
+def test_a_task_need_not_be_a_key() -> None:
+    """Settings of planners are a table; equal tasks each have their result, in order."""
+    tasks = [_TaskWithTable(2), _TaskWithTable(1), _TaskWithTable(2)]
+    assert [one.number for one in run_tasks(tasks, _number_of, _Number, None)] == [2, 1, 2]

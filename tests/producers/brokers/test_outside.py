@@ -200,6 +200,42 @@ def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguratio
 
 
 @OVERLAYS
+def test_one_outside_joins_by_a_later_plan_when_the_abort_of_the_one_before_never_came(
+    overlay: OverlayConfiguration,
+) -> None:
+    """The controller took it for dead then. A plan that cannot be, or a late word of the first one, changes nothing."""
+    core: Any = core_of("b", overlay, 0)
+    core.handle(None, install(overlay, "b"), 1)
+    first = prepare_same(overlay.at_epoch(7), "b", "b")
+    assert outcome_of(core, first) == (Outcome.PREPARED, Refusal.NONE)
+    assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
+    digest = overlay.at_epoch(9).digest + DIGEST
+    later = msgspec.structs.replace(first, plan="later", epoch_to=9, digest=digest)
+    wrong = msgspec.structs.replace(later, digest="0" * 16 + DIGEST)
+    assert outcome_of(core, wrong)[0] is Outcome.REFUSED
+    assert sorted(core.tables) == [7, 8]
+    assert outcome_of(core, later) == (Outcome.PREPARED, Refusal.NONE)
+    assert sorted(core.tables) == [7, 9]
+    assert outcome_of(core, first)[0] is Outcome.REFUSED
+    assert outcome_of(core, msgspec.structs.replace(first, phase=CommandPhase.ABORT))[0] is Outcome.ABORTED
+    assert sorted(core.tables) == [7, 9]
+
+
+def test_a_lost_neighbour_that_joins_a_tree_by_a_plain_plan_is_lost_no_longer() -> None:
+    """The repair around it is over; the tables of the new epoch do not take its new life for dead."""
+    older = Configuration.of(3, "ab", [("a", "b")])
+    core: Any = core_of("a", older, 0)
+    core.lost_peers.add("c")
+    target = older.replaced(4, [], [("a", "c")], change=BrokerChange(joined=frozenset("c")))
+    command = Command(
+        "next", CommandPhase.PREPARE, "a", 3, 4, links_added=(("a", "c"),), digest=target.digest + DIGEST, term=1,
+        brokers_joined=("c",),
+    )  # fmt: skip
+    core.handle(None, command, 2)
+    assert (core.lost_peers, core.tables[4].dead) == (set(), frozenset())
+
+
+@OVERLAYS
 def test_a_broker_that_is_to_leave_names_the_client_that_it_would_leave_behind(overlay: OverlayConfiguration) -> None:
     """A client that the plan moves is none."""
     core: Any = core_of("c", overlay, 0)
