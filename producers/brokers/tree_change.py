@@ -129,7 +129,7 @@ class TreeChange:
         under_way.lost, under_way.tells = lost, bool(lost or command.brokers_joined)
         if under_way.tells:
             under_way.near = older.reached_past(lost)
-        self._core.lost_peers.difference_update(command.brokers_joined)  # They come back.
+        self._core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They come back.
         for peer in self._core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
         effects = self._interests.derive_later(older.entries.values()) + self._interests.repairs.begin()
