@@ -64,4 +64,4 @@ def test_the_last_run_lists_what_those_before_it_skipped(tmp_path: Path) -> None
     assert run_tests(tmp_path, known, SKIPS_FILE=str(skips)).returncode == 0
     answer = run_tests(tmp_path, "def test_one():\n    pass\n", SKIPS_FILE=str(skips))
     assert answer.returncode == 0
-    assert "1 of at most 10: no browser is installed" in answer.stdout
+    assert "1 of at most 11: no browser is installed" in answer.stdout
