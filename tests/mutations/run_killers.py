@@ -41,6 +41,7 @@ TESTS = {
         "tests/scenarios/test_rare_orders_stays.py",
         "tests/scenarios/test_rare_orders_deaths.py",
         "tests/scenarios/test_rare_orders_ring_deaths.py",
+        "tests/scenarios/test_rare_orders_ring_lost_homes.py",
         "tests/producers/brokers/test_chord_routing.py",
         "tests/producers/brokers/test_outside.py",
         "tests/producers/brokers/test_command_fence.py",
