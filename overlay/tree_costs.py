@@ -1,19 +1,18 @@
-"""The one cost of a tree, of every tree that is one link swap away, and of the tree after swaps made one by one.
+"""The one cost of a tree, and of the tree after swaps of links made one by one.
 
 In: a configuration, an inventory and weighted delivery sets. Out: costs per second (``overlay.cost``) and loads.
-Choosing swaps does not belong here.
+Pricing all swaps at once belongs to :mod:`overlay.walk_cuts`, choosing them to neither.
 
 What a swap does. Removing link a-b cuts the tree into the side A of a and the side B of b; the notifications C that
 both sides want crossed a-b and will cross the new link i-j. Let the place in A where B hangs move from v over one link
 to the next broker k, away from a. Of C, alpha are wanted in A but not behind that link, and must now cross it; beta are
 wanted in A only behind it, and need not cross it any more. Nothing else in A changes, so A's cost changes by
-(alpha - beta) * c_vk + alpha * p_k - beta * p_v, and B's likewise. Of C only those wanted behind v and nowhere else in
-A can count for beta, so a walk outward from the cut keeps one shrinking set.
+(alpha - beta) * c_vk + alpha * p_k - beta * p_v, and B's likewise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,7 +24,7 @@ from overlay.distinct_sets import Words
 from overlay.inventory import Inventory
 from overlay.link_sides import HungTree, link_sides
 from overlay.overlay_configuration import Link
-from overlay.weighted_sets import WeightedSets, weighed
+from overlay.weighted_sets import WeightedSets
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -61,7 +60,7 @@ def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -
 
 
 class TreeCosts:
-    """The cost of a tree and of its neighbours by one swap; :meth:`apply` makes a swap.
+    """The cost of a tree and of one after any swap; :meth:`apply` makes a swap.
 
     Set-up costs O(brokers * words), a swap O(cycle * degree * words): what is off the cycle stays as it is.
     A directed link is a number: link l of the tree from its first end to its second is 2l, back 2l + 1.
@@ -176,39 +175,22 @@ class TreeCosts:
                 loads[head] += alpha.sum()
         return {broker: float(loads[broker] / self.sets.spans_s.sum()) for broker in near + far}
 
-    def walks(self) -> Iterator[tuple[Places, Places, Floats]]:
-        """Yield, level by level, what moving the place of attachment outward does, over all spans and not per second.
-
-        Each level is (cut, place, change): directed link ``cut`` (from the side that moves to the side that is walked)
-        is removed, and its moved side is attached at broker ``place`` instead of at the cut; ``change`` is what that
-        does to the cost of the walked side. All levels together have each pair of a cut and a broker on its walked side
-        once. Cost O(brokers^2 * words).
-        """
-        weights = self.sets.weights.sum(axis=1, keepdims=True)
-        starts, links_of = self._links_by_broker()
-        tails, heads = self._directed_ends()
-        crossing = self.side[0::2] & self.side[1::2]
-        crossings = self._crossings.sum(axis=1)
-        known = np.empty((len(self.side), len(self.side)), dtype=np.float32)
-        cut = np.arange(len(self.side), dtype=np.intp)
-        last, change = cut, np.zeros(len(cut))
-        alone = crossing[cut // 2]
-        own = np.arange(len(cut), dtype=np.intp)  # Row of ``alone`` of each walk, -1 when that set is empty.
-        while len(cut):
-            yield cut, heads[last], change
-            parent, last = _walked_on(last, starts, links_of, heads)
-            cut, own = cut[parent], own[parent]
-            behind = _counts(crossing, self.side, cut, last, weights, known)
-            alpha = crossings[cut // 2] - behind
-            kept, beta, alone = _narrowed(alone, own, self.only, last, weights)
-            link_cost = self.inventory.link_cost[tails[last], heads[last]]
-            processing = self.inventory.processing_cost
-            step = (alpha - beta) * link_cost + alpha * processing[heads[last]] - beta * processing[tails[last]]
-            change, own = change[parent] + step, kept
-
     def crossings(self) -> Floats:
         """Return how many notifications cross each link, over all spans, shape (links,)."""
         return np.asarray(self._crossings.sum(axis=1))
+
+    def links_by_broker(self) -> tuple[Places, Places]:
+        """Return all directed links, grouped by the broker they leave, and where each broker's begin (and the end)."""
+        starts = np.concatenate([[0], np.cumsum(self.degrees)]).astype(np.intp)
+        links_of = [number for peers in self._peers for _, number in sorted(peers.items())]
+        return starts, np.array(links_of, dtype=np.intp)
+
+    def directed_ends(self) -> tuple[Places, Places]:
+        """Return the broker that each directed link leaves, and the one that it leads to."""
+        tails, heads = np.empty(len(self.side), dtype=np.intp), np.empty(len(self.side), dtype=np.intp)
+        tails[0::2], tails[1::2] = self.ends[:, 0], self.ends[:, 1]
+        heads[0::2], heads[1::2] = self.ends[:, 1], self.ends[:, 0]
+        return tails, heads
 
     def link_at(self, number: int) -> Link:
         """Return the link with this number."""
@@ -305,77 +287,3 @@ class TreeCosts:
         self.side[onward] = after[1:]
         self.side[onward ^ 1] = before[:-1]
         self._crossings[onward // 2] = self.sets.counts(before[:-1] & after[1:])
-
-    def _links_by_broker(self) -> tuple[Places, Places]:
-        """Return all directed links, grouped by the broker they leave, and where each broker's begin (and the end)."""
-        starts = np.concatenate([[0], np.cumsum(self.degrees)]).astype(np.intp)
-        links_of = [number for peers in self._peers for _, number in sorted(peers.items())]
-        return starts, np.array(links_of, dtype=np.intp)
-
-    def _directed_ends(self) -> tuple[Places, Places]:
-        tails, heads = np.empty(len(self.side), dtype=np.intp), np.empty(len(self.side), dtype=np.intp)
-        tails[0::2], tails[1::2] = self.ends[:, 0], self.ends[:, 1]
-        heads[0::2], heads[1::2] = self.ends[:, 1], self.ends[:, 0]
-        return tails, heads
-
-
-WORDS_AT_ONCE = 1 << 16  # Words that are worked on together, so that they stay in the processor's cache.
-
-
-def _walked_on(last: Places, starts: Places, links_of: Places, heads: Places) -> tuple[Places, Places]:
-    """Return every walk made one link longer without turning back: the walk it continues, and its last link."""
-    here = heads[last]
-    counts = starts[here + 1] - starts[here]
-    parent = np.repeat(np.arange(len(last), dtype=np.intp), counts)
-    within = np.arange(len(parent), dtype=np.intp) - np.repeat(np.cumsum(counts) - counts, counts)
-    following = links_of[starts[here[parent]] + within]
-    onward = following != last[parent] ^ 1
-    return parent[onward], following[onward]
-
-
-def _counts(
-    crossing: Words, side: Words, cut: Places, last: Places, weights: NDArray[np.float32], known: NDArray[np.float32]
-) -> Floats:
-    """Return for each walk how many of the notifications across its cut are wanted behind its last link.
-
-    They are those wanted at both outer ends of the walk, so the walk backward has the same: one of the two is counted
-    and noted in ``known`` by cut and last link, shape (directed links, directed links), for the other.
-    """
-    is_counted = cut * len(side) + last < (last ^ 1) * len(side) + (cut ^ 1)
-    chosen, others = np.flatnonzero(is_counted), np.flatnonzero(~is_counted)
-    found = np.empty(len(cut))
-    rows = _rows_at_once(side)
-    for at in range(0, len(chosen), rows):
-        chunk = chosen[at : at + rows]
-        common = crossing[cut[chunk] // 2]
-        common &= side[last[chunk]]
-        found[chunk] = weighed(common, weights)[:, 0]
-    known[cut[chosen], last[chosen]] = found[chosen]
-    found[others] = known[last[others] ^ 1, cut[others] ^ 1]
-    return found
-
-
-def _rows_at_once(words: Words) -> int:
-    return max(WORDS_AT_ONCE // max(int(words.shape[1]), 1), 1)
-
-
-def _narrowed(
-    alone: Words, own: Places, only: Words, last: Places, weights: NDArray[np.float32]
-) -> tuple[Places, Floats, Words]:
-    """Return for each walk where its narrowed set is (-1: empty), its weight, and the sets that are not empty."""
-    found, beta = np.full(len(own), -1, dtype=np.intp), np.zeros(len(own))
-    parts: list[Words] = []
-    living = np.flatnonzero(own >= 0)
-    rows = _rows_at_once(alone)
-    kept = 0
-    for at in range(0, len(living), rows):
-        chunk = living[at : at + rows]
-        narrowed = alone[own[chunk]]
-        narrowed &= only[last[chunk]]
-        weight = weighed(narrowed, weights)[:, 0]
-        beta[chunk] = weight
-        full = np.flatnonzero(weight)
-        found[chunk[full]] = np.arange(kept, kept + len(full))
-        kept += len(full)
-        parts.append(narrowed[full])
-    return found, beta, np.concatenate([np.zeros((0, alone.shape[1]), dtype=np.uint64), *parts])
