@@ -150,8 +150,12 @@ class TreeCosts:
         """
         return self._gains(self._cut_path(swap)) / self.sets.spans_s
 
-    def apply(self, swap: LinkSwap) -> None:
-        """Make the swap. Raises NotATreeError as :meth:`gains_per_s`; then nothing has changed."""
+    def apply(self, swap: LinkSwap) -> list[int]:
+        """Make the swap, and return the numbers of the links on the cycle, without the one that is removed.
+
+        The added link has the number of the removed one. Raises NotATreeError as :meth:`gains_per_s`; then nothing has
+        changed.
+        """
         near, far = self._cut_path(swap)
         self._costs = self._costs - self._gains((near, far))
         line = near + far[::-1]  # a ... i, then over the new link j ... b.
@@ -164,6 +168,7 @@ class TreeCosts:
         self._set_sides_of_line(line)
         for broker in line:
             self._count_directions(broker)
+        return [self._peers[a][b] // 2 for a, b in pairwise(line)]
 
     def loads_after_per_s(self, swap: LinkSwap) -> dict[int, float]:
         """Return the load after one swap of every broker of its cycle, by position, over all spans."""
