@@ -88,7 +88,6 @@ class HomeCosts:
 
     def __init__(self, tree: HungTree, inventory: Inventory, sets: PublisherSets) -> None:
         self.tree = tree
-        self.brokers = inventory.brokers
         below, above = link_sides(tree, sets.words)
         self.published_per_s: Floats = sets.published / sets.span_s
         self.below_per_s: Floats = sets.counts(below) / sets.span_s
