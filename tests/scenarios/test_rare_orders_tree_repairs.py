@@ -29,6 +29,7 @@ PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, Command
 ABORT = CommandPhase.ABORT
 LINE = Configuration.of(0, ("b0", "b1", "b2", "b3"), [("b0", "b1"), ("b1", "b2"), ("b2", "b3")])
 WITHOUT_B1 = Configuration.of(1, ("b0", "b2", "b3"), [("b0", "b2"), ("b2", "b3")])
+EXCHANGED = LINE.replaced(1, [link("b1", "b2")], [link("b0", "b2")])
 
 
 class Repair(StepByStep):
@@ -249,6 +250,24 @@ def test_a_new_home_asks_again_whether_its_publisher_comes_when_a_broker_has_die
     overlay.feed("b3", None, UnadvertiseRequest("p", 0))
     overlay.run()
     assert (overlay.publishers_at("b2"), overlay.publishers_at("b3")) == ({}, {})
+
+
+def test_a_new_home_asks_for_no_stay_that_the_plan_has_not_moved() -> None:
+    """A later stay has begun at the old home in the new epoch; its client would go where nobody knows it."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.carry_out(EXCHANGED, (ClientMove("p", "b0", "b3"),), phases=(PREPARE,))
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.run()
+    overlay.die()
+    overlay.tell(ACTIVATE, EXCHANGED)
+    overlay.tell(RETIRE, EXCHANGED, brokers=("b0",))
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
+    overlay.run()
+    overlay.tell(RETIRE, EXCHANGED, brokers=("b2", "b3"))
+    assert overlay.publishers_at("b3") == {"p": 1}
+    assert overlay.told_of(PublisherTaken) == []
 
 
 @pytest.mark.parametrize("peer", ["b0", "b3"])
