@@ -129,6 +129,10 @@ class TreeChange:
         under_way.lost, under_way.tells = lost, bool(lost or command.brokers_joined)
         if under_way.tells:
             under_way.near = older.reached_past(lost)
+        else:
+            tables.unsure = tables.fresh
+        if lost:
+            under_way.doubtful = older.unsure & tables.shared
         self._core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They come back.
         for peer in self._core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
