@@ -35,7 +35,7 @@ class TreeRepairs:
 
     @property
     def _repair(self) -> TreePlanUnderWay | None:
-        """The plan under way, if brokers join by it or are lost."""
+        """The plan under way, if brokers join or leave by it or are lost."""
         under_way = self._core.under_way
         return under_way if under_way is not None and under_way.tells else None
 

@@ -52,7 +52,7 @@ class TreePlanUnderWay(PlanUnderWay):
 
     ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
     still leave before it is active, with when they were told, None until then. ``lost``: whom the plan names so;
-    ``tells`` says whether brokers join or are lost, so that new links may lead to those who know other
+    ``tells`` says whether brokers join, leave or are lost, so that new links may lead to those who know other
     publishers. Then ``near`` are the brokers that links of the older tree lead to past the lost, ``doubtful`` the
     neighbours over links of both trees who may know others, too, ``untold`` neighbour, publisher and stay of which such
     a one is still to say that it knows, ``vouched`` the stays that neighbours in the newer epoch have told of,

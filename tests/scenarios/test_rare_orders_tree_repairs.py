@@ -360,3 +360,13 @@ def test_who_has_told_of_a_publisher_is_not_waited_for() -> None:
     for phase in (ACTIVATE, RETIRE):
         overlay.tell(phase, target)
     assert [overlay.publishers_at(broker) for broker in WITHOUT_B1.brokers] == [{"p": 0}] * 3
+
+
+def test_what_dies_with_a_broker_that_leaves_is_known_by_its_last_plan_as_no_repair_follows() -> None:
+    """An end that was passed on to it before that plan was prepared has not gone over the links that take its place."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    exchanged(overlay, WITHOUT_B1)
+    assert [overlay.publishers_at(broker) for broker in WITHOUT_B1.brokers] == [{}] * 3
