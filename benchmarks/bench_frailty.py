@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planners.swap_links_cost import FrailtyPrice, Search, descend
+from controller.planners.steps.price_frailty import FrailtyPrice
+from controller.planners.steps.search_swaps import Search, descend
 from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
 from experiments.psoop.topologies import planetlab_costs, transit_stub_costs
 from infra.measured_figures import Figure, run_facts, write_figures

@@ -1,20 +1,19 @@
-"""The one cost of a tree, of every tree that is one link swap away, and of the tree after swaps made one by one.
+"""The one cost of a tree, and of the tree after swaps of links made one by one.
 
 In: a configuration, an inventory and weighted delivery sets. Out: costs per second (``overlay.cost``) and loads.
-Choosing swaps does not belong here.
+Pricing all swaps at once belongs to :mod:`overlay.walk_cuts`, choosing them to neither.
 
 What a swap does. Removing link a-b cuts the tree into the side A of a and the side B of b; the notifications C that
 both sides want crossed a-b and will cross the new link i-j. Let the place in A where B hangs move from v over one link
 to the next broker k, away from a. Of C, alpha are wanted in A but not behind that link, and must now cross it; beta are
 wanted in A only behind it, and need not cross it any more. Nothing else in A changes, so A's cost changes by
-(alpha - beta) * c_vk + alpha * p_k - beta * p_v, and B's likewise. Of C only those wanted behind v and nowhere else in
-A can count for beta, so a walk outward from the cut keeps one shrinking set.
+(alpha - beta) * c_vk + alpha * p_k - beta * p_v, and B's likewise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,6 +25,8 @@ from overlay.inventory import Inventory
 from overlay.link_sides import HungTree, link_sides
 from overlay.overlay_configuration import Link
 from overlay.weighted_sets import WeightedSets, weighed
+
+WORDS_AT_ONCE = 1 << 16  # Words that are worked on together, so that they stay in the processor's cache.
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -61,7 +62,7 @@ def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -
 
 
 class TreeCosts:
-    """The cost of a tree and of its neighbours by one swap; :meth:`apply` makes a swap.
+    """The cost of a tree and of one after any swap; :meth:`apply` makes a swap.
 
     Set-up costs O(brokers * words), a swap O(cycle * degree * words): what is off the cycle stays as it is.
     A directed link is a number: link l of the tree from its first end to its second is 2l, back 2l + 1.
@@ -79,16 +80,13 @@ class TreeCosts:
         for number, (a, b) in enumerate(ends):
             self._peers[a][b] = 2 * number
             self._peers[b][a] = 2 * number + 1
-        shape = (len(inventory.brokers), sets.words.shape[1])
-        self.side = self._sides(configuration)  # What is wanted at the far end of a directed link and behind it.
+        shape = (2 * len(ends), sets.words.shape[1])
+        self.side = np.zeros(shape, dtype=np.uint64)  # What is wanted at the far end of a directed link and behind it.
         self.only = np.zeros_like(self.side)  # Of that, what no third direction of the near end wants, nor itself.
-        self._thrice = np.zeros(shape, dtype=np.uint64)
-        self._loads = np.zeros((shape[0], len(sets.spans_s)))
-        self._crossings = sets.counts(self.side[0::2] & self.side[1::2])
-        for broker in range(shape[0]):
-            self._count_directions(broker)
-        costs = self.inventory.link_cost[self.ends[:, 0], self.ends[:, 1]]
-        self._costs = costs @ self._crossings + inventory.processing_cost @ self._loads
+        self._loads = np.zeros((len(inventory.brokers), len(sets.spans_s)))
+        self._crossings = np.zeros((len(ends), len(sets.spans_s)))
+        self._costs: Floats = np.zeros(len(sets.spans_s))
+        self._count_words(np.arange(shape[1]), 1)
 
     def copy(self) -> TreeCosts:
         """Return an independent copy, to try swaps on."""
@@ -96,7 +94,7 @@ class TreeCosts:
         twin.inventory, twin.sets, twin._row = self.inventory, self.sets, self._row
         twin.ends, twin.side, twin.only = self.ends.copy(), self.side.copy(), self.only.copy()
         twin._peers = [dict(peers) for peers in self._peers]
-        twin._thrice, twin._loads = self._thrice.copy(), self._loads.copy()
+        twin._loads = self._loads.copy()
         twin._crossings, twin._costs = self._crossings.copy(), self._costs.copy()
         return twin
 
@@ -151,8 +149,12 @@ class TreeCosts:
         """
         return self._gains(self._cut_path(swap)) / self.sets.spans_s
 
-    def apply(self, swap: LinkSwap) -> None:
-        """Make the swap. Raises NotATreeError as :meth:`gains_per_s`; then nothing has changed."""
+    def apply(self, swap: LinkSwap) -> list[int]:
+        """Make the swap, and return the numbers of the links on the cycle, without the one that is removed.
+
+        The added link has the number of the removed one. Raises NotATreeError as :meth:`gains_per_s`; then nothing has
+        changed.
+        """
         near, far = self._cut_path(swap)
         self._costs = self._costs - self._gains((near, far))
         line = near + far[::-1]  # a ... i, then over the new link j ... b.
@@ -165,6 +167,7 @@ class TreeCosts:
         self._set_sides_of_line(line)
         for broker in line:
             self._count_directions(broker)
+        return [self._peers[a][b] // 2 for a, b in pairwise(line)]
 
     def loads_after_per_s(self, swap: LinkSwap) -> dict[int, float]:
         """Return the load after one swap of every broker of its cycle, by position, over all spans."""
@@ -176,54 +179,64 @@ class TreeCosts:
                 loads[head] += alpha.sum()
         return {broker: float(loads[broker] / self.sets.spans_s.sum()) for broker in near + far}
 
-    def walks(self) -> Iterator[tuple[Places, Places, Floats]]:
-        """Yield, level by level, what moving the place of attachment outward does, over all spans and not per second.
-
-        Each level is (cut, place, change): directed link ``cut`` (from the side that moves to the side that is walked)
-        is removed, and its moved side is attached at broker ``place`` instead of at the cut; ``change`` is what that
-        does to the cost of the walked side. All levels together have each pair of a cut and a broker on its walked side
-        once. Cost O(brokers^2 * words).
-        """
-        weights = self.sets.weights.sum(axis=1, keepdims=True)
-        starts, links_of = self._links_by_broker()
-        tails, heads = self._directed_ends()
-        crossing = self.side[0::2] & self.side[1::2]
-        crossings = self._crossings.sum(axis=1)
-        known = np.empty((len(self.side), len(self.side)), dtype=np.float32)
-        cut = np.arange(len(self.side), dtype=np.intp)
-        last, change = cut, np.zeros(len(cut))
-        alone = crossing[cut // 2]
-        own = np.arange(len(cut), dtype=np.intp)  # Row of ``alone`` of each walk, -1 when that set is empty.
-        while len(cut):
-            yield cut, heads[last], change
-            parent, last = _walked_on(last, starts, links_of, heads)
-            cut, own = cut[parent], own[parent]
-            behind = _counts(crossing, self.side, cut, last, weights, known)
-            alpha = crossings[cut // 2] - behind
-            kept, beta, alone = _narrowed(alone, own, self.only, last, weights)
-            link_cost = self.inventory.link_cost[tails[last], heads[last]]
-            processing = self.inventory.processing_cost
-            step = (alpha - beta) * link_cost + alpha * processing[heads[last]] - beta * processing[tails[last]]
-            change, own = change[parent] + step, kept
-
     def crossings(self) -> Floats:
         """Return how many notifications cross each link, over all spans, shape (links,)."""
         return np.asarray(self._crossings.sum(axis=1))
+
+    def links_by_broker(self) -> tuple[Places, Places]:
+        """Return all directed links, grouped by the broker they leave, and where each broker's begin (and the end)."""
+        starts = np.concatenate([[0], np.cumsum(self.degrees)]).astype(np.intp)
+        links_of = [number for peers in self._peers for _, number in sorted(peers.items())]
+        return starts, np.array(links_of, dtype=np.intp)
+
+    def directed_ends(self) -> tuple[Places, Places]:
+        """Return the broker that each directed link leaves, and the one that it leads to."""
+        tails, heads = np.empty(len(self.side), dtype=np.intp), np.empty(len(self.side), dtype=np.intp)
+        tails[0::2], tails[1::2] = self.ends[:, 0], self.ends[:, 1]
+        heads[0::2], heads[1::2] = self.ends[:, 1], self.ends[:, 0]
+        return tails, heads
 
     def link_at(self, number: int) -> Link:
         """Return the link with this number."""
         names = self.inventory.brokers
         return link(names[self.ends[number, 0]], names[self.ends[number, 1]])
 
-    def _sides(self, configuration: Configuration) -> Words:
-        """Return what is wanted behind each directed link."""
-        side = np.zeros((2 * len(self.ends), self.sets.words.shape[1]), dtype=np.uint64)
-        tree = HungTree.of(configuration)
-        below, above = link_sides(tree, self.sets.words)
-        for child, parent in enumerate(tree.parents):
-            if child != parent:
-                side[self._peers[parent][child]], side[self._peers[child][parent]] = below[child], above[child]
-        return side
+    def _count_words(self, columns: Places, sign: int) -> None:
+        """Add what some words of the sets are to all that is counted (sign 1), or take it away (-1)."""
+        tree = self.hung
+        children = np.flatnonzero(tree.parents != np.arange(len(tree.parents)))
+        down = np.array([self._peers[tree.parents[child]][child] for child in children.tolist()], dtype=np.intp)
+        tails = self.directed_ends()[0]
+        at_once = max(WORDS_AT_ONCE // len(tree.parents), 1)
+        for at in range(0, len(columns), at_once):
+            chunk = columns[at : at + at_once]
+            words, weights = self.sets.words[:, chunk], self.sets.weights[chunk]
+            below, above = link_sides(tree, words)
+            twice, thrice = _wanted_again(tree, words, below, above, children)
+            self._loads += sign * weighed(words | twice, weights)
+            self._crossings[down // 2] += sign * weighed(below[children] & above[children], weights)
+            if sign > 0:
+                self.side[np.ix_(down, chunk)] = below[children]
+                self.side[np.ix_(down ^ 1, chunk)] = above[children]
+                self.only[:, chunk] = self.side[:, chunk] & ~thrice[tails]
+        costs = self.inventory.link_cost[self.ends[:, 0], self.ends[:, 1]]
+        self._costs = costs @ self._crossings + self.inventory.processing_cost @ self._loads
+
+    @property
+    def hung(self) -> HungTree:
+        """The tree as it is, hung from its first broker. O(brokers)."""
+        return HungTree.of_peers([sorted(peers) for peers in self._peers])
+
+    def want(self, columns: Places, words: Words) -> None:
+        """Let the brokers want other notifications: ``words`` (brokers, columns) in the place of these of the sets.
+
+        Cost O(brokers * columns).
+        """
+        self._count_words(columns, -1)
+        changed = self.sets.words.copy()
+        changed[:, columns] = words
+        self.sets = replace(self.sets, words=changed)
+        self._count_words(columns, 1)
 
     def _count_directions(self, broker: int) -> None:
         """Note what is wanted in at least two and three directions of a broker, itself being one."""
@@ -235,7 +248,6 @@ class TreeCosts:
             thrice |= twice & wanted
             twice |= once & wanted
             once |= wanted
-        self._thrice[broker] = thrice
         self.only[outward] = self.side[outward] & ~thrice
         self._loads[broker] = self.sets.counts(self.sets.words[broker] | twice)
 
@@ -306,76 +318,13 @@ class TreeCosts:
         self.side[onward ^ 1] = before[:-1]
         self._crossings[onward // 2] = self.sets.counts(before[:-1] & after[1:])
 
-    def _links_by_broker(self) -> tuple[Places, Places]:
-        """Return all directed links, grouped by the broker they leave, and where each broker's begin (and the end)."""
-        starts = np.concatenate([[0], np.cumsum(self.degrees)]).astype(np.intp)
-        links_of = [number for peers in self._peers for _, number in sorted(peers.items())]
-        return starts, np.array(links_of, dtype=np.intp)
 
-    def _directed_ends(self) -> tuple[Places, Places]:
-        tails, heads = np.empty(len(self.side), dtype=np.intp), np.empty(len(self.side), dtype=np.intp)
-        tails[0::2], tails[1::2] = self.ends[:, 0], self.ends[:, 1]
-        heads[0::2], heads[1::2] = self.ends[:, 1], self.ends[:, 0]
-        return tails, heads
-
-
-WORDS_AT_ONCE = 1 << 16  # Words that are worked on together, so that they stay in the processor's cache.
-
-
-def _walked_on(last: Places, starts: Places, links_of: Places, heads: Places) -> tuple[Places, Places]:
-    """Return every walk made one link longer without turning back: the walk it continues, and its last link."""
-    here = heads[last]
-    counts = starts[here + 1] - starts[here]
-    parent = np.repeat(np.arange(len(last), dtype=np.intp), counts)
-    within = np.arange(len(parent), dtype=np.intp) - np.repeat(np.cumsum(counts) - counts, counts)
-    following = links_of[starts[here[parent]] + within]
-    onward = following != last[parent] ^ 1
-    return parent[onward], following[onward]
-
-
-def _counts(
-    crossing: Words, side: Words, cut: Places, last: Places, weights: NDArray[np.float32], known: NDArray[np.float32]
-) -> Floats:
-    """Return for each walk how many of the notifications across its cut are wanted behind its last link.
-
-    They are those wanted at both outer ends of the walk, so the walk backward has the same: one of the two is counted
-    and noted in ``known`` by cut and last link, shape (directed links, directed links), for the other.
-    """
-    is_counted = cut * len(side) + last < (last ^ 1) * len(side) + (cut ^ 1)
-    chosen, others = np.flatnonzero(is_counted), np.flatnonzero(~is_counted)
-    found = np.empty(len(cut))
-    rows = _rows_at_once(side)
-    for at in range(0, len(chosen), rows):
-        chunk = chosen[at : at + rows]
-        common = crossing[cut[chunk] // 2]
-        common &= side[last[chunk]]
-        found[chunk] = weighed(common, weights)[:, 0]
-    known[cut[chosen], last[chosen]] = found[chosen]
-    found[others] = known[last[others] ^ 1, cut[others] ^ 1]
-    return found
-
-
-def _rows_at_once(words: Words) -> int:
-    return max(WORDS_AT_ONCE // max(int(words.shape[1]), 1), 1)
-
-
-def _narrowed(
-    alone: Words, own: Places, only: Words, last: Places, weights: NDArray[np.float32]
-) -> tuple[Places, Floats, Words]:
-    """Return for each walk where its narrowed set is (-1: empty), its weight, and the sets that are not empty."""
-    found, beta = np.full(len(own), -1, dtype=np.intp), np.zeros(len(own))
-    parts: list[Words] = []
-    living = np.flatnonzero(own >= 0)
-    rows = _rows_at_once(alone)
-    kept = 0
-    for at in range(0, len(living), rows):
-        chunk = living[at : at + rows]
-        narrowed = alone[own[chunk]]
-        narrowed &= only[last[chunk]]
-        weight = weighed(narrowed, weights)[:, 0]
-        beta[chunk] = weight
-        full = np.flatnonzero(weight)
-        found[chunk[full]] = np.arange(kept, kept + len(full))
-        kept += len(full)
-        parts.append(narrowed[full])
-    return found, beta, np.concatenate([np.zeros((0, alone.shape[1]), dtype=np.uint64), *parts])
+def _wanted_again(tree: HungTree, words: Words, below: Words, above: Words, children: Places) -> tuple[Words, Words]:
+    """Return what is wanted in at least two and three directions of each broker, itself being one."""
+    once, twice, thrice = words.copy(), np.zeros_like(words), np.zeros_like(words)
+    towards = [(tree.parents[group], below[group]) for group in tree.ranks]
+    for brokers, wanted in [*towards, (children, above[children])]:
+        thrice[brokers] |= twice[brokers] & wanted
+        twice[brokers] |= once[brokers] & wanted
+        once[brokers] |= wanted
+    return twice, thrice

@@ -24,10 +24,11 @@ from controller.execute.transition import (
 )
 from controller.state.plan_log import PlanLog
 from schemas.command import Command, CommandPhase, CommandResult
-from schemas.plan import Plan
+from schemas.plan import Plan, PlanPhase
 
 # No site had so many leaders. The next term is above any that is believed, so one answer must not use the numbers up.
 TERM_LEAP_MAX = 1_000_000
+ABORTS_AGAIN_MAX = 10  # Plans from one epoch that a broker that joins is told of once more, the newest ones.
 INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until somebody takes them; who is left is asked.
 LOST_PEERS_MAX = 1_000  # Neighbours that one answer says are dead.
 
@@ -87,6 +88,7 @@ class PlanRunner:
         if self.is_busy:
             raise RuntimeError(f"plan {plan.plan} cannot begin: another plan is under way, one at a time")
         self._transition = self._transition_of(msgspec.structs.replace(plan, begun_by=self._instance))
+        self._effects.extend(self._aborts_again(plan))
         self._effects.extend(self._transition.start(now_ms, reason))
 
     def cancel(self, reason: str, now_ms: int) -> None:
@@ -140,6 +142,21 @@ class PlanRunner:
     def _transition_of(self, plan: Plan) -> Transition:
         target, change = self._log.target_of(plan), self._log.change_of(plan)
         return Transition(plan, target, self._limits, self._term, change, self._returned)
+
+    def _aborts_again(self, plan: Plan) -> list[TransitionEffect]:
+        """Tell brokers that join that earlier plans which were to take them in are aborted.
+
+        Who was taken for dead then was not waited for, and may have prepared one; it holds that until it hears so.
+        """
+        joined = self._log.change_of(plan).joined
+        earlier = [
+            one for one in self._log.plans if one.phase is PlanPhase.ABORTED and one.epoch_from == plan.epoch_from
+        ]
+        return [
+            SendCommand(self._transition_of(one).command_of(CommandPhase.ABORT, broker))
+            for one in earlier[-ABORTS_AGAIN_MAX:]
+            for broker in sorted(joined & self._log.change_of(one).joined)
+        ]
 
     def _is_deposed(self) -> bool:
         """Take in what brokers answer, and tell whether one of them has heard of a higher term."""

@@ -25,7 +25,7 @@ from controller.decide.find_planners import planners_of
 from controller.decide.judge_proposals import Situation
 from controller.kinds.find_kind import tree_kind
 from controller.kinds.tree.tree_state import TreeState
-from controller.planners.swap_links_cost import Search, descend
+from controller.planners.steps.search_swaps import Search, descend
 from controller.state.closed_window import ClosedWindow
 from experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 from infra.measured_figures import Figure

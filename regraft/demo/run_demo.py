@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import random
 import secrets
 import shutil
 import time
@@ -31,7 +32,8 @@ from infra.stack_error import StackError
 from infra.supervise import Supervisor
 from overlay.inventory import Inventory
 from producers.emulator.outage_schedule import SITE
-from regraft.demo.disturb_services import DisturbSchedule
+from regraft.demo.disturb_services import DisturbSchedule, disturbances
+from regraft.demo.fill_disk import OwnDisk
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
@@ -106,10 +108,11 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
                 f"A demo is running in {out} (process {error.holder_pid or 'unknown'}): "
                 "wait for it, or choose another directory with --out."
             ) from error
+        disk = OwnDisk(out) if options.kills and wanted.demo.fill_disk else None
         shutil.rmtree(out / "run", ignore_errors=True)
         for name in ("summary.json", "run.json", "report.html"):
             (out / name).unlink(missing_ok=True)
-        record, settings = _run(flags, settings_file, options, console)
+        record, settings = _run(flags, settings_file, options, console, disk)
     summary = summarise(record)
     _write_json(out / "run.json", describe_run(settings))
     (out / "report.html").write_text(build_report(record), encoding="utf-8")
@@ -118,7 +121,7 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
 
 
 def _run(
-    flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console
+    flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console, disk: OwnDisk | None
 ) -> tuple[RunRecord, Settings]:
     events: list[ServiceEvent] = []
     with ExitStack() as running:
@@ -138,7 +141,8 @@ def _run(
                 stack.add(loop_service(name, settings))
         if options.dashboard and not options.quiet:
             _tell_dashboard(settings, console)
-        run = _DemoRun(settings, inventory, stack.supervisor, events, options)
+        kills = _disturb_schedule(settings, stack.supervisor, disk) if options.kills else None
+        run = _DemoRun(settings, inventory, stack.supervisor, events, kills)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
         return run.carry_out(screen), settings
 
@@ -208,6 +212,14 @@ def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
     return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
 
 
+def _disturb_schedule(settings: Settings, supervisor: Supervisor, disk: OwnDisk | None) -> DisturbSchedule:
+    """Return the schedule of the disturbances that this run's seed draws, for as long as there are random outages."""
+    demo, rng = settings.demo, random.Random(f"disturbances {settings.run.seed}")
+    kinds = disturbances(supervisor.rss_bytes_max, disk)
+    until_s = settings.emulator.chaos_until_s or demo.running_s
+    return DisturbSchedule(supervisor, demo.kill_every_s, kinds, rng, until_s, disk)
+
+
 def _tell_dashboard(settings: Settings, console: Console) -> None:
     """Say where the dashboard is, and give a token that lasts for the demo."""
     from dashboard.operator_tokens import make_token, read_secret
@@ -242,7 +254,7 @@ class _DemoRun:
         inventory: Inventory,
         supervisor: Supervisor,
         events: list[ServiceEvent],
-        options: DemoOptions,
+        kills: DisturbSchedule | None,
     ) -> None:
         self._settings = settings
         self._inventory = inventory
@@ -257,7 +269,7 @@ class _DemoRun:
         self._use: dict[str, ServiceUse] = {}
         self._started_s = time.time()
         self._running_s = settings.demo.running_s
-        self._kills = DisturbSchedule(supervisor, settings.demo.kill_every_s) if options.kills else None
+        self._kills = kills
 
     def carry_out(self, screen: RunScreen) -> RunRecord:
         """Let traffic run, end it, let the loop come to rest, and collect what is stored."""
@@ -372,7 +384,7 @@ class _DemoRun:
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
             rss_total_bytes_max=self._supervisor.rss_total_bytes_max,
-            outages=observer.story(stored.events, stored.plans),
+            outages=observer.story(stored.events, stored.plans, self._kills.counts if self._kills else {}),
         )
 
 

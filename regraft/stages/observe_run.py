@@ -94,9 +94,11 @@ class RunObserver:
         """What befell brokers and links so far: times and texts, oldest first."""
         return list(self.emulator.get("outage_notes", []))
 
-    def story(self, events: Sequence[AdaptationEvent], plans: Sequence[Plan]) -> OutageStory:
-        """Return the story of the outages so far, with what is stored of the run."""
-        counts = self.emulator.get("outages", {})
+    def story(
+        self, events: Sequence[AdaptationEvent], plans: Sequence[Plan], disturbances: Mapping[str, int]
+    ) -> OutageStory:
+        """Return the story of the outages so far, with what is stored of the run and was done to its stages."""
+        counts = {**self.emulator.get("outages", {}), **disturbances}
         return outage_story(self.outage_notes, events, plans, self.at_risk_per_s_max, counts)
 
     @property

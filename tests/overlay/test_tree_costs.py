@@ -13,6 +13,7 @@ from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
 from overlay.tree import cycle_links, random_tree
 from overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
+from overlay.walk_cuts import walk_cuts
 from overlay.weighted_sets import WeightedSets
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
 
@@ -49,7 +50,7 @@ def test_walks_price_all_swaps_at_once(drawn: Drawn) -> None:
     costs = costs_of(inventory, sets)
     count = len(inventory.brokers)
     change = np.full((2 * (count - 1), count), np.nan)
-    for cut, place, walked in costs.walks():
+    for cut, place, walked in walk_cuts(costs):
         assert np.isnan(change[cut, place]).all(), "each pair comes once"
         change[cut, place] = walked
     for number, (a, b) in enumerate(costs.ends):
