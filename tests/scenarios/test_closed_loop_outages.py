@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 from controller.controller_settings import ControllerSettings
-from controller.kinds.overlay_kind import is_evacuation
 from producers.emulator.outage_schedule import Outage, OutageKind
 from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.virtual_overlay import VirtualSettings
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-from schemas.member import MemberState
-from schemas.order import Order, OrderKind
 from schemas.plan import Plan
 from schemas.plan_life import LIFE
 
