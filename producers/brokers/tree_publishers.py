@@ -96,11 +96,11 @@ class TreePublishers:
     def forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
         """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch."""
         known = self.advertisements.get(message.publisher)
+        self.repairs.take_end(message)
         if known is None or known.connection != message.connection:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended before its turn came.
-            self.repairs.take_end(message)
             return [*self._flood_on(message, source)] if self.repairs.passes_on_all else []
         is_waited_for = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)

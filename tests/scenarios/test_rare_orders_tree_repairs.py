@@ -9,6 +9,7 @@ import pytest
 from overlay.configuration import Configuration, link
 from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import (
+    Advertise,
     AdvertiseAck,
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -150,6 +151,20 @@ def test_what_is_told_twice_in_an_epoch_that_is_aborted_is_taken_back_all_the_sa
     overlay.command("b3", ABORT, target)
     assert list(overlay.cores["b3"].routing.interests.advertisements) == ["p"]
     overlay.feed("b3", "b2", Unadvertise(0, "p", 0))
+    assert not overlay.cores["b3"].routing.interests.advertisements
+
+
+def test_an_end_in_the_older_epoch_counts_where_the_newer_one_has_ended_and_told_of_the_stay_again() -> None:
+    """What the newer epoch lets a broker know hides what it let it forget, which an abort would bring back."""
+    overlay = StepByStep(LINE)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
+    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.feed("b3", "b0", Unadvertise(1, "p", 0))
+    overlay.feed("b3", "b0", Advertise(1, "p", 0, "b0", ALL))
+    overlay.feed("b3", "b2", Unadvertise(0, "p", 0))
+    overlay.command("b3", ABORT, target)
     assert not overlay.cores["b3"].routing.interests.advertisements
 
 
