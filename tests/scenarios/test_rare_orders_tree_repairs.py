@@ -9,6 +9,7 @@ import pytest
 from overlay.configuration import Configuration, link
 from producers.brokers.broker_cores import core_of
 from producers.brokers.broker_messages import (
+    Advertise,
     AdvertiseAck,
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -54,11 +55,6 @@ class Repair(StepByStep):
 
     def _alive(self) -> dict[tuple[str, str], object]:
         return {pair: queue for pair, queue in self.links.items() if "b1" not in pair}
-
-    def publishers_at(self, broker: str) -> dict[str, int]:
-        """Return the stays that a broker knows, by publisher."""
-        known = self.cores[broker].routing.interests.advertisements
-        return {name: one.connection for name, one in known.items()}
 
 
 def repaired(overlay: Repair) -> None:
@@ -148,9 +144,49 @@ def test_what_is_told_twice_in_an_epoch_that_is_aborted_is_taken_back_all_the_sa
     for _ in range(2):
         overlay.feed("b3", "b0", Unadvertise(1, "p", 0))
     overlay.command("b3", ABORT, target)
-    assert list(overlay.cores["b3"].routing.interests.advertisements) == ["p"]
+    assert overlay.publishers_at("b3") == {"p": 0}
     overlay.feed("b3", "b2", Unadvertise(0, "p", 0))
-    assert not overlay.cores["b3"].routing.interests.advertisements
+    assert not overlay.publishers_at("b3")
+
+
+def test_an_end_in_the_older_epoch_counts_where_the_newer_one_has_ended_and_told_of_the_stay_again() -> None:
+    """What the newer epoch lets a broker know hides what it let it forget, which an abort would bring back."""
+    overlay = StepByStep(LINE)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
+    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.feed("b3", "b0", Unadvertise(1, "p", 0))
+    overlay.feed("b3", "b0", Advertise(1, "p", 0, "b0", ALL))
+    overlay.feed("b3", "b2", Unadvertise(0, "p", 0))
+    overlay.command("b3", ABORT, target)
+    assert not overlay.publishers_at("b3")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_next_stay_comes_when_the_earlier_one_was_told_of_in_an_epoch_that_is_aborted(first: int) -> None:
+    """It waited for the end of that, and had come in the older epoch, too, where nobody would tell of it again."""
+    overlay = StepByStep(LINE)
+    target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
+    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.feed("b3", "b0", Advertise(1, "p", 0, "b0", ALL))
+    for epoch in (first, 1 - first):
+        overlay.feed("b3", "b0" if epoch else "b2", Advertise(epoch, "p", 1, "b2", ALL))
+    overlay.command("b3", ABORT, target)
+    assert overlay.publishers_at("b3") == {"p": 1}
+    assert list(overlay.links["b3", "b2"]) == [AdvertiseAck(0, "p", 1)]
+
+
+def test_the_next_stay_waits_on_when_what_it_waits_for_is_told_of_in_the_older_epoch() -> None:
+    """It had come before that, from elsewhere, and nobody would tell of it again."""
+    overlay = Repair(Configuration.of(0, (*LINE.brokers, "b4"), [*LINE.links, ("b2", "b4")]))
+    overlay.die()
+    overlay.tell(PREPARE, Configuration.of(1, ("b0", "b2", "b3", "b4"), [*WITHOUT_B1.links, ("b2", "b4")]))
+    overlay.feed("b2", "b0", Advertise(1, "p", 0, "b3", ALL))
+    overlay.feed("b2", "b4", Advertise(0, "p", 1, "b4", ALL))
+    overlay.feed("b2", "b3", Advertise(0, "p", 0, "b3", ALL))
+    overlay.feed("b2", "b3", Unadvertise(0, "p", 0))
+    assert overlay.publishers_at("b2") == {"p": 1}
 
 
 def test_whoever_told_of_a_publisher_waits_no_longer_when_it_has_ended_in_the_newer_epoch() -> None:
