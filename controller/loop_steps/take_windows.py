@@ -62,7 +62,7 @@ class TakeWindows:
             return None
         overlay = plan_log.configuration_of(window.epoch_max) or plan_log.present
         first = at_first(kind, plan_log.homes_origin)
-        counted_per_s = kind.counted_cost_per_s(window)
+        counted_per_s = kind.over(state.fleet.inventory).counted_cost_per_s(window)
         return CostPoint(
             window_end_ms=window.end_ms,
             cost_per_s=cost_over_per_s(kind, state.fleet, overlay.with_homes({}), window),
