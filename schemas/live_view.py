@@ -191,7 +191,8 @@ class CostPoint(Struct, frozen=True, kw_only=True):
     ``cost_per_s`` is that of the window's overlay with clients where they were, ``cost_bootstrap_per_s`` what the first
     overlay with clients where they were before any plan moved them would have cost on the same window,
     ``cost_counted_per_s`` what the brokers' counters add up to, None on a ring. ``epoch`` is the newest epoch of the
-    window; where a transition ran through it, ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what the overlays of
+    window; where a transition ran through it, ``is_one_epoch`` is False, and both overlays count for their share of the
+    window's time. ``cost_shadows_per_s`` is what the overlays of
     shadow planners would have cost, by planner, without windows from before this controller.
     """
 

@@ -507,6 +507,27 @@ def test_costs_of_windows_are_those_of_the_tree_in_force() -> None:
         assert point.cost_per_s == pytest.approx(expected)
 
 
+def test_a_window_with_a_transition_in_it_costs_each_tree_for_its_time() -> None:
+    """What is saved counts from when all brokers publish on the new tree, not from the window's start."""
+    overlay = overlay_of()
+    while overlay.phases != [PlanPhase.VERIFYING]:
+        overlay.tick()
+    overlay.restarted_brokers = {"b02"}  # One that still stamped the old epoch: the window is of both.
+    while overlay.now_ms % WINDOW_MS:
+        overlay.tick()
+    point = overlay.ports.view.shown.cost[-1]
+    window, (plan,) = overlay.loop.state.newest, overlay.plans
+    assert window is not None
+    used_ms = next(change.time_ms for change in plan.history if change.phase is PlanPhase.DRAINING)
+    old_share = (used_ms - window.start_ms) / WINDOW_MS
+    assert 0 < old_share < 1
+    old, new = (
+        overlay_cost(tree, INVENTORY, window.sets).total_per_s for tree in (TREE, TREE.replaced(1, *_swap(overlay)))
+    )
+    assert not point.is_one_epoch
+    assert point.cost_per_s == pytest.approx(old_share * old + (1 - old_share) * new)
+
+
 def test_refusals_are_told_when_they_change() -> None:
     """A proposal that is refused window after window for the same reason is one event, and all are counted.
 
