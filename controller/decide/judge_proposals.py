@@ -29,7 +29,8 @@ class Situation:
     life of a subscription, None when it is not known.
     ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
     person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
-    ``evacuated`` move away.
+    ``evacuated`` move away. ``changed_since_ms`` is since when traffic has been as it is: the state holds no window
+    from before. None while no change is known.
     """
 
     state: OverlayState
@@ -45,6 +46,7 @@ class Situation:
     plan_in_review: str = ""
     maintained: Mapping[str, str] = field(default_factory=dict)
     evacuated: frozenset[str] = frozenset()
+    changed_since_ms: int | None = None
 
 
 def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
