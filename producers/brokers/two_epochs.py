@@ -204,7 +204,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     def _reason_to_refuse(self, command: Command) -> tuple[Refusal, str]:
         if command.epoch_to <= self._epoch_aborted_max:
-            return Refusal.PHASE, f"epoch {command.epoch_to} was aborted"
+            return Refusal.PHASE, f"epoch {command.epoch_to} is over: epoch {self._epoch_aborted_max} was aborted"
         if command.epoch_from != self.epoch or len(self.tables) > 1:
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
             return Refusal.PLAN if command.epoch_from == self.epoch else Refusal.EPOCH, reason

@@ -30,6 +30,8 @@ PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, Command
 ABORT = CommandPhase.ABORT
 LINE = Configuration.of(0, ("b0", "b1", "b2", "b3"), [("b0", "b1"), ("b1", "b2"), ("b2", "b3")])
 WITHOUT_B1 = Configuration.of(1, ("b0", "b2", "b3"), [("b0", "b2"), ("b2", "b3")])
+FIVE = Configuration.of(0, (*LINE.brokers, "b4"), [*LINE.links, ("b2", "b4")])
+FIVE_WITHOUT_B1 = Configuration.of(1, ("b0", "b2", "b3", "b4"), [*WITHOUT_B1.links, ("b2", "b4")])
 EXCHANGED = LINE.replaced(1, [link("b1", "b2")], [link("b0", "b2")])
 WITHOUT_B1_LATER = Configuration.of(2, WITHOUT_B1.brokers, WITHOUT_B1.links)
 
@@ -179,9 +181,9 @@ def test_the_next_stay_comes_when_the_earlier_one_was_told_of_in_an_epoch_that_i
 
 def test_the_next_stay_waits_on_when_what_it_waits_for_is_told_of_in_the_older_epoch() -> None:
     """It had come before that, from elsewhere, and nobody would tell of it again."""
-    overlay = Repair(Configuration.of(0, (*LINE.brokers, "b4"), [*LINE.links, ("b2", "b4")]))
+    overlay = Repair(FIVE)
     overlay.die()
-    overlay.tell(PREPARE, Configuration.of(1, ("b0", "b2", "b3", "b4"), [*WITHOUT_B1.links, ("b2", "b4")]))
+    overlay.tell(PREPARE, FIVE_WITHOUT_B1)
     overlay.feed("b2", "b0", Advertise(1, "p", 0, "b3", ALL))
     overlay.feed("b2", "b4", Advertise(0, "p", 1, "b4", ALL))
     overlay.feed("b2", "b3", Advertise(0, "p", 0, "b3", ALL))
@@ -200,6 +202,54 @@ def test_whoever_told_of_a_publisher_waits_no_longer_when_it_has_ended_in_the_ne
     overlay.feed("b2", "b0", Unadvertise(1, "p", 0))
     (bundle,) = overlay.links["b2", "b1"]
     assert AdvertiseAck(0, "p", 0) in bundle.messages
+
+
+def test_the_next_stay_waits_for_an_end_that_can_still_come_in_a_repair_too() -> None:
+    """It comes behind the last notifications of the earlier stay, which would come behind those of the next."""
+    overlay = Repair(FIVE)
+    overlay.feed("b3", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.die()
+    overlay.tell(PREPARE, FIVE_WITHOUT_B1)
+    overlay.feed("b2", "b4", Advertise(0, "p", 1, "b4", ALL))
+    assert overlay.publishers_at("b2") == {"p": 0}
+    overlay.feed("b2", "b3", Unadvertise(0, "p", 0))
+    assert overlay.publishers_at("b2") == {"p": 1}
+
+
+def test_an_end_that_crosses_what_is_told_over_a_new_link_ends_that_too() -> None:
+    """Who had heard of the end in the older epoch is told of the stay by one who has not, and hears of it once more."""
+    overlay = Repair(FIVE)
+    overlay.feed("b2", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.die()
+    target = Configuration.of(1, FIVE_WITHOUT_B1.brokers, [("b0", "b2"), ("b2", "b3"), ("b3", "b4")])
+    for broker in ("b3", "b4"):
+        overlay.command(broker, PREPARE, target, lost_brokers=("b1",))
+    overlay.feed("b2", None, UnadvertiseRequest("p", 0))
+    for source, broker in (("b2", "b4"), ("b3", "b4"), ("b4", "b3")):
+        overlay.cross(source, broker)
+    overlay.run()
+    assert (overlay.publishers_at("b3"), overlay.publishers_at("b4")) == ({}, {})
+
+
+def test_a_broker_waits_for_those_beyond_to_know_what_a_broker_now_dead_had_told_it_of() -> None:
+    """The publisher's home has heard that all know it but those behind the dead."""
+    overlay = Repair()
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.cross("b0", "b1")
+    overlay.cross("b1", "b2")
+    overlay.die()
+    for broker in WITHOUT_B1.brokers:
+        overlay.command(broker, PREPARE, WITHOUT_B1, lost_brokers=("b1",))
+    overlay.run(held=[("b2", "b3"), ("b0", "b1"), ("b2", "b1")])
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b3"}
+    overlay.tell(PREPARE)
+    overlay.tell(ACTIVATE)
+    overlay.publish("b0", "p", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "p", 0)]
 
 
 def test_publishers_at_home_at_the_dead_are_forgotten_and_may_come_again_elsewhere() -> None:
