@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from overlay.distinct_sets import Counts, Words, digit_planes, distinct_sets
 
 ALL_BITS = (1 << 64) - 1
+OWNER_DIGITS = 32  # Of a publisher's position among those of a span.
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +159,26 @@ class DeliverySets:
     def distinct(self) -> tuple[Words, Counts]:
         """The distinct V(n), a bit for each broker, and how many notifications have each; found on first use."""
         return distinct_sets(self.words)
+
+    @cached_property
+    def distinct_delivered(self) -> tuple[tuple[str, ...], Words, Counts]:
+        """The publishers, and the distinct sets in which something of each was delivered, with how often each occurs.
+
+        A row has a bit for each broker; its last word is the position of the publisher. A notification that was
+        delivered nowhere is an empty set. Raises ValueError when ``delivered`` is not known.
+        """
+        if self.delivered is None:
+            raise ValueError("what was only published is not told from what was delivered: build it with both")
+        names = tuple(sorted({name for name, _ in self.columns}))
+        place_of = {name: place for place, name in enumerate(names)}
+        owner = np.array([place_of[name] for name, _ in self.columns], dtype=np.uint64)
+        # The publisher's position and a bit that says that there was a notification are rows, like those of brokers.
+        padding = np.zeros((-len(self.brokers) % 64, len(self.columns)), dtype=np.uint64)
+        digits = [np.where(owner >> np.uint64(digit) & 1, self.published, 0) for digit in range(OWNER_DIGITS)]
+        rows, counts = distinct_sets(np.concatenate([self.delivered, padding, [self.published], digits]))
+        rows = rows.copy()
+        rows[:, -1] >>= np.uint64(1)
+        return names, rows, counts
 
     @cached_property
     def planes(self) -> tuple[Words, Counts]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,20 +34,28 @@ class HungTree:
     def of(cls, configuration: Configuration) -> HungTree:
         """Hang the tree of a configuration from its first broker. O(brokers)."""
         row = {broker: position for position, broker in enumerate(configuration.brokers)}
-        parents = np.zeros(len(row), dtype=np.intp)
-        children_before = [0] * len(row)
+        return cls.of_peers([[row[peer] for peer in configuration.neighbours[broker]] for broker in row])
+
+    @classmethod
+    def of_peers(cls, peers: Sequence[Iterable[int]]) -> HungTree:
+        """Hang a tree from its first broker; ``peers`` are the neighbours of each broker, in the order of siblings."""
+        parents = np.zeros(len(peers), dtype=np.intp)
         ranks: list[list[int]] = []
         levels: list[list[int]] = []
-        depth = {0: -1}
-        for broker, peer in configuration.parents_from(configuration.brokers[0]).items():
-            child, parent = row[broker], row[peer]
-            parents[child] = parent
-            depth[child] = depth[parent] + 1
-            for groups, place in ((levels, depth[child]), (ranks, children_before[parent])):
-                if place == len(groups):
-                    groups.append([])
-                groups[place].append(child)
-            children_before[parent] += 1
+        here = [0]
+        while here:
+            following: list[int] = []
+            for parent in here:
+                above = parents[parent] if parent else -1
+                for rank, child in enumerate(peer for peer in peers[parent] if peer != above):
+                    parents[child] = parent
+                    following.append(child)
+                    if rank == len(ranks):
+                        ranks.append([])
+                    ranks[rank].append(child)
+            if following:
+                levels.append(following)
+            here = following
         by_level, by_rank = (tuple(np.array(group, dtype=np.intp) for group in groups) for groups in (levels, ranks))
         return cls(parents, by_level, by_rank)
 

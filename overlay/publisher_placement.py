@@ -7,16 +7,36 @@ would break the caps. Choosing moves does not belong here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.link_sides import Places
-from overlay.publisher_costs import PublisherCosts
+from overlay.link_sides import HungTree, Places
 
 ROUNDING_SHARE = 1e-9  # Loads that differ by less than this share are the same but for the rounding of floats.
 
 Floats = NDArray[np.float64]
+
+
+class HomeLoads(Protocol):
+    """What publishers load at any home, as :class:`overlay.publisher_costs.PublisherCosts` tells."""
+
+    @property
+    def tree(self) -> HungTree:
+        """The tree on which they are."""
+
+    @property
+    def published_per_s(self) -> Floats:
+        """How many notifications each publisher publishes, (publishers,)."""
+
+    @property
+    def below_per_s(self) -> Floats:
+        """Those wanted below each broker, (publishers, brokers)."""
+
+    @property
+    def above_per_s(self) -> Floats:
+        """Those wanted above each broker, (publishers, brokers)."""
 
 
 class PublisherPlacement:
@@ -27,9 +47,7 @@ class PublisherPlacement:
     cap may stay so. None for no caps.
     """
 
-    def __init__(
-        self, costs: PublisherCosts, rows: Sequence[int], homes: Sequence[int], caps_per_s: Floats | None
-    ) -> None:
+    def __init__(self, costs: HomeLoads, rows: Sequence[int], homes: Sequence[int], caps_per_s: Floats | None) -> None:
         self.homes: Places = np.array(homes, dtype=np.intp)
         chosen: Places = np.array(rows, dtype=np.intp)
         self._tree = costs.tree
@@ -37,9 +55,9 @@ class PublisherPlacement:
         self._below, self._above = costs.below_per_s[chosen], costs.above_per_s[chosen]
         self._below_by_broker, self._above_by_broker = self._below.T.copy(), self._above.T.copy()
         own = [self._loads_at(place, home) for place, home in enumerate(homes)]
-        self._own: Floats = np.array(own).reshape(len(chosen), len(costs.brokers))
+        self._own: Floats = np.array(own).reshape(len(chosen), len(costs.tree.parents))
         self.loads_per_s: Floats = self._own.sum(axis=0)
-        self.caps_per_s: Floats = np.full(len(costs.brokers), np.inf) if caps_per_s is None else caps_per_s
+        self.caps_per_s: Floats = np.full(len(costs.tree.parents), np.inf) if caps_per_s is None else caps_per_s
         self.limits_per_s = self.limits_now()
 
     def copy(self) -> PublisherPlacement:

@@ -13,7 +13,7 @@ wanted in A only behind it, and need not cross it any more. Nothing else in A ch
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +24,9 @@ from overlay.distinct_sets import Words
 from overlay.inventory import Inventory
 from overlay.link_sides import HungTree, link_sides
 from overlay.overlay_configuration import Link
-from overlay.weighted_sets import WeightedSets
+from overlay.weighted_sets import WeightedSets, weighed
+
+WORDS_AT_ONCE = 1 << 16  # Words that are worked on together, so that they stay in the processor's cache.
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -78,16 +80,13 @@ class TreeCosts:
         for number, (a, b) in enumerate(ends):
             self._peers[a][b] = 2 * number
             self._peers[b][a] = 2 * number + 1
-        shape = (len(inventory.brokers), sets.words.shape[1])
-        self.side = self._sides(configuration)  # What is wanted at the far end of a directed link and behind it.
+        shape = (2 * len(ends), sets.words.shape[1])
+        self.side = np.zeros(shape, dtype=np.uint64)  # What is wanted at the far end of a directed link and behind it.
         self.only = np.zeros_like(self.side)  # Of that, what no third direction of the near end wants, nor itself.
-        self._thrice = np.zeros(shape, dtype=np.uint64)
-        self._loads = np.zeros((shape[0], len(sets.spans_s)))
-        self._crossings = sets.counts(self.side[0::2] & self.side[1::2])
-        for broker in range(shape[0]):
-            self._count_directions(broker)
-        costs = self.inventory.link_cost[self.ends[:, 0], self.ends[:, 1]]
-        self._costs = costs @ self._crossings + inventory.processing_cost @ self._loads
+        self._loads = np.zeros((len(inventory.brokers), len(sets.spans_s)))
+        self._crossings = np.zeros((len(ends), len(sets.spans_s)))
+        self._costs: Floats = np.zeros(len(sets.spans_s))
+        self._count_words(np.arange(shape[1]), 1)
 
     def copy(self) -> TreeCosts:
         """Return an independent copy, to try swaps on."""
@@ -95,7 +94,7 @@ class TreeCosts:
         twin.inventory, twin.sets, twin._row = self.inventory, self.sets, self._row
         twin.ends, twin.side, twin.only = self.ends.copy(), self.side.copy(), self.only.copy()
         twin._peers = [dict(peers) for peers in self._peers]
-        twin._thrice, twin._loads = self._thrice.copy(), self._loads.copy()
+        twin._loads = self._loads.copy()
         twin._crossings, twin._costs = self._crossings.copy(), self._costs.copy()
         return twin
 
@@ -150,8 +149,12 @@ class TreeCosts:
         """
         return self._gains(self._cut_path(swap)) / self.sets.spans_s
 
-    def apply(self, swap: LinkSwap) -> None:
-        """Make the swap. Raises NotATreeError as :meth:`gains_per_s`; then nothing has changed."""
+    def apply(self, swap: LinkSwap) -> list[int]:
+        """Make the swap, and return the numbers of the links on the cycle, without the one that is removed.
+
+        The added link has the number of the removed one. Raises NotATreeError as :meth:`gains_per_s`; then nothing has
+        changed.
+        """
         near, far = self._cut_path(swap)
         self._costs = self._costs - self._gains((near, far))
         line = near + far[::-1]  # a ... i, then over the new link j ... b.
@@ -164,6 +167,7 @@ class TreeCosts:
         self._set_sides_of_line(line)
         for broker in line:
             self._count_directions(broker)
+        return [self._peers[a][b] // 2 for a, b in pairwise(line)]
 
     def loads_after_per_s(self, swap: LinkSwap) -> dict[int, float]:
         """Return the load after one swap of every broker of its cycle, by position, over all spans."""
@@ -197,15 +201,42 @@ class TreeCosts:
         names = self.inventory.brokers
         return link(names[self.ends[number, 0]], names[self.ends[number, 1]])
 
-    def _sides(self, configuration: Configuration) -> Words:
-        """Return what is wanted behind each directed link."""
-        side = np.zeros((2 * len(self.ends), self.sets.words.shape[1]), dtype=np.uint64)
-        tree = HungTree.of(configuration)
-        below, above = link_sides(tree, self.sets.words)
-        for child, parent in enumerate(tree.parents):
-            if child != parent:
-                side[self._peers[parent][child]], side[self._peers[child][parent]] = below[child], above[child]
-        return side
+    def _count_words(self, columns: Places, sign: int) -> None:
+        """Add what some words of the sets are to all that is counted (sign 1), or take it away (-1)."""
+        tree = self.hung
+        children = np.flatnonzero(tree.parents != np.arange(len(tree.parents)))
+        down = np.array([self._peers[tree.parents[child]][child] for child in children.tolist()], dtype=np.intp)
+        tails = self.directed_ends()[0]
+        at_once = max(WORDS_AT_ONCE // len(tree.parents), 1)
+        for at in range(0, len(columns), at_once):
+            chunk = columns[at : at + at_once]
+            words, weights = self.sets.words[:, chunk], self.sets.weights[chunk]
+            below, above = link_sides(tree, words)
+            twice, thrice = _wanted_again(tree, words, below, above, children)
+            self._loads += sign * weighed(words | twice, weights)
+            self._crossings[down // 2] += sign * weighed(below[children] & above[children], weights)
+            if sign > 0:
+                self.side[np.ix_(down, chunk)] = below[children]
+                self.side[np.ix_(down ^ 1, chunk)] = above[children]
+                self.only[:, chunk] = self.side[:, chunk] & ~thrice[tails]
+        costs = self.inventory.link_cost[self.ends[:, 0], self.ends[:, 1]]
+        self._costs = costs @ self._crossings + self.inventory.processing_cost @ self._loads
+
+    @property
+    def hung(self) -> HungTree:
+        """The tree as it is, hung from its first broker. O(brokers)."""
+        return HungTree.of_peers([sorted(peers) for peers in self._peers])
+
+    def want(self, columns: Places, words: Words) -> None:
+        """Let the brokers want other notifications: ``words`` (brokers, columns) in the place of these of the sets.
+
+        Cost O(brokers * columns).
+        """
+        self._count_words(columns, -1)
+        changed = self.sets.words.copy()
+        changed[:, columns] = words
+        self.sets = replace(self.sets, words=changed)
+        self._count_words(columns, 1)
 
     def _count_directions(self, broker: int) -> None:
         """Note what is wanted in at least two and three directions of a broker, itself being one."""
@@ -217,7 +248,6 @@ class TreeCosts:
             thrice |= twice & wanted
             twice |= once & wanted
             once |= wanted
-        self._thrice[broker] = thrice
         self.only[outward] = self.side[outward] & ~thrice
         self._loads[broker] = self.sets.counts(self.sets.words[broker] | twice)
 
@@ -287,3 +317,14 @@ class TreeCosts:
         self.side[onward] = after[1:]
         self.side[onward ^ 1] = before[:-1]
         self._crossings[onward // 2] = self.sets.counts(before[:-1] & after[1:])
+
+
+def _wanted_again(tree: HungTree, words: Words, below: Words, above: Words, children: Places) -> tuple[Words, Words]:
+    """Return what is wanted in at least two and three directions of each broker, itself being one."""
+    once, twice, thrice = words.copy(), np.zeros_like(words), np.zeros_like(words)
+    towards = [(tree.parents[group], below[group]) for group in tree.ranks]
+    for brokers, wanted in [*towards, (children, above[children])]:
+        thrice[brokers] |= twice[brokers] & wanted
+        twice[brokers] |= once[brokers] & wanted
+        once[brokers] |= wanted
+    return twice, thrice

@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overlay.distinct_sets import Words
-from overlay.tree_costs import Floats, Places, TreeCosts
+from overlay.tree_costs import WORDS_AT_ONCE, Floats, Places, TreeCosts
 from overlay.weighted_sets import weighed
-
-WORDS_AT_ONCE = 1 << 16  # Words that are worked on together, so that they stay in the processor's cache.
 
 
 def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Places, Places, Floats]]:

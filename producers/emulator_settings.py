@@ -35,7 +35,8 @@ class EmulatorSettings:
     ``outages``: brokers that die or stand still and links that are slow or cut, each as "WHAT WHOM at SECONDS for
     SECONDS", such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20",
     "cut b01,b02 at 20 for 10"; whom may be "site:4", the four brokers nearest to one another.
-    ``chaos_every_s``: mean pause between two random outages, none for no such.
+    ``chaos_every_s``: mean pause between two random outages, none for no such. ``chaos_until_s``: from when none
+    begins any more, none for never.
     ``chaos_for_s``: how long one of them lasts on average. ``chaos_kinds``: which of death, suspension, slow and cut
     there are. ``chaos_down_share_max``: how many of the brokers may be down at once, as a share.
     ``outage_notice_ms``: how long until neighbours notice a death, at least.
@@ -63,6 +64,7 @@ class EmulatorSettings:
     kafka_buffer_records_max: int = 500_000
     outages: tuple[str, ...] = ()
     chaos_every_s: float | None = None
+    chaos_until_s: float | None = None
     chaos_for_s: float = 20.0
     chaos_kinds: tuple[str, ...] = tuple(OutageKind)
     chaos_down_share_max: float = 0.25
@@ -84,7 +86,7 @@ class EmulatorSettings:
         if self.chaos_every_s is None:
             return None
         kinds = tuple(OutageKind(kind) for kind in self.chaos_kinds)
-        return Chaos(self.chaos_every_s, self.chaos_for_s, kinds, self.chaos_down_share_max)
+        return Chaos(self.chaos_every_s, self.chaos_for_s, kinds, self.chaos_down_share_max, self.chaos_until_s)
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""

@@ -64,7 +64,7 @@ class TreePublishers:
         if earlier is not None:
             return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
         sends = self._flood_on(message, source) + self.repairs.tell(message)
-        asked = {send.peer for send in sends}
+        asked = {send.peer for send in sends} - {source}  # Who told of it knows it.
         known = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
         )

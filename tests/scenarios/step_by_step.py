@@ -83,6 +83,7 @@ class StepByStep:
             id_moves=id_moves if is_prepare else (),
             lost_brokers=lost_brokers,
             brokers_joined=tuple(sorted(set(target.brokers) - set(before.brokers))),
+            brokers_left=tuple(sorted(set(before.brokers) - set(target.brokers) - set(lost_brokers))),
         )  # fmt: skip
         self.feed(broker, None, order)
 

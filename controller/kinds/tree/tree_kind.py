@@ -63,6 +63,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return TreeContext(
             proposals_max=proposals_max,
             moves_max=self.moves_max(settings),
+            links_max=settings.changes_per_plan_max,
             degree_max=self.degree_max,
             frailty_weight=settings.frailty_weight,
         )

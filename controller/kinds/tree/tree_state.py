@@ -5,6 +5,7 @@ In: a tree and the windows of the horizon. Out: delivery sets, interests and cos
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +19,9 @@ from overlay.configuration import Configuration
 from overlay.cut_off import CutOff, tree_cut_off
 from overlay.delivery_sets import DeliverySets
 from overlay.interest_caches import InterestCaches, newest_ids
+from overlay.overlay_costs import OverlayCosts
 from overlay.publisher_costs import PublisherCosts
+from overlay.publisher_sets import PublisherSets
 from overlay.tree_costs import TreeCosts
 from overlay.weighted_sets import WeightedSets
 
@@ -27,10 +30,12 @@ from overlay.weighted_sets import WeightedSets
 class TreeContext(PlannerContext):
     """What planners of a tree are told.
 
-    ``degree_max`` caps the links of a broker, None is the paper's unbounded rule. ``frailty_weight`` is that of the
-    judge: what it counts, as a share of the cost, when one death cuts off all deliveries instead of none.
+    ``links_max`` is how many links one plan may exchange. ``degree_max`` caps the links of a broker, None is the
+    paper's unbounded rule. ``frailty_weight`` is that of the judge: what it counts, as a share of the cost, when one
+    death cuts off all deliveries instead of none.
     """
 
+    links_max: int = sys.maxsize
     degree_max: int | None = None
     frailty_weight: float = 0.0
 
@@ -88,6 +93,16 @@ class TreeState(OverlayState):
         Raises ValueError when what was delivered is not known apart in every window.
         """
         return PublisherCosts(self.configuration, self.inventory, [window.sets for window in self.windows])
+
+    @cached_property
+    def publisher_sets(self) -> PublisherSets:
+        """The delivery sets of the whole horizon by publisher, for any homes. Raises ValueError as publisher_costs."""
+        return PublisherSets.of([window.sets for window in self.windows], self.configuration.home_of)
+
+    @cached_property
+    def overlay_costs(self) -> OverlayCosts:
+        """The true cost of the tree with its publishers, over the horizon. Shared: copy it before a change is made."""
+        return OverlayCosts(self.configuration, self.inventory, self.publisher_sets)
 
     @cached_property
     def local_deliveries(self) -> dict[str, dict[str, int]]:

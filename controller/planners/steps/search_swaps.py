@@ -17,88 +17,141 @@ from numpy.typing import NDArray
 from controller.planners.steps.price_frailty import FrailtyPrice
 from overlay.configuration import NotATreeError, link
 from overlay.overlay_configuration import Link
-from overlay.tree_costs import LinkSwap, TreeCosts
+from overlay.tree_costs import LinkSwap, Places, TreeCosts
 from overlay.walk_cuts import walk_cuts
 
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A found swap is taken from an older look while it gains this share of what the best then did.
 KICK_SWAPS = (2, 4)  # Random swaps of a kick: one is undone at once, many are a random tree.
 LINK_WORDS = 10_000  # What a look takes for each link besides its words, in words: it is a few array calls.
+LOOK_WORDS = 50_000_000  # Of a look, some 50 ms: all links of some 300 brokers, where there are more only the dearest.
 
 
 @dataclass
 class Search:
-    """What a search may still look at, and its limits."""
+    """What a search may still look at, and its limits.
+
+    ``links_max`` bounds how many links may differ from those of ``present``.
+    """
 
     words_left: int
     degree_max: int
     load_max_per_s: NDArray[np.float64] | None
-    look_words: int = 0  # What the last look took: another one is begun only when it can be paid.
     frailty: FrailtyPrice | None = None
+    present: frozenset[Link] = frozenset()
+    links_max: int | None = None
 
     @property
     def is_over(self) -> bool:
-        """Tell whether no further look can be paid."""
-        return self.words_left < self.look_words or self.words_left <= 0
+        """Tell whether nothing more may be looked at."""
+        return self.words_left <= 0
+
+    def may_remove(self, costs: TreeCosts, numbers: Places) -> Places:
+        """Return which of these links may be exchanged for any other without too many being new."""
+        if self.links_max is None:
+            return numbers
+        is_new = np.array([costs.link_at(number) not in self.present for number in range(len(costs.ends))])
+        return numbers if int(is_new.sum()) < self.links_max else numbers[is_new[numbers]]
 
 
-def descend(costs: TreeCosts, search: Search, swaps_max: int | None = None) -> Iterator[LinkSwap]:
-    """Make the best swaps one by one on ``costs``, yielding each after it was made, until none helps."""
-    made = 0
-    while not search.is_over and (swaps_max is None or made < swaps_max):
-        least_per_s = TIE_SHARE * costs.cost_per_s
-        queue = [(-gain_per_s, swap) for gain_per_s, swap in best_swaps(costs, search) if gain_per_s > least_per_s]
-        if not queue:
-            return
-        heapq.heapify(queue)
-        worth_per_s = max(-REUSE_SHARE * queue[0][0], least_per_s)
-        made_before = made
-        while queue and (swaps_max is None or made < swaps_max):
-            stale, swap = heapq.heappop(queue)
-            if made > made_before and -stale <= worth_per_s:
-                break
-            gain_per_s = _gain_now(costs, search, swap)
-            if gain_per_s <= least_per_s:
-                continue
-            if queue and gain_per_s < -queue[0][0]:  # An earlier swap has taken a part of it: others are better now.
-                heapq.heappush(queue, (-gain_per_s, swap))
-                continue
-            costs.apply(swap)
-            made += 1
+def descend(
+    costs: TreeCosts, search: Search, swaps_max: int | None = None, near: Places | None = None
+) -> Iterator[LinkSwap]:
+    """Make the best swaps one by one on ``costs``, yielding each after it was made, until none helps.
+
+    A look is at all links, or where they are too many at the dearest of those that have not been looked at since
+    something on their cycle changed. With ``near`` only these links and what changes with them are looked at at all.
+    """
+    everything = np.arange(len(costs.ends), dtype=np.intp)
+    left = everything if near is None else near
+    made, is_changed = 0, False
+    while len(left) and not search.is_over and (swaps_max is None or made < swaps_max):
+        chosen = _dearest(costs, left)
+        queue = best_swaps(costs, search, chosen)
+        stale: set[int] = set(left.tolist()) - set(chosen.tolist())
+        for swap, touched in _taken(costs, search, queue, stale, None if swaps_max is None else swaps_max - made):
+            made, is_changed = made + 1, True
+            stale.update(touched)
             yield swap
-        if made == made_before:
-            return
+        left = np.array(sorted(stale), dtype=np.intp)
+        if near is None and is_changed and (len(chosen) == len(everything) or not len(left)):
+            left, is_changed = everything, False
 
 
-def best_swaps(costs: TreeCosts, search: Search) -> list[tuple[float, LinkSwap]]:
-    """Return for each link of the tree the best swap that removes it, with what it saves per second."""
-    inventory = costs.inventory
-    count = len(inventory.brokers)
-    change = np.full((2 * (count - 1), count), np.inf)
-    search.look_words = LINK_WORDS * (count - 1)
-    for cut, place, walked in walk_cuts(costs):
-        change[cut, place] = walked
-        search.look_words += len(cut) * costs.sets.words.shape[1]
-    search.words_left -= search.look_words
-    full = costs.degrees >= search.degree_max
-    crossings = costs.crossings()
+def _taken(
+    costs: TreeCosts, search: Search, queue: list[tuple[float, LinkSwap]], stale: set[int], swaps_max: int | None
+) -> Iterator[tuple[LinkSwap, list[int]]]:
+    """Make the best swaps of a look, each priced anew before, until what is left is worth a new look.
+
+    Yields each with the links on its cycle. Links whose swap was good but is not made are put into ``stale``.
+    """
+    least_per_s = TIE_SHARE * costs.cost_per_s
+    queue = [one for one in queue if -one[0] > least_per_s]
+    heapq.heapify(queue)
+    worth_per_s = max(-REUSE_SHARE * queue[0][0], least_per_s) if queue else 0.0
+    made = 0
+    while queue and (swaps_max is None or made < swaps_max):
+        old, swap = heapq.heappop(queue)
+        if made and -old <= worth_per_s:
+            heapq.heappush(queue, (old, swap))
+            break
+        gain_per_s = _gain_now(costs, search, swap)
+        if gain_per_s <= least_per_s:
+            continue
+        if queue and gain_per_s < -queue[0][0]:  # An earlier swap has taken a part of it: others are better now.
+            heapq.heappush(queue, (-gain_per_s, swap))
+            continue
+        touched = costs.apply(swap)
+        made += 1
+        yield swap, touched
+    number_of = {costs.link_at(number): number for number in range(len(costs.ends))} if queue else {}
+    stale.update(number_of[swap.removed] for _, swap in queue if swap.removed in number_of)
+
+
+def _dearest(costs: TreeCosts, numbers: Places) -> Places:
+    """Return the links of one look: all of these, or as many as one may have of those whose notifications cost most."""
+    count = max(LOOK_WORDS // _words_of_link(costs), 1)
+    if len(numbers) <= count:
+        return numbers
+    ends = costs.ends[numbers]
+    spent = costs.inventory.link_cost[ends[:, 0], ends[:, 1]] * costs.crossings()[numbers]
+    return numbers[np.argsort(-spent, kind="stable")[:count]]
+
+
+def _words_of_link(costs: TreeCosts) -> int:
+    return LINK_WORDS + len(costs.inventory.brokers) * int(costs.sets.words.shape[1])
+
+
+def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[float, LinkSwap]]:
+    """Return for each of these links the best swap that removes it, after what it saves per second, negated."""
+    search.words_left -= _words_of_link(costs) * len(numbers)
+    numbers = search.may_remove(costs, numbers)
+    inventory, names = costs.inventory, costs.inventory.brokers
+    change = np.full((2 * len(numbers), len(names)), np.inf)
+    for rows, places, walked in walk_cuts(costs, np.stack([2 * numbers, 2 * numbers + 1], axis=1).ravel()):
+        change[rows, places] = walked
+    full = np.flatnonzero(costs.degrees >= search.degree_max)
+    crossings = costs.crossings()[numbers]
+    length_s = float(costs.sets.spans_s.sum())
     found = []
-    for number, (a, b) in enumerate(costs.ends):
-        onto_a, onto_b = change[2 * number + 1], change[2 * number]
-        side_a, side_b = np.flatnonzero(np.isfinite(onto_a)), np.flatnonzero(np.isfinite(onto_b))
-        onto_a, onto_b = (
-            np.where(full & (np.arange(count) != end), np.inf, onto) for end, onto in ((a, onto_a), (b, onto_b))
-        )
-        after = inventory.link_cost[np.ix_(side_a, side_b)] * crossings[number]
+    for row, number in enumerate(numbers.tolist()):
+        (a, b), count = costs.ends[number].tolist(), crossings[row]
+        onto_a, onto_b = change[2 * row + 1], change[2 * row]
+        onto_a[full[full != a]] = np.inf
+        onto_b[full[full != b]] = np.inf
+        now = inventory.link_cost[a, b] * count
+        # No link costs less than nothing: what is dearer before it is joined is out.
+        side_a, side_b = np.flatnonzero(onto_a < now - onto_b.min()), np.flatnonzero(onto_b < now - onto_a.min())
+        if not len(side_a) or not len(side_b):
+            continue
+        after = inventory.link_cost[np.ix_(side_a, side_b)] * count
         after += onto_a[side_a][:, None]
         after += onto_b[side_b]
         best = int(after.argmin())
-        i, j = side_a[best // len(side_b)], side_b[best % len(side_b)]
-        gain = inventory.link_cost[a, b] * crossings[number] - after.flat[best]
+        gain = float(now - after.flat[best]) / length_s
         if gain > 0:
-            names = inventory.brokers
-            swap = LinkSwap(costs.link_at(number), link(names[i], names[j]))
-            found.append((float(gain / costs.sets.spans_s.sum()), swap))
+            added = link(names[side_a[best // len(side_b)]], names[side_b[best % len(side_b)]])
+            found.append((-gain, LinkSwap(costs.link_at(number), added)))
     return found
 
 
@@ -135,11 +188,19 @@ def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
         return 0.0
     if gain_per_s <= 0 or not _keeps_caps(costs, search, swap):
         return 0.0
+    if search.links_max is not None and _new_links(costs, search, swap) > search.links_max:
+        return 0.0
     if search.frailty is None:
         return gain_per_s
     links = costs.links
     after = [*(pair for pair in links if pair != swap.removed), swap.added]
     return gain_per_s - search.frailty.rise_per_s(links, after)
+
+
+def _new_links(costs: TreeCosts, search: Search, swap: LinkSwap) -> int:
+    """Return how many links the tree would have after the swap that are not of the present one."""
+    links = (*costs.links, swap.added)
+    return sum(pair not in search.present for pair in links) - (swap.removed not in search.present)
 
 
 def is_worth_its_frailty(costs: TreeCosts, better: TreeCosts, frailty: FrailtyPrice | None) -> bool:

@@ -225,12 +225,13 @@ def test_crowd_comes_and_goes() -> None:
 def test_day_goes_around_the_brokers() -> None:
     """At noon at the first broker most subscriptions are near it, half a day later at the other side."""
     settings = WorkloadSettings(
+        publisher_count=10,
         notifications_per_s=0.1,
         lifetime_s_mean=2.0,
         broker_load_exponent=0.0,
         regime_change_s=1.0,
         regime_change_kind=RegimeChange.DAY,
-        regime_change_for_s=100.0,
+        regime_change_for_s=40.0,
     )
     virtual = VirtualOverlay(inventory(), settings, VirtualSettings(flush_ms=None))
     quarter = len(virtual.overlay.brokers) // 4
@@ -238,7 +239,7 @@ def test_day_goes_around_the_brokers() -> None:
     virtual.run_for(1_000)
     shares = []
     for _ in range(2):
-        virtual.run_for(50_000)
+        virtual.run_for(20_000)
         homes = [home for homes in homes_by_symbol(virtual).values() for home in homes]
         shares.append(sum(home in near for home in homes) / len(homes))
     assert shares[0] < 0.4

@@ -1,0 +1,98 @@
+"""The one cost of a tree with its publishers at their homes, through swaps of links and moves of publishers.
+
+In: a configuration, an inventory and sets by publisher. Out: the cost after each change, and what every home of every
+publisher costs on the tree as it is. Choosing changes does not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from overlay.configuration import Configuration
+from overlay.inventory import Inventory
+from overlay.link_sides import HungTree, Places, link_sides
+from overlay.publisher_costs import Floats, costs_at_homes
+from overlay.publisher_sets import PublisherSets
+from overlay.tree_costs import LinkSwap, TreeCosts
+
+
+class OverlayCosts:
+    """A tree and homes (positions of brokers, by publisher) with their cost.
+
+    ``tree`` costs the links; change it by :meth:`apply` and :meth:`move` alone. Memory and set-up are those of
+    :class:`TreeCosts`, a move takes O(brokers * words of the publisher).
+    """
+
+    def __init__(self, configuration: Configuration, inventory: Inventory, sets: PublisherSets) -> None:
+        self.inventory = inventory
+        self.sets = sets
+        home_of = configuration.home_of
+        self.homes: Places = np.array([inventory.index[home_of[name]] for name in sets.publishers], dtype=np.intp)
+        self.tree = TreeCosts(configuration, inventory, sets.at_homes(self.homes))
+        self._at_homes: HomeCosts | None = None
+
+    def copy(self) -> OverlayCosts:
+        """Return an independent copy, to try changes on."""
+        twin = object.__new__(OverlayCosts)
+        twin.__dict__.update(self.__dict__)
+        twin.homes, twin.tree = self.homes.copy(), self.tree.copy()
+        return twin
+
+    @property
+    def cost_per_s(self) -> float:
+        """The cost of the tree with all publishers at their homes."""
+        return self.tree.cost_per_s
+
+    def apply(self, swap: LinkSwap) -> list[int]:
+        """Make a swap, and return what :meth:`TreeCosts.apply` does. Raises NotATreeError as that."""
+        self._at_homes = None
+        return self.tree.apply(swap)
+
+    def linked(self, tree: TreeCosts) -> OverlayCosts:
+        """Return the same homes on another tree, which was costed with them."""
+        twin = self.copy()
+        twin.tree, twin._at_homes = tree, None
+        return twin
+
+    def move(self, homes: Mapping[int, int]) -> None:
+        """Move publishers to brokers, both by position."""
+        columns_of = {publisher: self.sets.columns_of(publisher) for publisher in homes}
+        if not columns_of:
+            return
+        changed = np.unique(np.concatenate([columns for columns, _ in columns_of.values()]))
+        words = self.tree.sets.words[:, changed]
+        for publisher, home in homes.items():
+            columns, masks = columns_of[publisher]
+            place, before = np.searchsorted(changed, columns), self.homes[publisher]
+            words[before, place] &= ~masks | self.sets.words[before, columns]
+            words[home, place] |= masks
+            self.homes[publisher] = home
+        self.tree.want(changed, words)
+
+    @property
+    def at_homes(self) -> HomeCosts:
+        """What every publisher costs and loads at every home of the tree as it is; found once for each tree."""
+        if self._at_homes is None:
+            self._at_homes = HomeCosts(self.tree.hung, self.inventory, self.sets)
+        return self._at_homes
+
+
+class HomeCosts:
+    """What each publisher costs at each home on one tree; what was published where nobody knows is left out.
+
+    ``costs_per_s`` (publishers, brokers); ``published_per_s`` (publishers,), ``below_per_s`` and ``above_per_s``
+    (publishers, brokers) as in :class:`overlay.publisher_costs.PublisherCosts`.
+    """
+
+    def __init__(self, tree: HungTree, inventory: Inventory, sets: PublisherSets) -> None:
+        self.tree = tree
+        below, above = link_sides(tree, sets.words)
+        self.published_per_s: Floats = sets.published / sets.span_s
+        self.below_per_s: Floats = sets.counts(below) / sets.span_s
+        self.above_per_s: Floats = sets.counts(above) / sets.span_s
+        link_cost = inventory.link_cost[np.arange(len(tree.parents)), tree.parents]
+        self.costs_per_s = costs_at_homes(
+            tree, inventory.processing_cost, link_cost, self.published_per_s, self.below_per_s, self.above_per_s
+        )
