@@ -1,18 +1,22 @@
 """Random outages in rounds: what they cost, and how long it takes until the overlay is whole again.
 
 ``python -m benchmarks.bench_chaos [--rounds 100] [--round-s 20] [--brokers 40] [--virtual [--ring]]`` and ``[--seed N]
-[--json FILE]``. A round is one outage on average: a broker dies and comes back, stands still, or a link is slow or cut.
-On the real stack, stages are killed and suspended beside; with ``--virtual`` emulator, reference aggregator and
-controller share a virtual clock. Asserts that nothing was lost but what had to cross a broker that had died, and that
-nothing was repeated or out of order.
+[--json FILE] [--out DIR] [--disk-mb N]``. A round is one outage on average: a broker dies and comes back, stands still,
+or a link is slow or cut. On the real stack, stages are killed and suspended beside, one each round, and with
+``--disk-mb``, as root, the run has a disk of its own, which is filled; with ``--virtual`` emulator, aggregator
+and controller share a virtual clock. Asserts that nothing was lost but what had to cross a broker that had died, that
+nothing was repeated or out of order, and that alerts about brokers were raised and cleared as often.
 """
 
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +35,24 @@ DEGREE_MAX = 8
 START_MS = 1_700_000_000_000
 SECOND_MS = 1_000.0
 TREE_PLANNER, RING_PLANNER = "swap_links_cost", "place_users_dynatops"
-QUIET_S = 60.0  # After the last round, for what is still to be repaired.
+QUIET_S = 120.0  # After the last round, for what is still to be repaired and to come back.
 PATIENCE_FACTOR = 4.0
-FAULTS = ("lost_unexcused", "repeated", "out_of_order", "unexpected")
+FAULTS = ("lost_unexcused", "repeated", "out_of_order", "unexpected", "alerts_left")
+# Each is over when its broker, or the overlay, is well again; others stand for ten minutes and longer.
+PASSING_ALERTS = ("broker_dead", "broker_silent", "repair_running", "traffic_at_risk", "window_missing")
 
 
 def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
     """Run the rounds as fast as this machine can."""
-    chaos = Chaos(every_s=given.round_s, for_s=given.round_s)
+    chaos = Chaos(every_s=given.round_s, for_s=given.round_s, until_s=given.rounds * given.round_s)
     virtual = VirtualSettings(seed=given.seed, start_ms=float(START_MS), chaos=chaos)
     rng = random.Random(given.seed)
     inventory = place_ring(given.brokers, rng) if given.ring else place_overlay(given.brokers, DEGREE_MAX, rng)
     workload = CheckinSettings() if given.ring else WorkloadSettings()
     told = ControllerSettings(bootstrap="", inventory_path=Path(), planner=RING_PLANNER if given.ring else TREE_PLANNER)
     loop = VirtualLoop(inventory, workload, told, virtual)
-    loop.run_for(given.rounds * given.round_s * SECOND_MS)
+    loop.run_for((given.rounds * given.round_s + QUIET_S) * SECOND_MS)
     loop.virtual.outages.stop()
-    loop.run_for(QUIET_S * SECOND_MS)
     loop.come_to_rest()
     status = loop.virtual.outages.status()
     account = loop.virtual.finish()
@@ -57,6 +62,7 @@ def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
         "repeated": account.repeated,
         "out_of_order": account.out_of_order,
         "unexpected": account.unexpected,
+        "alerts_left": 0,  # The stage of alerts has no part in this.
         "deliveries": account.delivered,
         "lost_by_reason": dict(account.lost_by_reason),
         "outages": status["outages"],
@@ -68,34 +74,64 @@ def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
 
 def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
     """Run the demo with chaos on Kafka, Spark and Valkey of its own, and return its summary."""
-    running_s = given.rounds * given.round_s + QUIET_S
+    chaos_s = given.rounds * given.round_s
     told = {
         "demo.brokers": given.brokers,
+        "demo.kill_every_s": given.round_s,
+        "demo.shadow_planners": [],  # What others would plan is no part of this.
+        "dashboard.port": 0,
+        "demo.fill_disk": given.disk_mb is not None,
         "emulator.chaos_every_s": given.round_s,
+        "emulator.chaos_until_s": chaos_s,
         "emulator.chaos_for_s": given.round_s,
     }
-    command = [sys.executable, "-m", "regraft", "demo", "--chaos", "--json", "--seed", str(given.seed)]
-    command += ["--duration", f"{running_s:g}"]
+    command = [sys.executable, "-m", "regraft", "demo", "--chaos", "--dashboard", "--json", "--seed", str(given.seed)]
+    command += ["--duration", f"{chaos_s + QUIET_S:g}"]
     for name, value in told.items():
-        command += ["--set", f"{name}={value}"]
-    with tempfile.TemporaryDirectory() as folder:
-        patience_s = PATIENCE_FACTOR * running_s + 300.0
+        command += ["--set", f"{name}={json.dumps(value)}"]
+    with _folder(given) as folder:
+        patience_s = PATIENCE_FACTOR * (chaos_s + QUIET_S) + 300.0
         answer = subprocess.run(
-            [*command, "--out", folder], capture_output=True, text=True, timeout=patience_s, check=False
+            [*command, "--out", str(folder)], capture_output=True, text=True, timeout=patience_s, check=False
         )
     if not answer.stdout:
         raise AssertionError(f"the demo ended with {answer.returncode}: {answer.stderr[-2_000:]}")
     summary: dict[str, Any] = json.loads(answer.stdout)
-    return summary | {"lost_unexcused": summary["lost"] - summary["lost_to_deaths"]}
+    raised, cleared = summary["alerts_raised"], summary["alerts_cleared"]
+    left = sum(raised.get(rule, 0) - cleared.get(rule, 0) for rule in PASSING_ALERTS)
+    return summary | {"lost_unexcused": summary["lost"] - summary["lost_to_deaths"], "alerts_left": left}
+
+
+@contextmanager
+def _folder(given: argparse.Namespace) -> Iterator[Path]:
+    """Provide a directory for a run, on a disk of its own where one is wanted; one that was named is kept."""
+    with tempfile.TemporaryDirectory() as passing:
+        folder = given.out or Path(passing) / "run"
+        folder.mkdir(parents=True, exist_ok=True)
+        if given.disk_mb is None:
+            yield folder
+            return
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={given.disk_mb}m", "chaos", str(folder)], check=True)
+        try:
+            yield folder
+        finally:
+            kept = folder.with_name(f"{folder.name}.kept")
+            if given.out is not None:
+                shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("kafka", "jars"), dirs_exist_ok=True)
+            subprocess.run(["umount", str(folder)], check=True)
+            if given.out is not None:
+                shutil.copytree(kept, folder, dirs_exist_ok=True)
+                shutil.rmtree(kept)
 
 
 def figures_of(found: dict[str, Any], where: dict[str, str | int | float]) -> list[Figure]:
     """Return what was found as figures; what was not measured is left out."""
     singles = {"deliveries": "1", "repairs": "1", "death_to_whole_ms_p50": "ms", "death_to_whole_ms_p95": "ms"}
-    singles |= dict.fromkeys(("alerts_raised", "alerts_cleared", *FAULTS), "1")
+    singles |= dict.fromkeys(("windows_closed", "windows_incomplete", "plans_completed", "plans_aborted", *FAULTS), "1")
     figures = [Figure(name, where, found[name], unit) for name, unit in singles.items() if found.get(name) is not None]
-    for name in ("outages", "lost_by_reason"):
-        figures += [Figure(f"{name}_{kind}", where, count, "1") for kind, count in sorted(found[name].items())]
+    for name in ("outages", "lost_by_reason", "alerts_raised", "alerts_cleared", "restarts"):
+        counts = sorted(found.get(name, {}).items())
+        figures += [Figure(f"{name}_{kind.replace(' ', '_')}", where, count, "1") for kind, count in counts]
     return figures
 
 
@@ -108,6 +144,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--virtual", action="store_true", help="on a virtual clock, without Kafka, Spark and Valkey")
     parser.add_argument("--ring", action="store_true", help="with --virtual: users of a Chord ring, not a tree")
+    parser.add_argument("--out", type=Path, help="directory of the run, which is kept; else a passing one")
+    parser.add_argument("--disk-mb", type=int, help="a disk of so many MB for the run, to be filled; takes root")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     found = on_the_virtual_clock(given) if given.virtual else on_the_stack(given)

@@ -35,9 +35,13 @@ class EmulatorSettings:
     ``outages``: brokers that die or stand still and links that are slow or cut, each as "WHAT WHOM at SECONDS for
     SECONDS", such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20",
     "cut b01,b02 at 20 for 10"; whom may be "site:4", the four brokers nearest to one another.
-    ``chaos_every_s``: mean pause between two random outages, none for no such.
+    ``chaos_every_s``: mean pause between two random outages, none for no such. ``chaos_until_s``: from when none
+    begins any more, none for never.
     ``chaos_for_s``: how long one of them lasts on average. ``chaos_kinds``: which of death, suspension, slow and cut
     there are. ``chaos_down_share_max``: how many of the brokers may be down at once, as a share.
+    ``candidate_probes_per_s``: how many probes a second all brokers together send over links that are not in the
+    overlay, each broker in turn to its 100 nearest peers, so that the controller knows what these links would cost; 0
+    for none. Default 40: each of 40 brokers has probed all others within 40 s.
     ``outage_notice_ms``: how long until neighbours notice a death, at least.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
@@ -57,12 +61,14 @@ class EmulatorSettings:
     link_bytes_per_ms: float | None = None
     flush_ms: float = 250.0
     command_poll_ms: float = 20.0
+    candidate_probes_per_s: float = 40.0
     settle_s: float = 300.0
     drain_s_max: float = 60.0
     kafka_outage_s_max: float = 600.0
     kafka_buffer_records_max: int = 500_000
     outages: tuple[str, ...] = ()
     chaos_every_s: float | None = None
+    chaos_until_s: float | None = None
     chaos_for_s: float = 20.0
     chaos_kinds: tuple[str, ...] = tuple(OutageKind)
     chaos_down_share_max: float = 0.25
@@ -84,7 +90,7 @@ class EmulatorSettings:
         if self.chaos_every_s is None:
             return None
         kinds = tuple(OutageKind(kind) for kind in self.chaos_kinds)
-        return Chaos(self.chaos_every_s, self.chaos_for_s, kinds, self.chaos_down_share_max)
+        return Chaos(self.chaos_every_s, self.chaos_for_s, kinds, self.chaos_down_share_max, self.chaos_until_s)
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
@@ -94,6 +100,7 @@ class EmulatorSettings:
                 ("queue_length_max", self.queue_length_max, 1, "a broker needs room for one message"),
                 ("flush_ms", self.flush_ms, 10.0, "each flush of each broker is a Kafka record"),
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each look takes time from the model"),
+                ("candidate_probes_per_s", self.candidate_probes_per_s, 0.0, "0 for no such probes"),
                 ("settle_s", self.settle_s, 10.0, "notifications cross many links"),
                 ("drain_s_max", self.drain_s_max, 1.0, "the last notifications need time to arrive"),
                 ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to come back"),

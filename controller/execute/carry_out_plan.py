@@ -23,11 +23,12 @@ from controller.execute.transition import (
     TransitionEffect,
 )
 from controller.state.plan_log import PlanLog
-from schemas.command import Command, CommandPhase, CommandResult
-from schemas.plan import Plan
+from schemas.command import Command, CommandPhase, CommandResult, Refusal
+from schemas.plan import Plan, PlanPhase
 
 # No site had so many leaders. The next term is above any that is believed, so one answer must not use the numbers up.
 TERM_LEAP_MAX = 1_000_000
+ABORTS_AGAIN_MAX = 10  # Plans from one epoch that a broker that joins is told of once more, the newest ones.
 INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until somebody takes them; who is left is asked.
 LOST_PEERS_MAX = 1_000  # Neighbours that one answer says are dead.
 
@@ -71,11 +72,17 @@ class PlanRunner:
         self._returned: frozenset[str] = frozenset()
         self._installs: deque[CommandResult] = deque(maxlen=INSTALLS_MAX)
         self._lost_peers: dict[str, int] = {}
+        self._outside: dict[str, int] = {}
 
     @property
     def is_busy(self) -> bool:
         """Tell whether a plan is under way or something waits to be stored, sent or told."""
         return self._transition is not None or bool(self._effects)
+
+    @property
+    def is_storing(self) -> bool:
+        """Tell whether something waits to be stored, sent or told."""
+        return bool(self._effects)
 
     @property
     def queue_lengths(self) -> dict[str, int]:
@@ -87,6 +94,7 @@ class PlanRunner:
         if self.is_busy:
             raise RuntimeError(f"plan {plan.plan} cannot begin: another plan is under way, one at a time")
         self._transition = self._transition_of(msgspec.structs.replace(plan, begun_by=self._instance))
+        self._effects.extend(self._aborts_again(plan))
         self._effects.extend(self._transition.start(now_ms, reason))
 
     def cancel(self, reason: str, now_ms: int) -> None:
@@ -110,6 +118,11 @@ class PlanRunner:
     def take_lost_peers(self) -> dict[str, int]:
         """Hand out, once, which brokers neighbours have found dead, and when they said so last."""
         found, self._lost_peers = self._lost_peers, {}
+        return found
+
+    def take_outside(self) -> dict[str, int]:
+        """Hand out, once, which brokers say that they are outside the overlay, and the epoch that they refused."""
+        found, self._outside = self._outside, {}
         return found
 
     def add(self, effects: Iterable[TransitionEffect]) -> None:
@@ -141,6 +154,21 @@ class PlanRunner:
         target, change = self._log.target_of(plan), self._log.change_of(plan)
         return Transition(plan, target, self._limits, self._term, change, self._returned)
 
+    def _aborts_again(self, plan: Plan) -> list[TransitionEffect]:
+        """Tell brokers that join that earlier plans which were to take them in are aborted.
+
+        Who was taken for dead then was not waited for, and may have prepared one; it holds that until it hears so.
+        """
+        joined = self._log.change_of(plan).joined
+        earlier = [
+            one for one in self._log.plans if one.phase is PlanPhase.ABORTED and one.epoch_from == plan.epoch_from
+        ]
+        return [
+            SendCommand(self._transition_of(one).command_of(CommandPhase.ABORT, broker))
+            for one in earlier[-ABORTS_AGAIN_MAX:]
+            for broker in sorted(joined & self._log.change_of(one).joined)
+        ]
+
     def _is_deposed(self) -> bool:
         """Take in what brokers answer, and tell whether one of them has heard of a higher term."""
         if not self._results and not self.deposed_by_term:
@@ -149,6 +177,8 @@ class PlanRunner:
                     self._on_foreign("term")
                     continue
                 self._lost_peers |= dict.fromkeys(result.lost_peers[:LOST_PEERS_MAX], result.time_ms)
+                if result.refusal is Refusal.OUTSIDE and result.term == self._term:
+                    self._outside[result.broker] = result.epoch_to
                 if result.phase is CommandPhase.INSTALL and result.term == self._term:
                     self._installs.append(result)
                 else:

@@ -258,9 +258,10 @@ class Transition:
         if phase is None:
             return []
         asked = self.waiting_for if brokers is None else brokers
-        return [SendCommand(self._command(phase, broker)) for broker in asked]
+        return [SendCommand(self.command_of(phase, broker)) for broker in asked]
 
-    def _command(self, phase: CommandPhase, broker: str) -> Command:
+    def command_of(self, phase: CommandPhase, broker: str) -> Command:
+        """Return the command of a phase to one broker."""
         plan, change = self.plan, self._change
         bare = Command(
             plan.plan,

@@ -318,7 +318,7 @@ class UserDrained:
 
 @dataclass(frozen=True, slots=True)
 class ClientDropped:
-    """A client did not answer in time while others waited for it: its home has ended its stay."""
+    """A client's home has ended its stay: it was silent while others waited for it, or the broker is no home now."""
 
     client: str
     connection: int

@@ -66,6 +66,11 @@ class BrokerProtocol(Protocol):
         ...
 
     @property
+    def takes_clients(self) -> bool:
+        """May clients come: is this broker in the overlay of every live epoch?"""
+        ...
+
+    @property
     def held_notifications(self) -> list[Notification]:
         """What this broker holds back for the plan under way."""
         ...

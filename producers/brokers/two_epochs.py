@@ -197,21 +197,19 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
                 reason = str(error)
         if reason:
             return [self._refuse(command, refusal, reason, now_ms)]
-        effects = self._drop_tables(max(self.tables), now_ms) if len(self.tables) > 1 else []  # Aborted unheard.
         self.fence.claim(command, self.tables)
-        effects += self._change.open_tables(command, target, now_ms)
+        effects = self._change.open_tables(command, target, now_ms)
         # What came before the prepare may add to what it waits for.
         return effects + self._take_early(command.epoch_to, now_ms) + self.tell_prepared(now_ms)
 
     def _reason_to_refuse(self, command: Command) -> tuple[Refusal, str]:
         if command.epoch_to <= self._epoch_aborted_max:
             return Refusal.PHASE, f"epoch {command.epoch_to} was aborted"
-        is_later = self.tables[self.epoch].is_outside and command.epoch_to > max(self.tables)  # So the other is over.
-        if command.epoch_from != self.epoch or (len(self.tables) > 1 and not is_later):
+        if command.epoch_from != self.epoch or len(self.tables) > 1:
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
             return Refusal.PLAN if command.epoch_from == self.epoch else Refusal.EPOCH, reason
         if self.tables[self.epoch].is_outside and self.broker not in command.brokers_joined:
-            return Refusal.PHASE, f"is outside epoch {self.epoch}, and the plan does not take it in"
+            return Refusal.OUTSIDE, f"is outside epoch {self.epoch}, and the plan does not take it in"
         if self._early_overflowed:
             self._early_overflowed = False
             return Refusal.PHASE, f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"

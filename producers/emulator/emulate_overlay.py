@@ -20,7 +20,6 @@ from overlay.inventory import Inventory
 from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
-    Cancelled,
     ClientDropped,
     ClientRequest,
     Confirmed,
@@ -298,13 +297,13 @@ class EmulatedOverlay:
             while len(self._clients_given) > CLIENTS_GIVEN_MAX:
                 del self._clients_given[next(iter(self._clients_given))]
 
-    def _take_clients(self, broker: EmulatedBroker, *, is_retired: bool) -> None:
-        """Let those come whom a plan sends there, and when it is over those that wait for a broker that it takes in."""
+    def _take_clients(self, broker: EmulatedBroker, *, is_over: bool) -> None:
+        """Let those come whom a plan sends there, and when it is over those that wait for a broker that takes them."""
         for client in sorted(self._clients_given.pop((broker.core.epoch, broker.name), ())):
             self.publishers.reconnect(client, broker.name)
             self.users.reconnect(client, broker.name)
-        if is_retired and broker.is_outside and self.judge.takes_part(broker.name, broker.core.epoch):
-            broker.is_outside, broker.known_as = False, broker
+        if is_over and broker.is_waited_for and self.judge.takes_part(broker.name, broker.core.epoch):
+            broker.is_outside, broker.turns_away, broker.known_as = False, False, broker
             for clients in (self.publishers, self.subscribers, self.users):
                 clients.come_home(broker.name)
 
@@ -342,8 +341,8 @@ class EmulatedOverlay:
             listener.on_user_change(user, home, topics)
 
     def _tell_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
-        if result.outcome in (Outcome.ACTIVATED, Outcome.RETIRED):
-            self._take_clients(broker, is_retired=result.outcome is Outcome.RETIRED)
+        if result.outcome in (Outcome.ACTIVATED, Outcome.RETIRED, Outcome.ABORTED):
+            self._take_clients(broker, is_over=result.outcome is not Outcome.ACTIVATED)
         for listener in self.listeners:
             listener.on_result(result)
 
@@ -357,8 +356,7 @@ class EmulatedOverlay:
         if broker.is_dead:
             self._lose(broker, message)
             return
-        queue = broker.queue
-        counters = broker.counters
+        queue, counters = broker.queue, broker.counters
         if message.__class__ is Notification:
             if len(queue) >= self._queue_length_max:
                 broker.overflow_count += 1
@@ -417,7 +415,7 @@ class EmulatedOverlay:
         if isinstance(effect, Send):
             self._send(broker.name, effect.peer, effect.message)
             return
-        match effect:
+        match effect:  # Not Cancelled: its client has left, and that brokers have forgotten it concerns nobody.
             case Deliver(notification, subscriptions):
                 broker.cells.note_delivered(notification, len(subscriptions))
                 for subscription in subscriptions:
@@ -447,12 +445,12 @@ class EmulatedOverlay:
             case Answer(result):
                 self._tell_result(broker, result)
             case ClientDropped(client, connection):
-                if not self.publishers.drop(client, connection) and not self.users.drop(client, connection):
+                broker.turns_away = not broker.core.takes_clients
+                is_publisher = self.publishers.drop(client, connection, may_return=not broker.turns_away)
+                if not is_publisher and not self.users.drop(client, connection):
                     self.subscribers.drop(client)
             case Dropped(notification, reason):
                 self.ledger.drop(notification, reason)
-            case Cancelled():
-                pass  # The client left when it cancelled; that its brokers have forgotten it concerns nobody.
 
     # --- links -----------------------------------------------------------------------------------------------------
 
@@ -486,8 +484,7 @@ class EmulatedOverlay:
     def _arrive(self, event: simpy.Event) -> None:
         """Hand over the longest on its way, whichever message the event was made for: rounding cannot break order."""
         end = cast(LinkEnd, event.value)
-        message = end.on_the_way.popleft()
-        counters = end.counters
+        message, counters = end.on_the_way.popleft(), end.counters
         counters.messages_out += 1
         if end.waits_ms:
             counters.wait_ms += end.waits_ms.popleft()

@@ -56,11 +56,11 @@ class QueueCounters:
 class EmulatedBroker:
     """One life of a broker: its core behind one bounded service queue, and its telemetry.
 
-    ``is_outside``: it has no part in the overlay, so clients have to wait. ``is_suspended``: its loop stands still;
-    ``is_overdue``: it has stood still since the message in service was due. ``heard_from_ms``: nothing that this life
-    sends arrives earlier, as those who knew the one before must first hear of its end. ``lost``: notifications in it,
-    or on their way to it, when it died; ``ends_beside``: deaths of its neighbours. ``known_as``: the life that others
-    know, an earlier one until a plan takes this one in.
+    ``is_outside``: it has no part in the overlay, so clients have to wait; ``turns_away``: it has told one that it
+    takes none now. ``is_suspended``: its loop stands still; ``is_overdue``: it has stood still since the message in
+    service was due. ``heard_from_ms``: nothing that this life sends arrives earlier, as those who knew the one before
+    must first hear of its end. ``lost``: notifications in it, or on their way to it, when it died; ``ends_beside``:
+    deaths of its neighbours. ``known_as``: the life that others know, an earlier one until a plan takes this one in.
     """
 
     __slots__ = (
@@ -81,6 +81,7 @@ class EmulatedBroker:
         "overflow_count",
         "queue",
         "service_began_ms",
+        "turns_away",
     )
 
     def __init__(self, core: BrokerProtocol, cells: DeliveryCells) -> None:
@@ -97,7 +98,12 @@ class EmulatedBroker:
         self.ends_beside: deque[LifeEnd] = deque(maxlen=ENDS_KEPT_MAX)
         self.batches_sent = 0
         self.known_as = self
-        self.is_dead = self.is_outside = self.is_suspended = self.is_overdue = False
+        self.is_dead = self.is_outside = self.turns_away = self.is_suspended = self.is_overdue = False
+
+    @property
+    def is_waited_for(self) -> bool:
+        """May clients wait for it: has it had no part in the overlay, or turned one away?"""
+        return self.is_outside or self.turns_away
 
 
 class LinkEnd:

@@ -88,23 +88,24 @@ def site_of(inventory: Inventory, count: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Chaos:
-    """Random outages without end.
+    """Random outages.
 
     ``every_s``: mean pause between two. ``for_s``: mean length. ``kinds``: which there are. ``down_share_max``: how
-    many of the brokers may be dead or suspended at once.
+    many of the brokers may be dead or suspended at once. ``until_s``: from when none begins, None for without end.
     """
 
     every_s: float
     for_s: float
     kinds: tuple[OutageKind, ...] = tuple(OutageKind)
     down_share_max: float = 0.25
+    until_s: float | None = None
 
 
 def drawn(chaos: Chaos, brokers: Sequence[str], links: Sequence[Link], rng: random.Random) -> Iterator[Outage]:
-    """Yield random outages in the order of their times, without end."""
-    at_s = 0.0
-    while True:
-        at_s += rng.expovariate(1 / chaos.every_s)
+    """Yield random outages in the order of their times."""
+    at_s = rng.expovariate(1 / chaos.every_s)
+    while chaos.until_s is None or at_s < chaos.until_s:
         kind = rng.choice(chaos.kinds)
         whom = rng.choice(links) if kind.is_of_link else (rng.choice(brokers),)
         yield Outage(kind, whom, at_s, rng.uniform(0.5, 1.5) * chaos.for_s)
+        at_s += rng.expovariate(1 / chaos.every_s)

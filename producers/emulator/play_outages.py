@@ -103,7 +103,9 @@ class OutagePlayer:
         self._overlay.env.timeout(seconds * SECOND_MS).callbacks.append(on_time)
 
     def _draw_next(self, outages: Iterator[Outage], last_s: float) -> None:
-        outage = next(outages)
+        outage = next(outages, None)
+        if outage is None:
+            return
 
         def act(due: Outage) -> None:
             self._begin(due)

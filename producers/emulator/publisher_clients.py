@@ -2,7 +2,8 @@
 
 In: what a workload wants published, what brokers tell publishers. Out: requests and notifications for the homes. A
 publisher between two homes keeps what it would publish until the next one has taken it: such a notification is
-published, and owed, from when it is handed over. So does one whose home has died, until it may publish in a new stay.
+published, and owed, from when it is handed over. So does one whose home has died or has ended its stay, until it may
+publish in a new one.
 Subscribers and queues do not belong here.
 """
 
@@ -216,13 +217,21 @@ class PublisherClients:
         self._on_change(publisher, client.connection, home, client.filter_)
         self._ask(home, AdvertiseRequest(publisher, client.filter_, client.connection))
 
-    def drop(self, publisher: str, connection: int) -> bool:
-        """Take note that its home has ended a publisher's stay; return False if it is not a stay of now."""
+    def drop(self, publisher: str, connection: int, *, may_return: bool) -> bool:
+        """Take note that its home has ended a publisher's stay; return False if it is not a stay of now.
+
+        It begins a new one there if it may return at once, else when it may; one that was about to end has ended.
+        """
         client = self._stay(publisher, connection)
         if client is None or client.is_homeless:
             return False
-        del self._publishers[publisher]
-        self._on_change(publisher, connection, client.home, None)
+        if client.is_ending:
+            del self._publishers[publisher]
+            self._on_change(publisher, connection, client.home, None)
+            return True
+        client.goes_to, client.taken_by, client.left_ms = WHOEVER_TAKES_IT, None, self._env.now
+        if may_return:
+            self.reconnect(publisher, client.home)
         return True
 
     def take(self, publisher: str, connection: int, home: str) -> None:

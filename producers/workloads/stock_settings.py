@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 SYMBOLS_SHIPPED = 49  # Symbols that the shipped subscriptions name (data/SOURCES.md).
+
+
+class RegimeChange(StrEnum):
+    """What changes at a regime change."""
+
+    INTERESTS = "interests"
+    PUBLISHER = "publisher"
+    CROWD = "crowd"
+    DAY = "day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +28,14 @@ class WorkloadSettings:
     another one elsewhere. ``broker_load_exponent``: how uneven brokers are in drawing subscriptions, 0 for all alike,
     1 as in Jaeger07; the default lets interests weigh beside PlanetLab's delays, so that their shift asks for another
     overlay. ``popularity_sigma``: how uneven symbols are in being wanted, 0 for all alike.
-    ``regime_change_s``: when, after the start of traffic, brokers and symbols change their shares; none for never.
-    ``regime_change_spread_s``: in how long all subscriptions are then replaced. ``regime_change_every_s``: how long
-    after one shift the next one follows, for long runs; none for one shift at most. ``burst_every_s``: pause from the
+    ``regime_change_s``: when, after the start of traffic, it changes; none for never. ``regime_change_kind``: what
+    changes then: interests (brokers and symbols draw new shares), publisher (one publishes more from then on), crowd
+    (for a time every second subscription is to one symbol, which also publishes more), day (from then on brokers draw
+    more by day than by night, and the day goes around them in their order). ``regime_change_factor``: what multiple of
+    its rate that one symbol publishes. ``regime_change_for_s``: how long a crowd stays, and how long a day is from
+    midnight to midnight. ``regime_change_spread_s``: in how long all subscriptions are replaced when interests change
+    or a crowd comes or goes. ``regime_change_every_s``: how long after one change the next one follows, for long runs;
+    none for one at most. ``burst_every_s``: pause from the
     start of one burst to that of the next; none for no bursts. ``burst_s``: how long a burst lasts. ``burst_factor``:
     what multiple of its rate each publisher publishes meanwhile.
     """
@@ -32,6 +47,9 @@ class WorkloadSettings:
     broker_load_exponent: float = 4.0
     popularity_sigma: float = 0.5
     regime_change_s: float | None = None
+    regime_change_kind: str = RegimeChange.INTERESTS
+    regime_change_factor: float = 20.0
+    regime_change_for_s: float = 60.0
     regime_change_spread_s: float = 3.0
     regime_change_every_s: float | None = None
     burst_every_s: float | None = None
@@ -51,6 +69,8 @@ class WorkloadSettings:
                 ),
                 ("broker_load_exponent", self.broker_load_exponent, 0.0, "0 makes all brokers alike"),
                 ("popularity_sigma", self.popularity_sigma, 0.0, "0 makes all symbols alike"),
+                ("regime_change_factor", self.regime_change_factor, 1.0, "1 changes no rate"),
+                ("regime_change_for_s", self.regime_change_for_s, 1.0, "it is a time"),
                 ("regime_change_spread_s", self.regime_change_spread_s, 0.0, "0 replaces all at once"),
                 ("burst_factor", self.burst_factor, 1.0, "1 is no burst at all"),
                 ("burst_s", self.burst_s, 0.1, "it is a time"),
@@ -64,17 +84,29 @@ class WorkloadSettings:
             found.append(
                 f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 1000 for each publisher"
             )
+        found += self._regime_faults()
+        if self.burst_every_s is not None and self.burst_every_s <= self.burst_s:
+            found.append(
+                f"burst_every_s is {self.burst_every_s:g}: above burst_s, {self.burst_s:g}, or none for no bursts"
+            )
+        return found
+
+    def _regime_faults(self) -> list[str]:
+        found = []
         if self.regime_change_s is not None and self.regime_change_s <= 0:
             found.append(f"regime_change_s is {self.regime_change_s:g}: above 0, or none for no regime change")
-        every_s = self.regime_change_every_s
+        if self.regime_change_kind not in set(RegimeChange):
+            found.append(f"regime_change_kind is {self.regime_change_kind!r}: one of {', '.join(RegimeChange)}")
+        every_s, for_s = self.regime_change_every_s, self.regime_change_for_s
         if every_s is not None and every_s <= self.regime_change_spread_s:
             found.append(
                 f"regime_change_every_s is {every_s:g}: above regime_change_spread_s, {self.regime_change_spread_s:g}, "
                 "so that one shift is over before the next, or none for one shift at most"
             )
-        if self.burst_every_s is not None and self.burst_every_s <= self.burst_s:
+        if every_s is not None and self.regime_change_kind == RegimeChange.CROWD and every_s <= for_s:
             found.append(
-                f"burst_every_s is {self.burst_every_s:g}: above burst_s, {self.burst_s:g}, or none for no bursts"
+                f"regime_change_every_s is {every_s:g}: above regime_change_for_s, {for_s:g}, so that one crowd "
+                "has gone before the next comes, or none for one crowd at most"
             )
         return found
 

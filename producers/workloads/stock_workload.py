@@ -1,7 +1,7 @@
 """The stock workload: real quotes published in date order, real subscriptions that come, go and shift.
 
 In: the shipped cuts (data/SOURCES.md), settings and a seed. Out: requests of clients to an emulated overlay, on its
-clock. Brokers differ in how many subscriptions they draw (Jaeger07, section 5); at the regime change they exchange
+clock. Brokers differ in how many subscriptions they draw (Jaeger07, section 5); at a change of interests they exchange
 these shares, symbols change theirs, and all subscriptions are replaced.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -21,13 +22,14 @@ import simpy
 
 from producers.brokers.match_content import Content, Filter, Operator, Predicate
 from producers.emulator.emulate_overlay import EmulatedOverlay
-from producers.workloads.stock_settings import WorkloadSettings
+from producers.workloads.stock_settings import RegimeChange, WorkloadSettings
 from schemas.client import Role
 from schemas.command import CommandResult
 
 DATA_DIRECTORY = Path(__file__).parents[1] / "data"
 SECOND_MS = 1_000.0
 STOCK_CLASS = "STOCK"
+NIGHT_SHARE = 0.05  # Of what a broker draws at noon, at midnight: some people never sleep.
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,8 @@ class StockWorkload:
         self._loads: list[float] = []
         self._popularity: list[float] = []
         self._rate_factor = 1.0  # Above 1 in a burst.
+        self._symbol_factors: dict[str, float] = {}  # What a regime change has made of a symbol's rate.
+        self._day_began_ms: float | None = None
         self.regime_changed_ms: float | None = None
 
     @property
@@ -195,14 +199,38 @@ class StockWorkload:
         self._is_running = False
 
     def change_regime(self) -> None:
-        """Draw the shares of brokers and symbols anew and replace all subscriptions within the settings' spread."""
+        """Change what the settings' kind of regime change says."""
         if not self._is_running:
             return
         self.regime_changed_ms = self._overlay.env.now
-        self._draw_shares()
+        match RegimeChange(self._settings.regime_change_kind):
+            case RegimeChange.INTERESTS:
+                self._draw_shares()
+                self._replace_all()
+            case RegimeChange.PUBLISHER:
+                self._symbol_factors = {self._share_rng.choice(self._symbols): self._settings.regime_change_factor}
+            case RegimeChange.CROWD:
+                self._gather_crowd()
+            case RegimeChange.DAY:
+                self._day_began_ms = self._overlay.env.now
+
+    def _replace_all(self) -> None:
         for slot in self._slots:
             slot.turn += 1
             self._plan_replacement(slot, self._life_rng.uniform(0, self._settings.regime_change_spread_s))
+
+    def _gather_crowd(self) -> None:
+        place, before = self._share_rng.randrange(len(self._symbols)), self._popularity
+        self._popularity = [*before[:place], sum(before) - before[place], *before[place + 1 :]]
+        self._symbol_factors = {self._symbols[place]: self._settings.regime_change_factor}
+        self._replace_all()
+
+        def disperse() -> None:
+            if self._is_running:
+                self._popularity, self._symbol_factors = before, {}
+                self._replace_all()
+
+        self._after(self._settings.regime_change_for_s, disperse)
 
     def _change_regime_again(self) -> None:
         self.change_regime()
@@ -238,7 +266,8 @@ class StockWorkload:
     # --- publishing ------------------------------------------------------------------------------------------------
 
     def _plan_publication(self, symbol: str) -> None:
-        rate_per_s = self._settings.notifications_per_s * self._rate_factor
+        factor = self._rate_factor * self._symbol_factors.get(symbol, 1.0)
+        rate_per_s = self._settings.notifications_per_s * factor
         pause_ms = self._publish_rngs[symbol].expovariate(rate_per_s) * SECOND_MS
         self._overlay.env.timeout(pause_ms, symbol).callbacks.append(self._publish)
 
@@ -273,10 +302,19 @@ class StockWorkload:
         self._plan_replacement(slot, self._life_rng.expovariate(1.0 / self._settings.lifetime_s_mean))
 
     def _draw_home(self, symbol: str) -> str:
-        loads = self._loads
+        loads = self._loads if self._day_began_ms is None else self._loads_by_day(self._day_began_ms)
         free = [place for place, broker in enumerate(self._brokers) if not self._interested[symbol, broker]]
         places = free or range(len(loads))
         return self._brokers[self._share_rng.choices(places, [loads[place] for place in places])[0]]
+
+    def _loads_by_day(self, began_ms: float) -> list[float]:
+        """Return what brokers draw now: the day goes around them in their order."""
+        days = (self._overlay.env.now - began_ms) / (self._settings.regime_change_for_s * SECOND_MS)
+        turn, count = math.tau / len(self._loads), len(self._loads)
+        light = [0.5 + 0.5 * math.cos(math.tau * days - turn * place) for place in range(count)]
+        return [
+            load * (NIGHT_SHARE + (1 - NIGHT_SHARE) * share) for load, share in zip(self._loads, light, strict=True)
+        ]
 
     def _plan_replacement(self, slot: _Slot, after_s: float) -> None:
         self._overlay.env.timeout(after_s * SECOND_MS, (slot, slot.turn)).callbacks.append(self._replace)

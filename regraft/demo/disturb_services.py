@@ -1,4 +1,4 @@
-"""Kill services of a running demo with SIGKILL and suspend stages with SIGSTOP, one after the other.
+"""Disturb a running demo: kill services with SIGKILL, suspend stages with SIGSTOP, fill the disk.
 
 To show that the loop survives it. In: a supervisor, the time, and how far the windows are. Out: what was done, in
 words. Starting services again is the supervisor's work. The emulator is spared: its ledger is what the outcome is
@@ -8,53 +8,99 @@ judged by; what befalls brokers and links, it plays itself.
 from __future__ import annotations
 
 import os
+import random
 import signal
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
 
 from infra.supervise import Supervisor
-from regraft.stages.loop_services import CONTROLLER, STREAMING
+from regraft.demo.fill_disk import OwnDisk
+from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, STREAMING
 
-KILLED_IN_TURN = (CONTROLLER, STREAMING, "valkey", "kafka")
-SUSPENDED_IN_TURN = (STREAMING, CONTROLLER)
-SUSPENDED_S = 10.0
+KILLED = (CONTROLLER, STREAMING, ALERTS, DASHBOARD, "valkey", "kafka")
+SUSPENDED = (CONTROLLER, STREAMING, ALERTS, DASHBOARD)
+LASTS_S = 10.0  # How long a stage stands still, or a disk is full.
+
+
+class DisturbKind(StrEnum):
+    """What can be done to the loop."""
+
+    KILL = "kill"
+    SUSPEND = "suspend"
+    FILL = "fill"
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """One thing to do; ``whom`` names a service, or the disk."""
+
+    kind: DisturbKind
+    whom: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.whom}"
+
+
+def disturbances(services: Collection[str], disk: OwnDisk | None) -> list[Disturbance]:
+    """Return all that can be done where these services run, and to the disk where there is one to fill."""
+    found = [Disturbance(DisturbKind.KILL, name) for name in KILLED if name in services]
+    found += [Disturbance(DisturbKind.SUSPEND, name) for name in SUSPENDED if name in services]
+    return found + ([Disturbance(DisturbKind.FILL, "disk")] if disk is not None else [])
 
 
 class DisturbSchedule:
-    """Who is disturbed next, and when: after a pause, and not before a window has closed since the last time.
+    """What is done next, and when: after a pause, and not before a window has closed since the last time.
 
     Waiting for the window makes each disturbance one of its own: killing Kafka while Spark still starts would show
-    less. First all are killed, then stages are suspended for 10 s each.
+    less. All are done once, in an order that is drawn, then, until ``until_s``, all again in another order.
+    ``counts`` says how often each was done.
     """
 
-    def __init__(self, supervisor: Supervisor, pause_s: float) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        pause_s: float,
+        kinds: Collection[Disturbance],
+        rng: random.Random,
+        until_s: float = 0.0,
+        disk: OwnDisk | None = None,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
         self._supervisor = supervisor
         self._pause_s = pause_s
-        self._waiting = [(name, signal.SIGKILL) for name in KILLED_IN_TURN]
-        self._waiting += [(name, signal.SIGSTOP) for name in SUSPENDED_IN_TURN]
+        self._kinds = tuple(kinds)
+        self._rng = rng
+        self._until_s = until_s
+        self._disk = disk
+        self._waiting = self._drawn()
         self._acted_s = 0.0
         self._acted_window_ms = 0
         self._suspended: tuple[str, int] | None = None
 
     def act(self, elapsed_s: float, newest_window_ms: int) -> str:
         """Do what is due and return a sentence about it; empty when nothing is."""
-        if self._suspended is not None:
-            return self.resume() if elapsed_s - self._acted_s >= SUSPENDED_S else ""
+        if self._is_lasting:
+            return self._last() if elapsed_s - self._acted_s < LASTS_S else self.resume()
+        if not self._waiting and elapsed_s < self._until_s:
+            self._waiting = self._drawn()
         if not self._waiting or not self._has_recovered(elapsed_s, newest_window_ms):
             return ""
-        name, how = self._waiting[0]
-        pid = self._supervisor.pid(name)
-        if pid is None:
+        due = self._waiting[0]
+        pid = self._supervisor.pid(due.whom)
+        if pid is None and due.kind is not DisturbKind.FILL:
             return ""  # it is being started again at this moment: the next look finds it
         del self._waiting[0]
         self._acted_s, self._acted_window_ms = elapsed_s, newest_window_ms
-        if how is signal.SIGKILL:
-            os.kill(pid, how)
-            return f"killed {name} (process {pid}) with SIGKILL"
-        os.killpg(pid, how)  # With its children: Spark's Java, for one.
-        self._suspended = name, pid
-        return f"suspended {name} (process {pid}) with SIGSTOP for {SUSPENDED_S:g} s"
+        self.counts[str(due)] += 1
+        return self._fill() if pid is None else self._disturb(due, pid)
 
     def resume(self) -> str:
-        """Let who is suspended go on, and say so; empty when nobody is."""
+        """Let who is suspended go on, give the disk's room back, and say so; empty when there is nothing to end."""
+        if self._disk is not None and self._disk.is_full:
+            self._disk.make_room()
+            return "made room on the disk"
         if self._suspended is None:
             return ""
         (name, pid), self._suspended = self._suspended, None
@@ -64,8 +110,33 @@ class DisturbSchedule:
         return f"resumed {name} (process {pid})"
 
     def is_over(self, elapsed_s: float, newest_window_ms: int) -> bool:
-        """Tell whether all have been disturbed, and the loop has gone on for a pause since."""
-        return not self._waiting and self._suspended is None and self._has_recovered(elapsed_s, newest_window_ms)
+        """Tell whether nothing is to be done, and the loop has gone on for a pause since the last time."""
+        return not self._waiting and not self._is_lasting and self._has_recovered(elapsed_s, newest_window_ms)
+
+    @property
+    def _is_lasting(self) -> bool:
+        return self._suspended is not None or (self._disk is not None and self._disk.is_full)
+
+    def _drawn(self) -> list[Disturbance]:
+        return self._rng.sample(self._kinds, len(self._kinds))
+
+    def _last(self) -> str:
+        if self._disk is not None and self._disk.is_full:
+            self._disk.fill()  # What was freed meanwhile.
+        return ""
+
+    def _fill(self) -> str:
+        assert self._disk is not None
+        self._disk.fill()
+        return f"filled the disk of {self._disk.directory} for {LASTS_S:g} s"
+
+    def _disturb(self, due: Disturbance, pid: int) -> str:
+        if due.kind is DisturbKind.KILL:
+            os.kill(pid, signal.SIGKILL)
+            return f"killed {due.whom} (process {pid}) with SIGKILL"
+        os.killpg(pid, signal.SIGSTOP)  # With its children: Spark's Java, for one.
+        self._suspended = due.whom, pid
+        return f"suspended {due.whom} (process {pid}) with SIGSTOP for {LASTS_S:g} s"
 
     def _has_recovered(self, elapsed_s: float, newest_window_ms: int) -> bool:
         return elapsed_s - self._acted_s >= self._pause_s and newest_window_ms > self._acted_window_ms

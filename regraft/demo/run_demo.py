@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import random
 import secrets
 import shutil
 import time
@@ -31,7 +32,8 @@ from infra.stack_error import StackError
 from infra.supervise import Supervisor
 from overlay.inventory import Inventory
 from producers.emulator.outage_schedule import SITE
-from regraft.demo.disturb_services import DisturbSchedule
+from regraft.demo.disturb_services import DisturbSchedule, disturbances
+from regraft.demo.fill_disk import OwnDisk
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
@@ -56,7 +58,7 @@ from regraft.stages.show_run import RunScreen
 
 TICK_S = 0.5
 SETTLE_POLL_S = 0.2
-KILLED_RUN_FACTOR_MAX = 3.0
+LENGTHENED_S_MAX = 300.0
 START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
 TOKEN_HOURS = 1.0
 SECRET_BYTES = 32
@@ -106,10 +108,11 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
                 f"A demo is running in {out} (process {error.holder_pid or 'unknown'}): "
                 "wait for it, or choose another directory with --out."
             ) from error
+        disk = OwnDisk(out) if options.kills and wanted.demo.fill_disk else None
         shutil.rmtree(out / "run", ignore_errors=True)
         for name in ("summary.json", "run.json", "report.html"):
             (out / name).unlink(missing_ok=True)
-        record, settings = _run(flags, settings_file, options, console)
+        record, settings = _run(flags, settings_file, options, console, disk)
     summary = summarise(record)
     _write_json(out / "run.json", describe_run(settings))
     (out / "report.html").write_text(build_report(record), encoding="utf-8")
@@ -118,7 +121,7 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
 
 
 def _run(
-    flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console
+    flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console, disk: OwnDisk | None
 ) -> tuple[RunRecord, Settings]:
     events: list[ServiceEvent] = []
     with ExitStack() as running:
@@ -138,7 +141,8 @@ def _run(
                 stack.add(loop_service(name, settings))
         if options.dashboard and not options.quiet:
             _tell_dashboard(settings, console)
-        run = _DemoRun(settings, inventory, stack.supervisor, events, options)
+        kills = _disturb_schedule(settings, stack.supervisor, disk) if options.kills else None
+        run = _DemoRun(settings, inventory, stack.supervisor, events, kills)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
         return run.carry_out(screen), settings
 
@@ -203,9 +207,17 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
 def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
     """Return the flags with outages of brokers and links where nobody set any: one at a time, on average."""
     pause_s = wanted.demo.kill_every_s
-    preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s}
+    preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
     chosen = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
     return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
+
+
+def _disturb_schedule(settings: Settings, supervisor: Supervisor, disk: OwnDisk | None) -> DisturbSchedule:
+    """Return the schedule of the disturbances that this run's seed draws, for as long as there are random outages."""
+    demo, rng = settings.demo, random.Random(f"disturbances {settings.run.seed}")
+    kinds = disturbances(supervisor.rss_bytes_max, disk)
+    until_s = settings.emulator.chaos_until_s or demo.running_s
+    return DisturbSchedule(supervisor, demo.kill_every_s, kinds, rng, until_s, disk)
 
 
 def _tell_dashboard(settings: Settings, console: Console) -> None:
@@ -242,7 +254,7 @@ class _DemoRun:
         inventory: Inventory,
         supervisor: Supervisor,
         events: list[ServiceEvent],
-        options: DemoOptions,
+        kills: DisturbSchedule | None,
     ) -> None:
         self._settings = settings
         self._inventory = inventory
@@ -257,7 +269,7 @@ class _DemoRun:
         self._use: dict[str, ServiceUse] = {}
         self._started_s = time.time()
         self._running_s = settings.demo.running_s
-        self._kills = DisturbSchedule(supervisor, settings.demo.kill_every_s) if options.kills else None
+        self._kills = kills
 
     def carry_out(self, screen: RunScreen) -> RunRecord:
         """Let traffic run, end it, let the loop come to rest, and collect what is stored."""
@@ -283,12 +295,16 @@ class _DemoRun:
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Tell whether traffic goes on: kills lengthen the run, within a bound, until it has shown what it is to."""
-        if self._elapsed_s < self._running_s or self._kills is None:
-            return self._elapsed_s < self._running_s
-        is_over = self._kills.is_over(self._elapsed_s, self._newest_window_ms)
-        has_followed = self._observer.has_followed_shift or not self._expects_shift
-        return not (is_over and has_followed) and self._elapsed_s < KILLED_RUN_FACTOR_MAX * self._running_s
+        """Tell whether traffic goes on: what befalls it lengthens the run, within a bound, until that is shown."""
+        if self._elapsed_s < self._running_s:
+            return True
+        emulator, has_shown = self._settings.emulator, True
+        if self._kills is not None:
+            has_shown = self._kills.is_over(self._elapsed_s, self._newest_window_ms)
+            has_shown &= self._observer.has_followed_shift or not self._expects_shift
+        if emulator.outages or emulator.chaos_every_s is not None:
+            has_shown &= self._observer.is_whole
+        return not has_shown and self._elapsed_s < self._running_s + LENGTHENED_S_MAX
 
     @property
     def _newest_window_ms(self) -> int:
@@ -372,7 +388,7 @@ class _DemoRun:
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
             rss_total_bytes_max=self._supervisor.rss_total_bytes_max,
-            outages=observer.story(stored.events, stored.plans),
+            outages=observer.story(stored.events, stored.plans, self._kills.counts if self._kills else {}),
         )
 
 

@@ -36,7 +36,7 @@ class OutageStory:
 
     ``deaths`` counts several at once as one. ``repairs_ms``: from a death until an overlay without the dead was in
     force. ``traffic_at_risk_per_s_max``: the most deliveries a second that had to cross the dead. ``by_kind``: outages
-    of each kind. Alerts are all of the run.
+    of each kind, and what was done to stages. Alerts are all of the run, by rule.
     """
 
     lines: tuple[StoryLine, ...] = ()
@@ -44,8 +44,8 @@ class OutageStory:
     repairs_ms: tuple[int, ...] = field(default=())
     traffic_at_risk_per_s_max: float = 0.0
     by_kind: Mapping[str, int] = field(default_factory=dict)
-    alerts_raised: int = 0
-    alerts_cleared: int = 0
+    alerts_raised: Mapping[str, int] = field(default_factory=dict)
+    alerts_cleared: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def first_ms(self) -> int | None:
@@ -62,38 +62,50 @@ def outage_story(
 ) -> OutageStory:
     """Put the story together; ``notes`` are pairs of time and text from the emulator's status.
 
-    The time of a repair runs from the last death, or standstill, before its plan until its overlay was in force.
+    The time of a repair runs from the death, or standstill, of that broker of its plan that was down longest, until its
+    overlay was in force.
     """
     noted = [StoryLine(int(str(time_ms)), EMULATOR, str(text)) for time_ms, text in notes]
-    if not noted:
-        return OutageStory()
     kept = list(events)
     told = [StoryLine(event.time_ms, CONTROLLER, event.text) for event in kept if event.kind.value in MEMBER_EVENTS]
-    alerts = Counter(event.kind for event in kept)
     of_members = [plan for plan in plans if _planner_of(plan) in MEMBER_PLANNERS]
     told += [
         StoryLine(entry.time_ms, CONTROLLER, f"plan {plan.plan} ({_planner_of(plan)}): {entry.phase}")
         for plan in of_members
         for entry in plan.history
     ]
-    down_ms = sorted(line.time_ms for line in noted if line.text.endswith(DOWN_WORDS))
-    took = [_repair_ms(plan, down_ms) for plan in of_members if plan.brokers_lost]
+    down = [line for line in noted if line.text.endswith(DOWN_WORDS)]
+    took = [_repair_ms(plan, down) for plan in of_members if plan.brokers_lost]
     return OutageStory(
-        tuple(sorted(noted + told, key=lambda line: line.time_ms)),
+        tuple(sorted(noted + told, key=lambda line: line.time_ms)) if noted else (),
         sum(line.text.endswith(DEATH_WORD) for line in noted),
         tuple(one for one in took if one is not None),
         traffic_at_risk_per_s_max,
         dict(by_kind or {}),
-        alerts[EventKind.ALERT_RAISED],
-        alerts[EventKind.ALERT_CLEARED],
+        _alerts(kept, EventKind.ALERT_RAISED),
+        _alerts(kept, EventKind.ALERT_CLEARED),
     )
+
+
+def _alerts(events: Iterable[AdaptationEvent], kind: EventKind) -> dict[str, int]:
+    """Return how many alerts of each rule were told so: one message may tell of several."""
+    found: Counter[str] = Counter()
+    for event in events:
+        if event.kind is kind:
+            found[event.details["rule"]] += int(event.details["count"])
+    return dict(sorted(found.items()))
 
 
 def _planner_of(plan: Plan) -> str:
     return plan.proposals[0].planner if plan.proposals else ""
 
 
-def _repair_ms(plan: Plan, down_ms: Sequence[int]) -> int | None:
+def _repair_ms(plan: Plan, down: Sequence[StoryLine]) -> int | None:
     in_force = [entry.time_ms for entry in plan.history if LIFE[PlanPhase(entry.phase)].is_in_force]
-    before = [time_ms for time_ms in down_ms if plan.history and time_ms <= plan.history[0].time_ms]
-    return min(in_force) - before[-1] if in_force and before else None
+    began_ms = plan.history[0].time_ms if plan.history else 0
+    newest: dict[str, int] = {}
+    for line in sorted(down, key=lambda line: line.time_ms):
+        if line.time_ms <= began_ms:
+            newest |= dict.fromkeys(line.text.partition(":")[0].split(", "), line.time_ms)
+    since_ms = [newest[name] for name in plan.brokers_lost if name in newest]
+    return min(in_force) - min(since_ms) if in_force and since_ms else None

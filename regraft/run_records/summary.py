@@ -160,8 +160,8 @@ def _outage_figures(record: RunRecord) -> dict[str, Any]:
     return {
         "outages": dict(story.by_kind),
         "broker_deaths": story.deaths,
-        "alerts_raised": story.alerts_raised,
-        "alerts_cleared": story.alerts_cleared,
+        "alerts_raised": dict(story.alerts_raised),
+        "alerts_cleared": dict(story.alerts_cleared),
         "repairs": len(story.repairs_ms),
         "death_to_whole_ms_p50": percentile(story.repairs_ms, 50),
         "death_to_whole_ms_p95": percentile(story.repairs_ms, 95),

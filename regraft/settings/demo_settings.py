@@ -17,7 +17,8 @@ class DemoSettings:
     of a tree may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a
     share of that time, the interests of stocks shift. ``drain_s_max``: how long the end may wait for the last windows
     and for a plan under way. ``kill_every_s``: with --chaos, the least pause between two kills of stages; a window must
-    close before the next, too. Where nobody sets emulator.chaos_every_s and chaos_for_s, also these.
+    close before the next, too. Where nobody sets emulator.chaos_every_s and chaos_for_s, also these. ``fill_disk``:
+    with --chaos, also fill the disk of the output directory, which must be a file system of its own.
     ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
     and ours without moves of publishers, to show beside the acting one what these add.
     ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than there, as the demo's interests shift
@@ -31,6 +32,7 @@ class DemoSettings:
     regime_change_share: float = 0.5
     drain_s_max: float = 60.0
     kill_every_s: float = 20.0
+    fill_disk: bool = False
     shadow_planners: tuple[str, ...] = ("swap_links_ci", "swap_links_cost")
     horizon_lifetimes: float = 1.0
 

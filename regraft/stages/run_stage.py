@@ -11,11 +11,13 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import TextIO, cast
 
 import structlog
 
 from infra.check_disk import is_disk_full, tell_disk_full
 from infra.create_topics import check_topics
+from infra.log_stream import LogStream
 from infra.stack_error import StackError
 from overlay.chord_ring import RingError
 from overlay.configuration import NotATreeError
@@ -163,6 +165,6 @@ def configure_logs(level: str = "info") -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, LogStream(sys.stderr))),
         cache_logger_on_first_use=True,
     )

@@ -199,7 +199,6 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         """A publisher comes, perhaps again under its name, unless it is connected."""
         if self.publishers.home_of(name) is not None or home in self.dead:
             return False
-        self.account.begin_stay(name)
         self.ending.discard(name)
         self.advertise(name, home, self.filter_of(what))
         if not SEQUENCES_CONTINUE:
@@ -220,6 +219,11 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             return False
         self.publish(name, self.content_of(self.publisher_filters[name], number), 100)
         return True
+
+    def _change_publisher(self, publisher: str, connection: int, home: str, filter_: Filter | None) -> None:
+        if filter_ is not None:
+            self.account.begin_stay(publisher)
+        super()._change_publisher(publisher, connection, home, filter_)
 
     def is_between_homes(self, name: str) -> bool:
         """Tell whether a publisher has left one home and is not taken by the next."""

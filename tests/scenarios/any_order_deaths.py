@@ -187,7 +187,6 @@ class MortalBrokers:
             del self.publishers._publishers[name]
         else:
             client.goes_to = WHOEVER_TAKES_IT
-            self.account.begin_stay(name)
             self.publishers.reconnect(name, home)
         return True
 

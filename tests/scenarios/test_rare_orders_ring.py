@@ -169,6 +169,7 @@ def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> 
     overlay.carry_out(target, phases=(ACTIVATE, RETIRE))
     assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
     assert overlay.said(Outcome.RETIRED) == {"b0", "b1"}
+    assert not any(core.routing.trees.locals for core in overlay.cores.values())
 
 
 def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics() -> None:
@@ -197,16 +198,21 @@ def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics()
     assert overlay.told_of(UserDrained)[1:] == [UserDrained("u", "s-slow", "b1")]
 
 
-def test_a_user_whose_stay_its_home_has_ended_is_attached_no_more() -> None:
-    """Its coming was under way when its old home told the next one not to wait."""
+@pytest.mark.parametrize("comes_first", [False, True])
+def test_a_user_whose_stay_its_home_has_ended_is_attached_no_more(comes_first: bool) -> None:
+    """Its coming was under way when its old home told the next one not to wait, or had come before."""
     overlay = StepByStep(PAIR)
     topic = topic_at(PAIR, "b1")
     target, moves = moving_user(overlay, topic)
     overlay.carry_out(target, moves, phases=(PREPARE,))
+    attach = AttachRequest(1, "u", 0, (MovedSubscription("s", topic),))
+    if comes_first:
+        overlay.feed("b1", None, attach)
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
     overlay.carry_out(target, moves, phases=(PREPARE,))
     assert overlay.told_of(ClientDropped) == [ClientDropped("u", 0)]
-    overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
+    if not comes_first:
+        overlay.feed("b1", None, attach)
     assert not overlay.cores["b1"].routing.trees.locals
 
 
@@ -275,8 +281,8 @@ def test_the_end_of_a_publisher_that_overtakes_its_coming_leaves_no_trace() -> N
     assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
 
 
-def test_a_flush_asked_for_when_a_rendezvous_lets_go_is_counted_once() -> None:
-    """What waited at a rendezvous asks for a flush on its way down; that is one control message like any other."""
+def test_what_waits_at_a_rendezvous_comes_to_what_ends_meanwhile() -> None:
+    """It was published before the end. Each message that follows is counted once."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
     overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))

@@ -14,8 +14,9 @@ from controller.execute.transition import PersistPlan
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.plan_log import PlanLog
 from overlay.configuration import Configuration
+from overlay.overlay_configuration import BrokerChange
 from overlay.plan_digest import plan_digest
-from schemas.command import Command, CommandResult, Outcome, Refusal
+from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from schemas.plan import Plan, PlanPhase
 from schemas.plan_life import LIFE, answers_to
 from tests.controller.execute.test_transition import BROKERS, swap_plan
@@ -66,6 +67,13 @@ class Controller:
         return self.ports.plans.stored["plan-1"]
 
 
+def joining_plan(epoch_to: int) -> Plan:
+    """A plan by which d joins."""
+    target = BEFORE.replaced(epoch_to, (), [("c", "d")], change=BrokerChange(joined=frozenset("d")))
+    bare = msgspec.structs.replace(swap_plan(), plan=f"plan-{epoch_to}", epoch_to=epoch_to)
+    return target.as_target(bare, BEFORE)
+
+
 def answers(command: Command, **changes: Any) -> list[CommandResult]:
     return [
         msgspec.structs.replace(
@@ -99,6 +107,25 @@ def test_plans_that_differ_only_in_who_began_them_have_other_digests() -> None:
         controller.run_to(PlanPhase.PREPARING)
         digests |= {command.digest for command in controller.take_commands()}
     assert len(digests) == 2
+
+
+def test_who_joins_is_told_first_which_earlier_plans_that_were_to_take_it_in_are_aborted() -> None:
+    """It was taken for dead and not waited for, so it may have prepared the first. Who joins by none is not told."""
+    controller = Controller()
+    controller.runner.begin(joining_plan(1), 0)
+    controller.runner.lose(["d"])
+    controller.runner.advance(0)
+    first = [one for one in controller.take_commands() if one.phase is CommandPhase.ABORT]
+    assert {one.broker for one in first} == {"a", "b", "c"}
+    controller.ports.results.records.extend(one for command in first for one in answers(command))
+    controller.runner.advance(0)
+    assert controller.stored.phase is PlanPhase.ABORTED
+    controller.runner.lose([])
+    controller.runner.begin(joining_plan(2), 0)
+    controller.runner.advance(0)
+    sent = [(one.plan, one.phase, one.digest) for one in controller.take_commands() if one.broker == "d"]
+    assert sent[0] == ("plan-1", CommandPhase.ABORT, first[0].digest)
+    assert [one[:2] for one in sent[1:]] == [("plan-2", CommandPhase.PREPARE)]
 
 
 @pytest.mark.parametrize("phase", MOVING)

@@ -195,15 +195,13 @@ def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguratio
     """Whoever thinks it is inside does not know that it has begun anew."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b"), 1)
-    assert outcome_of(core, prepare_same(overlay.at_epoch(7), "b")) == (Outcome.REFUSED, Refusal.PHASE)
+    assert outcome_of(core, prepare_same(overlay.at_epoch(7), "b")) == (Outcome.REFUSED, Refusal.OUTSIDE)
     assert outcome_of(core, prepare_same(overlay.at_epoch(7), "b", "b")) == (Outcome.PREPARED, Refusal.NONE)
 
 
 @OVERLAYS
-def test_one_outside_joins_by_a_later_plan_when_the_abort_of_the_one_before_never_came(
-    overlay: OverlayConfiguration,
-) -> None:
-    """The controller took it for dead then. A plan that cannot be, or a late word of the first one, changes nothing."""
+def test_one_outside_holds_a_plan_until_it_hears_that_this_is_aborted(overlay: OverlayConfiguration) -> None:
+    """A later plan may come of a controller that knows nothing of the first, which another one carries out."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b"), 1)
     first = prepare_same(overlay.at_epoch(7), "b", "b")
@@ -211,14 +209,12 @@ def test_one_outside_joins_by_a_later_plan_when_the_abort_of_the_one_before_neve
     assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
     digest = overlay.at_epoch(9).digest + DIGEST
     later = msgspec.structs.replace(first, plan="later", epoch_to=9, digest=digest)
-    wrong = msgspec.structs.replace(later, digest="0" * 16 + DIGEST)
-    assert outcome_of(core, wrong)[0] is Outcome.REFUSED
+    assert outcome_of(core, later) == (Outcome.REFUSED, Refusal.PLAN)
     assert sorted(core.tables) == [7, 8]
+    assert outcome_of(core, msgspec.structs.replace(first, phase=CommandPhase.ABORT))[0] is Outcome.ABORTED
     assert outcome_of(core, later) == (Outcome.PREPARED, Refusal.NONE)
     assert sorted(core.tables) == [7, 9]
     assert outcome_of(core, first)[0] is Outcome.REFUSED
-    assert outcome_of(core, msgspec.structs.replace(first, phase=CommandPhase.ABORT))[0] is Outcome.ABORTED
-    assert sorted(core.tables) == [7, 9]
 
 
 def test_a_lost_neighbour_that_joins_a_tree_by_a_plain_plan_is_lost_no_longer() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -68,6 +69,13 @@ def test_equal_seeds_draw_equal_chaos() -> None:
     assert 150 < len(first) < 250
     assert {one.kind for one in first} == set(OutageKind)
     assert [one.at_s for one in first] == sorted(one.at_s for one in first)
+
+
+def test_chaos_that_has_an_end_draws_the_same_until_then() -> None:
+    """None begins at its end or later."""
+    names, links = ("a", "b", "c"), (("a", "b"), ("b", "c"))
+    endless = takewhile(lambda one: one.at_s < 60, drawn(CHAOS, names, links, random.Random(4)))
+    assert list(drawn(replace(CHAOS, until_s=60.0), names, links, random.Random(4))) == list(endless)
 
 
 @pytest.mark.parametrize("seed", range(5))

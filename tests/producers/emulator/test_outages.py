@@ -174,6 +174,44 @@ def test_clients_of_a_dead_broker_come_again_when_a_plan_has_taken_it_in_again()
     assert virtual.overlay.publishers.reconnected_count == virtual.overlay.subscribers.reconnected_count == 1
 
 
+def test_a_publisher_whose_stay_is_ended_goes_on_in_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not hear that it is to leave for c, and is waited for no longer; what it publishes then is not lost."""
+    monkeypatch.setattr("producers.brokers.two_epochs.CLIENT_WAIT_MS_MAX", 500.0)
+    virtual = line()
+    virtual.run_until(1_500.0)
+    monkeypatch.setattr(virtual.overlay.publishers, "leave", lambda *_: None)
+    present = virtual.overlay.inventory.bootstrap
+    assert isinstance(present, Configuration)
+    repair(virtual, present.at_epoch(1), BrokerChange(), [ClientMove("p", "a", "c")])
+    virtual.run_until(4_000.0)
+    account = virtual.finish()
+    assert virtual.overlay.publishers.reconnected_count == 1
+    assert (account.published, account.lost) == (400, 0)
+    assert account.is_clean, account
+
+
+def test_a_publisher_that_a_broker_outside_turns_away_comes_when_a_plan_takes_that_in() -> None:
+    """It may publish from then on."""
+    virtual = line()
+    virtual.overlay.cancel("s-d")
+    virtual.run_until(1_500.0)
+    present = virtual.overlay.inventory.bootstrap
+    assert isinstance(present, Configuration)
+    without = present.replaced(1, [("c", "d")], (), change=BrokerChange(left=frozenset("d")))
+    repair(virtual, without, BrokerChange(left=frozenset("d")))
+    virtual.overlay.advertise("q", "d", ALL)
+    virtual.run_for(100.0)
+    assert virtual.overlay.publishers.waiting_count == 1
+    joined = without.replaced(2, (), [("a", "d")], change=BrokerChange(joined=frozenset("d")))
+    repair(virtual, joined, BrokerChange(joined=frozenset("d")))
+    virtual.run_for(100.0)
+    virtual.overlay.publish("q", {"symbol": "A"}, 1)
+    account = virtual.finish()
+    assert virtual.overlay.publishers.waiting_count == 0
+    assert (account.published, account.lost) == (401, 0)
+    assert account.is_clean, account
+
+
 def test_a_publisher_of_a_dead_broker_goes_on_where_the_repair_puts_it() -> None:
     """It comes in a new stay, when the repair is active there."""
     virtual = line()

@@ -100,7 +100,7 @@ def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
     assert homes.publishers.allow("p", 1)
     homes.publishers.take("p", 0, "b3")
     homes.publishers.leave("p", 0, "b3")
-    assert not homes.publishers.drop("p", 0)
+    assert not homes.publishers.drop("p", 0, may_return=True)
     homes.publish()
     over = UnadvertiseRequest("p", 0)  # Who takes a stay that is over is told so, and has it no longer.
     assert homes.take_asked() == [("b3", over), ("b1", 1)]
@@ -140,3 +140,34 @@ def test_a_publisher_that_is_told_to_leave_for_a_home_that_is_dead_already_waits
     assert homes.take_asked() == [("b2", AdvertiseRequest("p", topic_filter("a"), 1))]
     homes.publishers.allow("p", 1)
     assert homes.take_asked() == [("b2", 0)]
+
+
+def test_a_publisher_whose_stay_its_home_has_ended_comes_again_there_in_a_new_one() -> None:
+    """Whoever lets it publish need not know: what it publishes meanwhile waits."""
+    homes = connected()
+    assert homes.publishers.drop("p", 0, may_return=True)
+    homes.publish()
+    assert homes.take_asked() == [("b1", AdvertiseRequest("p", topic_filter("a"), 1))]
+    assert not homes.publishers.allow("p", 1)  # It has begun to publish before.
+    assert homes.take_asked() == [("b1", 0)]
+
+
+def test_a_publisher_that_its_home_turns_away_comes_again_when_that_takes_clients() -> None:
+    homes = connected()
+    assert homes.publishers.drop("p", 0, may_return=False)
+    homes.publish()
+    assert not homes.publishers.drop("p", 0, may_return=False)
+    assert homes.take_asked() == []
+    assert homes.publishers.waiting_count == 1
+    homes.publishers.come_home("b1")
+    homes.publishers.allow("p", 1)
+    assert homes.take_asked() == [("b1", AdvertiseRequest("p", topic_filter("a"), 1)), ("b1", 0)]
+
+
+def test_a_publisher_whose_stay_is_ended_between_two_homes_when_it_was_about_to_end_is_gone() -> None:
+    homes = connected()
+    homes.publishers.leave("p", 0, "b2")
+    homes.publishers.disconnect("p")
+    assert homes.publishers.drop("p", 0, may_return=True)
+    assert homes.publishers.home_of("p") is None
+    assert homes.take_asked() == [("b1", LeaveRequest("p", 0))]

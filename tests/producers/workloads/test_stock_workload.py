@@ -11,7 +11,7 @@ from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter, matches
 from producers.emulator.place_overlay import place_overlay
 from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
+from producers.workloads.stock_settings import SYMBOLS_SHIPPED, RegimeChange, WorkloadSettings
 from producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data, subscription
 
 DATA = load_stock_data()
@@ -166,8 +166,94 @@ def test_interests_shift_again_and_again() -> None:
     assert virtual.workload.regime_changed_ms is not None
 
 
+ALL_BITS = (1 << 64) - 1
+
+
+def published_by_symbol(virtual: VirtualOverlay, duration_ms: float) -> Counter[str]:
+    """Run on, and count what each symbol published meanwhile, by the sequence numbers of telemetry."""
+    virtual.run_for(duration_ms)
+    newest: Counter[str] = Counter()
+    for batch in virtual.telemetry.batches:
+        for cell in batch.deliveries:
+            newest[cell.publisher] = max(
+                newest[cell.publisher], cell.block * 64 + (cell.published & ALL_BITS).bit_length()
+            )
+    return newest
+
+
+def test_one_publisher_publishes_more_from_the_change_on() -> None:
+    """One symbol publishes as many times more as the settings say; no other does, and subscriptions stay."""
+    settings = WorkloadSettings(
+        publisher_count=10,
+        lifetime_s_mean=10_000.0,
+        regime_change_s=60.0,
+        regime_change_kind=RegimeChange.PUBLISHER,
+        regime_change_factor=10.0,
+    )
+    virtual = VirtualOverlay(inventory(6), settings)
+    before = published_by_symbol(virtual, 59_000)
+    subscribed = dict(virtual.clients.connected)
+    after = published_by_symbol(virtual, 61_000)
+    shares = sorted((after[symbol] - before[symbol]) / before[symbol] for symbol in before)
+    assert all(share < 2 for share in shares[:-1])
+    assert shares[-1] > 5
+    assert len(subscribed.keys() & virtual.clients.connected.keys()) > 0.95 * len(subscribed)
+
+
+def test_crowd_comes_and_goes() -> None:
+    """While it is there every broker wants one symbol, with half of all subscriptions; then it is as before."""
+    settings = WorkloadSettings(
+        notifications_per_s=0.1,
+        lifetime_s_mean=10_000.0,
+        regime_change_s=5.0,
+        regime_change_kind=RegimeChange.CROWD,
+        regime_change_for_s=20.0,
+    )
+    virtual = VirtualOverlay(inventory(), settings, VirtualSettings(flush_ms=None))
+    largest = []
+    for _ in range(3):  # Before, meanwhile and after.
+        virtual.run_for(4_000 if not largest else 15_000)
+        homes = max(homes_by_symbol(virtual).values(), key=len)
+        largest.append((len(homes), len(set(homes))))
+    count = 9 * 49
+    assert largest[0][0] < count / 8
+    assert largest[2][0] < count / 8
+    assert largest[1][0] == pytest.approx(count / 2, rel=0.2)
+    assert largest[1][1] == len(virtual.overlay.brokers)
+
+
+def test_day_goes_around_the_brokers() -> None:
+    """At noon at the first broker most subscriptions are near it, half a day later at the other side."""
+    settings = WorkloadSettings(
+        publisher_count=10,
+        notifications_per_s=0.1,
+        lifetime_s_mean=2.0,
+        broker_load_exponent=0.0,
+        regime_change_s=1.0,
+        regime_change_kind=RegimeChange.DAY,
+        regime_change_for_s=40.0,
+    )
+    virtual = VirtualOverlay(inventory(), settings, VirtualSettings(flush_ms=None))
+    quarter = len(virtual.overlay.brokers) // 4
+    near = {*list(virtual.overlay.brokers)[:quarter], *list(virtual.overlay.brokers)[-quarter:]}
+    virtual.run_for(1_000)
+    shares = []
+    for _ in range(2):
+        virtual.run_for(20_000)
+        homes = [home for homes in homes_by_symbol(virtual).values() for home in homes]
+        shares.append(sum(home in near for home in homes) / len(homes))
+    assert shares[0] < 0.4
+    assert shares[1] > 0.6
+
+
 def test_wrong_bursts_and_shifts_are_told() -> None:
-    """Bursts that never end, and shifts that overtake each other."""
+    """Bursts that never end, changes that overtake each other or that nobody knows."""
+    (fault,) = WorkloadSettings(regime_change_kind="weather").faults()
+    assert fault == "regime_change_kind is 'weather': one of interests, publisher, crowd, day"
+    (fault,) = WorkloadSettings(regime_change_kind="crowd", regime_change_every_s=50.0).faults()
+    assert fault.startswith("regime_change_every_s is 50: above regime_change_for_s, 60,")
+    (fault,) = WorkloadSettings(regime_change_factor=0.5).faults()
+    assert fault.startswith("regime_change_factor is 0.5, at least 1 is needed")
     assert WorkloadSettings(burst_every_s=10.0, burst_s=10.0).faults() == [
         "burst_every_s is 10: above burst_s, 10, or none for no bursts"
     ]

@@ -1,3 +1,4 @@
+import random
 import sys
 from pathlib import Path
 
@@ -5,8 +6,12 @@ import psutil
 
 from infra.service import RestartPolicy, Service
 from infra.supervise import Supervisor
-from regraft.demo.disturb_services import KILLED_IN_TURN, SUSPENDED_IN_TURN, SUSPENDED_S, DisturbSchedule
+from regraft.demo.disturb_services import KILLED, LASTS_S, SUSPENDED, DisturbSchedule, disturbances
+from regraft.demo.fill_disk import OwnDisk
+from tests.full_disk import small_disk
 from tests.wait_until import wait_until
+
+PAUSE_S = 20.0
 
 
 def _sleeper(name: str, directory: Path) -> Service:
@@ -18,27 +23,69 @@ def _sleeper(name: str, directory: Path) -> Service:
     )
 
 
-def test_each_service_is_disturbed_once_and_only_after_the_loop_has_recovered(tmp_path: Path) -> None:
-    """A kill waits for its pause and for a window that closed since the last one; all are started again."""
+def _schedule(supervisor: Supervisor, until_s: float = 0.0, seed: int = 1) -> DisturbSchedule:
+    kinds = disturbances(supervisor.rss_bytes_max, None)
+    return DisturbSchedule(supervisor, PAUSE_S, kinds, random.Random(seed), until_s)
+
+
+def test_each_is_done_once_and_only_after_the_loop_has_recovered(tmp_path: Path) -> None:
+    """One waits for its pause and for a window that closed since the last one; the killed are started again."""
     with Supervisor() as supervisor:
-        for name in KILLED_IN_TURN:
+        for name in KILLED:
             supervisor.start(_sleeper(name, tmp_path))
-        schedule = DisturbSchedule(supervisor, pause_s=20)
+        schedule = _schedule(supervisor)
         assert schedule.act(10, newest_window_ms=5_000) == ""  # too early
         assert schedule.act(25, newest_window_ms=0) == ""  # no window yet
-        for turn, name in enumerate(KILLED_IN_TURN, start=1):
-            assert schedule.act(30.0 * turn, newest_window_ms=5_000 * turn).startswith(f"killed {name} ")
-            assert schedule.act(30.0 * turn + 25, newest_window_ms=5_000 * turn) == ""  # none closed since
-            assert supervisor.wait_ready(name, 20)
-        for name in KILLED_IN_TURN:
-            wait_until(lambda name=name: supervisor.restarts(name) == 1 and supervisor.pid(name) is not None)
-        for turn, name in enumerate(SUSPENDED_IN_TURN, start=len(KILLED_IN_TURN) + 1):
-            assert schedule.act(30.0 * turn, newest_window_ms=5_000 * turn).startswith(f"suspended {name} ")
-            pid = supervisor.pid(name)
-            wait_until(lambda pid=pid: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-            assert schedule.act(30.0 * turn + SUSPENDED_S / 2, newest_window_ms=5_000 * turn) == ""
-            assert schedule.act(30.0 * turn + SUSPENDED_S, newest_window_ms=5_000 * turn).startswith(f"resumed {name} ")
-            wait_until(lambda pid=pid: psutil.Process(pid).status() != psutil.STATUS_STOPPED)
-        assert not schedule.is_over(500, newest_window_ms=5_000 * (len(KILLED_IN_TURN) + len(SUSPENDED_IN_TURN)))
-        assert schedule.is_over(500, newest_window_ms=50_000)
-        assert schedule.act(500, newest_window_ms=50_000) == ""
+        count = len(KILLED) + len(SUSPENDED)
+        for turn in range(1, count + 1):
+            at_s, window_ms = 30.0 * turn, 5_000 * turn
+            assert not schedule.is_over(at_s + 25, window_ms)
+            what, name = schedule.act(at_s, window_ms).split()[:2]
+            if what == "killed":
+                wait_until(lambda name=name: supervisor.restarts(name) == 1 and supervisor.is_ready(name))
+            else:
+                assert what == "suspended"
+                pid = supervisor.pid(name)
+                wait_until(lambda pid=pid: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+                assert schedule.act(at_s + LASTS_S / 2, window_ms) == ""
+                assert schedule.act(at_s + LASTS_S, window_ms).startswith(f"resumed {name} ")
+                wait_until(lambda pid=pid: psutil.Process(pid).status() != psutil.STATUS_STOPPED)
+            assert schedule.act(at_s + 25, window_ms) == ""  # none closed since
+        assert set(schedule.counts) == {f"kill {name}" for name in KILLED} | {f"suspend {name}" for name in SUSPENDED}
+        assert set(schedule.counts.values()) == {1}
+        assert schedule.is_over(500, newest_window_ms=5_000 * (count + 1))
+        assert schedule.act(500, newest_window_ms=5_000 * (count + 1)) == ""
+
+
+def test_all_are_done_again_until_the_end_as_the_seed_draws(tmp_path: Path) -> None:
+    """The same seed gives the same course, another one another, and no second goes by without its turn."""
+    courses = []
+    with Supervisor() as supervisor:
+        supervisor.start(_sleeper("kafka", tmp_path))
+        supervisor.start(_sleeper("alerts", tmp_path))
+        for seed in (3, 3, 4):
+            schedule, course = _schedule(supervisor, until_s=620.0, seed=seed), []
+            for turn in range(1, 60):
+                wait_until(lambda: None not in (supervisor.pid("kafka"), supervisor.pid("alerts")))
+                course.append(" ".join(schedule.act(15.0 * turn, 5_000 * turn).split()[:2]))
+            courses.append(course)
+            assert sum(schedule.counts.values()) >= 12
+            assert schedule.is_over(900, 900_000)
+    assert courses[0] == courses[1] != courses[2]
+
+
+def test_a_disk_stays_full_for_its_time(tmp_path: Path) -> None:
+    """What others free meanwhile is taken, too; afterwards there is room again."""
+    with small_disk(tmp_path / "disk") as small, Supervisor() as supervisor:
+        other = small.directory / "other"
+        other.write_bytes(bytes(100_000))
+        disk = OwnDisk(small.directory)
+        schedule = DisturbSchedule(supervisor, PAUSE_S, disturbances((), disk), random.Random(1), disk=disk)
+        assert schedule.act(25, newest_window_ms=5_000).startswith("filled the disk of ")
+        other.unlink()
+        assert schedule.act(25 + LASTS_S / 2, newest_window_ms=5_000) == ""
+        assert psutil.disk_usage(str(small.directory)).free == 0
+        assert not schedule.is_over(900, newest_window_ms=900_000)
+        assert schedule.act(25 + LASTS_S, newest_window_ms=5_000) == "made room on the disk"
+        assert psutil.disk_usage(str(small.directory)).free > 1_000_000
+        assert schedule.is_over(900, newest_window_ms=900_000)

@@ -10,6 +10,7 @@ from regraft.report_page.report import build_report
 from regraft.run_records.outage_story import OutageStory, outage_story
 from regraft.run_records.run_record import DeliveryLedger
 from regraft.run_records.summary import failures, summarise
+from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import PhaseChange, Plan, PlanPhase
 from tests.regraft.canned_run import START_MS, small_plan, small_run
 
@@ -58,3 +59,26 @@ def test_what_deaths_cost_is_shown_and_fails_no_run_and_anything_more_does() -> 
         assert text in page
     (reason,) = failures(summarise(replace(run, ledger=replace(ledger, excused=2))))
     assert reason.startswith("1 deliveries lost")
+
+
+def test_a_repair_is_timed_from_the_death_that_it_repairs() -> None:
+    """What befell others meanwhile makes it no shorter; of several deaths the one that waited longest counts."""
+    notes = [
+        [START_MS + 1_000, "b01: died"],
+        [START_MS + 2_000, "b01: back, empty"],
+        [START_MS + 20_000, "b02: died"],
+        [START_MS + 25_000, "b01: died"],
+        [START_MS + 30_000, "b03: stands still"],
+        [START_MS + 38_000, "b01: died"],
+    ]
+    assert outage_story(notes, (), (repair_plan(),)).repairs_ms == (19_000,)
+
+
+def test_alerts_are_counted_by_rule_and_not_by_message() -> None:
+    """Two brokers in one message are two alerts; what was done to stages stands beside the outages."""
+    details = {"rule": "broker_dead", "message": "m1", "count": "2", "subjects": "b01, b02"}
+    raised = AdaptationEvent("broker_dead", EventKind.ALERT_RAISED, Severity.CRITICAL, START_MS, "two", "", details)
+    cleared = msgspec.structs.replace(raised, kind=EventKind.ALERT_CLEARED, details=details | {"count": "1"})
+    story = outage_story(NOTES, (raised, cleared, cleared), (), by_kind={"death": 1, "kill kafka": 2})
+    assert (story.alerts_raised, story.alerts_cleared) == ({"broker_dead": 2}, {"broker_dead": 2})
+    assert story.by_kind == {"death": 1, "kill kafka": 2}

@@ -1,0 +1,140 @@
+"""How fast and how well the controller follows when traffic changes: 20 changes of five kinds, and quiet traffic.
+
+``python -m benchmarks.bench_reaction [--seeds 4] [--set NAME=VALUE ...] [--json FILE] [--baseline-json FILE]``.
+Each run is the demo's overlay for two and a half minutes on the virtual clock: emulator, reference aggregator and
+controller. Interests shift at once or within half a minute, one publisher publishes 20 times as much, a crowd comes and
+goes, or the day goes around the brokers in two minutes; quiet traffic has no change. Told are, by kind:
+
+- ``saved_after_s_p50``: time from the change until an overlay is in force that saves 90 % of what one does that is
+  found in the first 20 s of even traffic, on the traffic after these. Changes that leave less than 5 % to save do not
+  count; one after which it was never reached counts as long as the run, or the crowd, lasts.
+- ``regret_share``: what the run cost above the overlay of an oracle that knows all the traffic, as a share of that.
+- ``plans``, ``moves`` (links and publishers), ``gains_missed``: of the whole run; ``alarms``: plans on quiet traffic
+  and changes told where there was none.
+
+``--baseline-json`` names the file of an earlier measurement, perhaps by another version, to compare with; its regret is
+then against the same oracle as that of this measurement.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.reaction_runs import COURSES, END_S, QUIET, SHIFT_S, Reaction, Saving, ShiftTask, run_shift
+from experiments.run_tasks import run_tasks
+from infra.measured_figures import Figure, run_facts, write_figures
+from infra.show_progress import show_progress
+
+REACHABLE_SHARE_MIN = 0.05
+ALL = "all"
+TOLD_WITHIN_S = 60.0  # A change that is told later than this after the last one was none.
+UNITS = {"saved_after_s_p50": "s", "saved_never": "1", "cost_per_s": "1/s", "oracle_per_s": "1/s", "regret_share": "1"}
+
+
+def main() -> None:
+    """Measure, print a table, write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=4, help="runs of each kind")
+    parser.add_argument("--kinds", default=",".join(COURSES))
+    parser.add_argument("--set", action="append", default=[], dest="assignments", help="a setting, as `regraft demo`'s")
+    parser.add_argument("--parts", type=Path, help="where finished runs are kept, so that a stopped call goes on")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--baseline-json", type=Path)
+    chosen = parser.parse_args()
+    tasks = [
+        ShiftTask(kind, seed, tuple(chosen.assignments))
+        for seed in range(1, chosen.seeds + 1)
+        for kind in chosen.kinds.split(",")
+    ]
+    with show_progress("Running changes", sum(task.work_count for task in tasks)) as tell:
+        reactions = run_tasks(tasks, run_shift, Reaction, chosen.parts, tell, "changes")
+    figures = measured(reactions)
+    before = _baseline(chosen.baseline_json) if chosen.baseline_json else []
+    print_table("this version", figures, [])
+    if before:
+        print_table(f"baseline, {chosen.baseline_json}", before, figures)
+    if chosen.json:
+        settings = {"seeds": chosen.seeds, "kinds": chosen.kinds, "set": chosen.assignments}
+        write_figures(chosen.json, run_facts(settings, 1), figures)
+        raw = chosen.json.with_suffix(".runs.json")
+        raw.write_bytes(msgspec.json.encode(reactions))
+
+
+def measured(reactions: Sequence[Reaction]) -> list[Figure]:
+    """Return the figures by kind, and of all changes together."""
+    kinds = {kind: [one for one in reactions if one.kind == kind] for kind in COURSES}
+    kinds[ALL] = [one for one in reactions if one.kind != QUIET]
+    return [
+        Figure(name, {"kind": kind, "runs": len(found)}, value, UNITS.get(name, "1"))
+        for kind, found in kinds.items()
+        if found
+        for name, value in _values(found).items()
+    ]
+
+
+def _values(reactions: Sequence[Reaction]) -> dict[str, float]:
+    waits_s = [wait_s for one in reactions for wait_s in _waits_s(one)]
+    costs = [point for one in reactions for point in one.costs_per_s]
+    actual, _, oracle = (statistics.fmean(point[place] for point in costs) for place in (1, 2, 3))
+    count = len(reactions)
+    return {
+        "saved_after_s_p50": statistics.median(waits_s) if waits_s else float("nan"),
+        "saved_never": sum(saving.after_s is None for one in reactions for saving in _counted(one)),
+        "cost_per_s": actual,
+        "oracle_per_s": oracle,
+        "regret_share": actual / oracle - 1,
+        "plans": sum(one.plans for one in reactions) / count,
+        "moves": sum(one.links + one.moves for one in reactions) / count,
+        "undone": sum(one.plans_undone for one in reactions) / count,
+        "gains_missed": sum(one.gains_missed for one in reactions) / count,
+        "alarms": sum(one.alarms + _false_changes(one) for one in reactions) / count,
+    }
+
+
+def _counted(reaction: Reaction) -> list[Saving]:
+    return [saving for saving in reaction.savings if saving.reachable_share >= REACHABLE_SHARE_MIN]
+
+
+def _waits_s(reaction: Reaction) -> list[float]:
+    phases = COURSES[reaction.kind].phases
+    return [
+        end_s - start_s if saving.after_s is None else saving.after_s
+        for saving, (start_s, end_s) in zip(reaction.savings, phases, strict=bool(reaction.savings))
+        if saving.reachable_share >= REACHABLE_SHARE_MIN
+    ]
+
+
+def _false_changes(reaction: Reaction) -> int:
+    """Count the changes that were told where there was none; a day changes all the time."""
+    if reaction.kind == "day":
+        return sum(time_s < SHIFT_S for time_s in reaction.changes)
+    starts_s = [] if reaction.kind == QUIET else [start_s for start_s, _ in COURSES[reaction.kind].phases]
+    return sum(not any(0 <= time_s - start_s < TOLD_WITHIN_S for start_s in starts_s) for time_s in reaction.changes)
+
+
+def _baseline(file: Path) -> list[Figure]:
+    return [Figure(**one) for one in json.loads(file.read_text(encoding="utf-8"))["figures"]]
+
+
+def print_table(title: str, figures: Sequence[Figure], against: Sequence[Figure]) -> None:
+    """Print a row for each kind; regret is against the oracle of ``against`` where there is one."""
+    oracles = {one.where["kind"]: one.value for one in against if one.name == "oracle_per_s"}
+    rows: dict[str, dict[str, float]] = {}
+    for figure in figures:
+        rows.setdefault(str(figure.where["kind"]), {})[figure.name] = figure.value
+    print(f"{title} ({END_S} s a run, change at {SHIFT_S} s)")
+    names = list(next(iter(rows.values())))
+    print(f"{'kind':10}" + "".join(f"{name:>19}" for name in names))
+    for kind, row in rows.items():
+        if kind in oracles:
+            row["oracle_per_s"] = oracles[kind]
+            row["regret_share"] = row["cost_per_s"] / oracles[kind] - 1
+        print(f"{kind:10}" + "".join(f"{row[name]:19,.3f}" for name in names))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""A broker joins a tree: rare orders, each as short as it can be told."""
+
+from __future__ import annotations
+
+from overlay.configuration import Configuration
+from producers.brokers.broker_cores import core_of
+from producers.brokers.broker_messages import AdvertiseRequest, Confirmed, SubscribeRequest
+from schemas.command import CommandPhase, Outcome
+from tests.scenarios.step_by_step import ALL, StepByStep
+
+PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
+PAIR = Configuration.of(0, ("b0", "b1"), [("b0", "b1")])
+WITH_B2 = Configuration.of(1, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")])
+
+
+def test_a_broker_joins_when_it_knows_all_publishers() -> None:
+    """Else it would confirm what its first client asks for, though no publisher's home has heard of that."""
+    overlay = StepByStep(PAIR)
+    overlay.cores["b2"] = core_of("b2", PAIR, 0)
+    overlay.brokers = WITH_B2.brokers
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    for broker in overlay.brokers:
+        overlay.command(broker, PREPARE, WITH_B2)
+    overlay.run([("b1", "b2")])
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b2"}
+    overlay.run()
+    overlay.carry_out(WITH_B2, phases=(ACTIVATE, RETIRE))
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b1", "b2"}
+    overlay.feed("b2", None, SubscribeRequest("s", "u", ALL))
+    overlay.run()
+    assert overlay.told_of(Confirmed) == [Confirmed("s")]
+    overlay.publish("b0", "p", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "p", 0)]

@@ -1,0 +1,125 @@
+"""The home of a publisher of a ring dies while a plan is under way: what its rendezvous keeps of it, and until when."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay.chord_configuration import ChordConfiguration, id_moves_between
+from producers.brokers.broker_messages import (
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    Cancelled,
+    CancelRequest,
+    SubscribeRequest,
+)
+from producers.emulator.user_clients import topic_filter
+from schemas.command import CommandPhase, Outcome
+from tests.scenarios.test_rare_orders_ring import topic_at
+from tests.scenarios.test_rare_orders_ring_deaths import DyingRing
+
+PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
+# From b3 the way to b2 leads over b0, and is direct when these two have exchanged their IDs; from b1 it stays.
+LONG = ChordConfiguration.of(0, 6, {"b0": 25, "b1": 16, "b2": 33, "b3": 51})
+SHORT = ChordConfiguration.of(1, 6, {"b0": 51, "b1": 16, "b2": 33, "b3": 25})
+# From b0 the way to b1 leads over b2, and is direct when these two have exchanged their IDs.
+OVER = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 41, "b2": 36})
+DIRECT = ChordConfiguration.of(1, 6, {"b0": 3, "b1": 36, "b2": 41})
+
+
+class ChangingRing(DyingRing):
+    """A ring that is taken to another one, in which a broker dies meanwhile."""
+
+    def __init__(self, ring: ChordConfiguration, target: ChordConfiguration) -> None:
+        super().__init__(ring)
+        self.target = target
+
+    def change(self, *phases: CommandPhase, held: tuple[tuple[str, str], ...] = ()) -> None:
+        """Take those that are left through phases of the plan."""
+        for phase in phases:
+            for broker in self.brokers:
+                id_moves = id_moves_between(self.ring, self.target)
+                self.command(broker, phase, self.target, (), id_moves, self.dead if phase is not PREPARE else ())
+            self.run_on(*held)
+        if RETIRE in phases:
+            self.ring = self.target
+
+
+def published_at_b3() -> tuple[ChangingRing, str]:
+    """Return a ring with a publisher at b3 whose topic, of b2, a user at b1 wants; what it published is at b0."""
+    overlay = ChangingRing(LONG, SHORT)
+    topic = topic_at(LONG, "b2")
+    overlay.feed("b3", None, AdvertiseRequest("p", topic_filter(topic)))
+    overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
+    overlay.run()
+    overlay.publish("b3", "p", topic=topic)
+    overlay.cross("b3", "b0")
+    return overlay, topic
+
+
+def test_what_a_dead_home_had_published_comes_though_its_newer_way_has_ended_before() -> None:
+    """Forgotten in the newer epoch at once, no probe would keep the subscription until the older way has ended."""
+    overlay, _ = published_at_b3()
+    long_way, down = ("b0", "b2"), ("b2", "b1")
+    overlay.change(PREPARE, held=(long_way,))
+    overlay.bury("b3")
+    overlay.notice()
+    overlay.run_on(long_way)
+    overlay.feed("b1", None, CancelRequest("s"))
+    overlay.change(ACTIVATE, held=(long_way,))
+    overlay.run_on(down)
+    assert overlay.said(Outcome.DRAINED) == {"b0", "b1", "b2"}
+    overlay.change(RETIRE, held=(down,))
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b1", "b2"}
+    overlay.run_on()
+    assert overlay.got == [("s", "p", 0)]
+
+
+def test_a_dead_home_is_forgotten_in_the_newer_epoch_when_its_older_way_has_ended() -> None:
+    """What ends then is let go while the plan is under way: nobody is asked who could not answer."""
+    overlay, _ = published_at_b3()
+    long_way = ("b0", "b2")
+    overlay.change(PREPARE, held=(long_way,))
+    overlay.bury("b3")
+    overlay.notice()
+    overlay.run_on(long_way)
+    overlay.change(ACTIVATE, held=(long_way,))
+    overlay.run_on()
+    overlay.feed("b1", None, CancelRequest("s"))
+    overlay.run_on()
+    assert overlay.got == [("s", "p", 0)]
+    assert overlay.told_of(Cancelled) == [Cancelled("s")]
+
+
+def test_a_dead_home_is_forgotten_when_the_epoch_is_retired_in_which_its_way_has_not_ended() -> None:
+    """Its rendezvous is another one in the newer epoch and waits for nothing there; the next stay comes at b2."""
+    overlay = ChangingRing(OVER, DIRECT)
+    topics = [f"t{number}" for number in range(100)]
+    topic = next(one for one in topics if (OVER.rendezvous(one), DIRECT.rendezvous(one)) == ("b2", "b1"))
+    overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))
+    overlay.run()
+    overlay.change(PREPARE)
+    overlay.bury("b0")
+    overlay.notice()
+    long_way = ("b2", "b1")
+    overlay.change(ACTIVATE, RETIRE, held=(long_way,))
+    assert overlay.said(Outcome.RETIRED) == {"b1", "b2"}
+    overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic), 1))
+    overlay.run_on()
+    assert overlay.told_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
+
+
+@pytest.mark.parametrize("dead", ["b3", "b0"], ids=["the home", "one on its way"])
+def test_a_flush_whose_probe_is_lost_with_a_broker_is_asked_for_anew_by_the_repair(dead: str) -> None:
+    """What has ended is kept until then, as nobody knows what of it is still under way, and no longer."""
+    overlay, _ = published_at_b3()
+    overlay.run()
+    overlay.feed("b1", None, CancelRequest("s"))
+    overlay.cross("b1", "b2")
+    overlay.bury(dead)
+    overlay.notice()
+    overlay.run_on()
+    assert overlay.cores["b1"].ended_count == 1
+    overlay.repair(PREPARE, ACTIVATE, RETIRE)
+    assert overlay.said(Outcome.RETIRED) == {"b0", "b1", "b2", "b3"} - {dead}
+    assert overlay.told_of(Cancelled) == [Cancelled("s")]
+    assert overlay.cores["b1"].ended_count == 0
