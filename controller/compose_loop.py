@@ -82,7 +82,7 @@ def compose_loop(
             RepairOverlay(settings, kind, windows, reviewer, runner, events, term),
             PlanVerifier(settings, kind, windows, runner, events, begin).verify,
             FollowReview(reviewer, situations),
-            DecideOnce(settings, planners, situations, reviewer, begin, timer, teller, events, metrics),
+            DecideOnce(settings, planners, situations, reviewer, runner, begin, timer, teller, events, metrics),
             RunShadows(situations, shadows, timer, events),  # Last: it may not delay a plan that begins.
         ),
         show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),

@@ -126,9 +126,13 @@ class TreeChange:
         tables = RoutingTables(self.broker, target, older.configuration, moved, lost=lost)
         under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves)
         self._core.begin_plan(under_way, tables)
-        under_way.lost, under_way.tells = lost, bool(lost or command.brokers_joined)
+        under_way.lost, under_way.tells = lost, bool(lost or command.brokers_joined or command.brokers_left)
         if under_way.tells:
             under_way.near = older.reached_past(lost)
+        else:
+            tables.unsure = tables.fresh
+        if lost:
+            under_way.doubtful = older.unsure & tables.shared
         self._core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They come back.
         for peer in self._core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
@@ -297,7 +301,7 @@ class TreeChange:
         names = sorted(gone.entries)
         repairs, told = self._interests.repairs, list[Effect]()
         if under_way is not None and gone.epoch > self._core.epoch:
-            repairs.call_off(gone, under_way)
+            told = repairs.call_off(gone, under_way)
         elif under_way is not None and gone.dead:  # The end of a stay at an old home may have been lost: ask again.
             told = self.taken_over(under_way)
         effects = told + repairs.let_go() + self._interests.forget_dead_homes()

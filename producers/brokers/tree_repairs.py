@@ -2,9 +2,11 @@
 
 In: the plan under way, what is known of publishers. Out: messages over the links that are new. A death cuts the floods
 of advertisements and of their ends in two: one side knows of what the other does not. So whoever knows a publisher
-tells of it over each new link that leads away from its home. What has not been told so by when the older epoch is
-retired, though its home lies beyond such a link, has ended. Ends go over new links in every plan: a death may cut what
-the older tree carries. An abort takes back what was told in the newer epoch.
+tells of it over each new link that leads away from its home, and over each that the older epoch had brought: a death
+in the plan to that may have cut what one end of the link had passed on before it prepared, which so never went over the
+link. What has not been told so by when the older epoch is retired, though its home lies beyond such a link, has ended.
+Ends go over new links in every plan: a death may cut what the older tree carries. An abort takes back what was told in
+the newer epoch.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from producers.brokers.broker_messages import Advertise, Effect, Send, Unadvertise
+from producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
 from producers.brokers.tree_tables import Advertisement, RoutingTables, TreePlanUnderWay
 from producers.brokers.two_epochs import TwoEpochBroker
 
@@ -33,9 +35,13 @@ class TreeRepairs:
 
     @property
     def _repair(self) -> TreePlanUnderWay | None:
-        """The plan under way, if brokers join by it or are lost."""
+        """The plan under way, if brokers join or leave by it or are lost."""
         under_way = self._core.under_way
         return under_way if under_way is not None and under_way.tells else None
+
+    def _may_know_otherwise(self, plan: TreePlanUnderWay) -> frozenset[str]:
+        """Return the neighbours in the newer epoch who may know other publishers than this broker."""
+        return self._core.tables[plan.epoch_to].fresh | plan.doubtful
 
     # --- what is told ------------------------------------------------------------------------------------------------
 
@@ -60,7 +66,7 @@ class TreeRepairs:
         if plan is None or message.epoch != plan.epoch_from:
             return []
         tables = self._core.tables[plan.epoch_to]
-        peers, told = tables.fresh - tables.dead, replace(message, epoch=tables.epoch)
+        peers, told = self._may_know_otherwise(plan) - tables.dead, replace(message, epoch=tables.epoch)
         if isinstance(told, Advertise):
             peers -= {tables.next_hop.get(told.home)}
             told = replace(told, home=tables.moved.get(told.publisher, told.home))
@@ -69,14 +75,22 @@ class TreeRepairs:
     def tell_back(self, source: str, end: Unadvertise) -> list[Send]:
         """Answer an end over a new link with the same: what this broker has told over it may have crossed that."""
         plan = self._core.under_way
-        if plan is None or end.epoch != plan.epoch_to or source not in self._core.tables[end.epoch].fresh:
+        if plan is None or end.epoch != plan.epoch_to or source not in self._may_know_otherwise(plan):
             return []
         return [Send(source, end)]
 
-    def accept_ack(self, source: str, publisher: str, connection: int) -> None:
-        """Take note that a neighbour over a new link knows a publisher."""
-        if self._core.under_way is not None:
-            self._core.under_way.untold.discard((source, publisher, connection))
+    def accept_ack(self, source: str, ack: AdvertiseAck) -> None:
+        """Take note that a neighbour knows a publisher and, if it was not told twice, that those beyond it do.
+
+        What goes over a link in both epochs is known beyond when the acknowledgement in the older one comes.
+        """
+        plan, known = self._core.under_way, self._known.get(ack.publisher)
+        if plan is not None:
+            plan.untold.discard((source, ack.publisher, ack.connection))
+        if known is None or known.connection != ack.connection:
+            return
+        if plan is None or source not in plan.doubtful or ack.epoch <= known.epoch:
+            known.unanswered.discard(source)
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
@@ -130,13 +144,13 @@ class TreeRepairs:
         repair = self._repair
         if repair is None:
             return
-        tables = self._core.tables[repair.epoch_to]
+        tables, otherwise = self._core.tables[repair.epoch_to], self._may_know_otherwise(repair)
         self._ended = [
             (peer, name, known.connection)
             for name, known in sorted(self._known.items())
             if known.epoch < repair.epoch_to
             and (name, known.connection) not in repair.vouched
-            and (peer := tables.next_hop.get(known.home, "")) in tables.fresh
+            and (peer := tables.next_hop.get(known.home, "")) in otherwise
         ]
 
     def let_go(self) -> list[Effect]:
@@ -148,14 +162,17 @@ class TreeRepairs:
         self._ended = []
         return effects
 
-    def call_off(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> None:
-        """Take back what was told in an epoch that is aborted."""
+    def call_off(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
+        """Take back what was told in an epoch that is aborted; stays of the older one that waited for it come."""
+        waiting: list[tuple[str, Advertise]] = []
         for name, known in list(self._known.items()):
             if known.successor is not None and known.successor[1].epoch == gone.epoch:
                 known.successor = None
             if known.epoch == gone.epoch:
                 self._interests.forget_stay(name)
+                waiting += [] if known.successor is None else [known.successor]
             known.unanswered -= gone.fresh
         for name, known in under_way.superseded.items():
             if name not in self._known:
                 self._interests.know_again(known)
+        return [effect for one in waiting for effect in self._interests.learn_advertisement(*one)]

@@ -136,10 +136,7 @@ class TreeRouting:
             case Advertise():
                 return self.interests.learn_advertisement(source, message) + self.interests.settle((), now_ms)
             case AdvertiseAck():
-                self.interests.repairs.accept_ack(source, message.publisher, message.connection)
-                known = self.interests.advertisements.get(message.publisher)
-                if known is not None and known.connection == message.connection:
-                    known.unanswered.discard(source)
+                self.interests.repairs.accept_ack(source, message)
                 return self.interests.settle((), now_ms)
             case Unadvertise():
                 effects = self.interests.forget_advertisement(source, message) + self._core.take_postponed(now_ms)

@@ -52,10 +52,11 @@ class TreePlanUnderWay(PlanUnderWay):
 
     ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
     still leave before it is active, with when they were told, None until then. ``lost``: whom the plan names so;
-    ``tells`` says whether brokers join or are lost, so that new links lead to those who know other publishers. Then
-    ``near`` are the brokers that links of the older tree lead to past the lost, ``untold`` neighbour, publisher and
-    stay of which such a one is still to say that it knows, ``vouched`` the stays that neighbours in the newer epoch
-    have told of, ``superseded`` what was known in the older epoch alone before they told otherwise.
+    ``tells`` says whether brokers join, leave or are lost, so that new links may lead to those who know other
+    publishers. Then ``near`` are the brokers that links of the older tree lead to past the lost, ``doubtful`` the
+    neighbours over links of both trees who may know others, too, ``untold`` neighbour, publisher and stay of which such
+    a one is still to say that it knows, ``vouched`` the stays that neighbours in the newer epoch have told of,
+    ``superseded`` what was known in the older epoch alone before they told otherwise.
     """
 
     waiting_for: set[str] = field(default_factory=set)
@@ -63,6 +64,7 @@ class TreePlanUnderWay(PlanUnderWay):
     lost: frozenset[str] = frozenset()
     tells: bool = False
     near: frozenset[str] = frozenset()
+    doubtful: frozenset[str] = frozenset()
     untold: set[tuple[str, str, int]] = field(default_factory=set)
     vouched: set[tuple[str, int]] = field(default_factory=set)
     superseded: dict[str, Advertisement] = field(default_factory=dict)
@@ -110,7 +112,8 @@ class RoutingTables:
     the same in both trees, broker by broker. A broker that is not in the overlay has tables without neighbours, as has
     one that ``is_outside`` though it is: it was, in an earlier life. ``lost`` are those that the plan to this epoch
     names, ``dead`` those whose life in this epoch is over: nothing of it is waited for or taken any more. ``fresh`` are
-    the neighbours over links that are new.
+    the neighbours over links that are new, ``unsure`` those of them whom the plan to this epoch lets nobody tell of the
+    publishers known before it.
     """
 
     def __init__(
@@ -134,6 +137,7 @@ class RoutingTables:
         self.same_way = frozenset((broker,)) if self.is_outside else configuration.reached_over(kept, broker)
         self.shared = frozenset(peer for peer in self.neighbours if link(broker, peer) in kept)
         self.fresh = frozenset(self.neighbours) - self.shared
+        self.unsure = frozenset[str]()
         self.lost = lost
         self.dead: set[str] = set(lost - set(configuration.brokers))
         self.entries: dict[str, Entry] = {}

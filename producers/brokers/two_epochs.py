@@ -209,7 +209,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
             return Refusal.PLAN if command.epoch_from == self.epoch else Refusal.EPOCH, reason
         if self.tables[self.epoch].is_outside and self.broker not in command.brokers_joined:
-            return Refusal.PHASE, f"is outside epoch {self.epoch}, and the plan does not take it in"
+            return Refusal.OUTSIDE, f"is outside epoch {self.epoch}, and the plan does not take it in"
         if self._early_overflowed:
             self._early_overflowed = False
             return Refusal.PHASE, f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"

@@ -19,11 +19,12 @@ from controller.controller_settings import ControllerSettings
 from controller.decide.find_planners import planners_of
 from controller.decide.judge_proposals import Situation, transition_price_per_s
 from controller.decide.shadow_planners import ShadowPlanner
-from controller.kinds.cost_over import at_first, cost_over_per_s
+from controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
 from controller.kinds.find_kind import kind_of
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
+from controller.state.overlays_in_window import overlays_in
 from controller.state.plan_log import PlanLog
 from controller.windows.read_windows import WindowReader
 from experiments.run_tasks import TellWork
@@ -125,7 +126,7 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         incomplete += not window.is_complete
         unknown += overlay is None
         if window.is_complete and kind.can_be_costed(window):
-            cost = math.nan if overlay is None else cost_over_per_s(kind, feed.fleet, overlay.with_homes({}), window)
+            cost = math.nan if overlay is None else _cost_per_s(feed, overlay, window)
             first = at_first(kind, feed.plan_log.homes_origin)  # Before any recorded plan.
             points.append(CostPoint(window.end_ms, cost, cost_over_per_s(kind, feed.fleet, first, window)))
     marks = [mark_of(plan) for plan in feed.plan_log.in_force]
@@ -139,6 +140,12 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         windows_incomplete=incomplete,
         windows_unknown=unknown,
     )
+
+
+def _cost_per_s(feed: WindowFeed, newest: OverlayConfiguration, window: ClosedWindow) -> float:
+    plan_log = feed.plan_log
+    overlays = overlays_in(window, plan_log.plans, lambda epoch: plan_log.configuration_of(epoch) or newest)
+    return cost_by_time_per_s(feed.kind, feed.fleet, overlays, window)
 
 
 @dataclass

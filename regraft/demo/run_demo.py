@@ -58,7 +58,7 @@ from regraft.stages.show_run import RunScreen
 
 TICK_S = 0.5
 SETTLE_POLL_S = 0.2
-KILLED_RUN_FACTOR_MAX = 3.0
+LENGTHENED_S_MAX = 300.0
 START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
 TOKEN_HOURS = 1.0
 SECRET_BYTES = 32
@@ -207,7 +207,7 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
 def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
     """Return the flags with outages of brokers and links where nobody set any: one at a time, on average."""
     pause_s = wanted.demo.kill_every_s
-    preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s}
+    preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
     chosen = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
     return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
 
@@ -295,12 +295,16 @@ class _DemoRun:
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Tell whether traffic goes on: kills lengthen the run, within a bound, until it has shown what it is to."""
-        if self._elapsed_s < self._running_s or self._kills is None:
-            return self._elapsed_s < self._running_s
-        is_over = self._kills.is_over(self._elapsed_s, self._newest_window_ms)
-        has_followed = self._observer.has_followed_shift or not self._expects_shift
-        return not (is_over and has_followed) and self._elapsed_s < KILLED_RUN_FACTOR_MAX * self._running_s
+        """Tell whether traffic goes on: what befalls it lengthens the run, within a bound, until that is shown."""
+        if self._elapsed_s < self._running_s:
+            return True
+        emulator, has_shown = self._settings.emulator, True
+        if self._kills is not None:
+            has_shown = self._kills.is_over(self._elapsed_s, self._newest_window_ms)
+            has_shown &= self._observer.has_followed_shift or not self._expects_shift
+        if emulator.outages or emulator.chaos_every_s is not None:
+            has_shown &= self._observer.is_whole
+        return not has_shown and self._elapsed_s < self._running_s + LENGTHENED_S_MAX
 
     @property
     def _newest_window_ms(self) -> int:

@@ -26,6 +26,7 @@ from regraft.run_records.run_record import (
 from regraft.stages.show_run import Frame
 from schemas.event import AdaptationEvent
 from schemas.live_view import CostPoint, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
+from schemas.member import MemberState
 from schemas.plan import Plan, PlanPhase
 
 Document = Mapping[str, Any]
@@ -100,6 +101,18 @@ class RunObserver:
         """Return the story of the outages so far, with what is stored of the run and was done to its stages."""
         counts = {**self.emulator.get("outages", {}), **disturbances}
         return outage_story(self.outage_notes, events, plans, self.at_risk_per_s_max, counts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether every broker that is up is in the overlay in force, and no other is."""
+        if self.view is None or not self.emulator:
+            return False
+        members, epochs = self.view.members, self.emulator["brokers_by_epoch"]
+        down_count = int(self.emulator["brokers_dead"])
+        away_count = sum(members.counts.get(state, 0) for state in (MemberState.DEAD, MemberState.JOINING))
+        is_dead_inside = any(one.state == MemberState.DEAD and one.in_overlay for one in members.members)
+        at_epoch_count = int(epochs.get(str(self.view.configuration.epoch), 0))
+        return away_count == down_count and not is_dead_inside and at_epoch_count + down_count >= sum(epochs.values())
 
     @property
     def has_followed_shift(self) -> bool:

@@ -83,6 +83,7 @@ class StepByStep:
             id_moves=id_moves if is_prepare else (),
             lost_brokers=lost_brokers,
             brokers_joined=tuple(sorted(set(target.brokers) - set(before.brokers))),
+            brokers_left=tuple(sorted(set(before.brokers) - set(target.brokers) - set(lost_brokers))),
         )  # fmt: skip
         self.feed(broker, None, order)
 
@@ -106,6 +107,11 @@ class StepByStep:
     def told_of(self, kind: type[Any]) -> list[Any]:
         """Return what clients were told of this kind, oldest first."""
         return [effect for _, effect in self.told if isinstance(effect, kind)]
+
+    def publishers_at(self, broker: str) -> dict[str, int]:
+        """Return the stays that a broker of a tree knows, by publisher."""
+        known = self.cores[broker].routing.interests.advertisements
+        return {name: one.connection for name, one in known.items()}
 
     def _follow(self, broker: str, effect: Any) -> None:
         match effect:

@@ -1,30 +1,44 @@
 """Whole runs on the virtual clock in which brokers die and come back: the loop mends the overlay, and loses no more."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from controller.controller_settings import ControllerSettings
 from producers.emulator.outage_schedule import outage_of
-from producers.emulator.place_overlay import place_overlay
+from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.virtual_overlay import VirtualSettings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 from schemas.member import MemberState
 from schemas.plan_life import LIFE
 from tests.scenarios.test_closed_loop import WORKLOAD
+from tests.scenarios.test_closed_loop_ring import CHECKINS
 
 
-def overlay_with(seed: int, *outages: str) -> VirtualLoop:
+def tree_with(seed: int, *outages: str) -> VirtualLoop:
     """Return 16 brokers on measured hosts and a random tree, of which some die."""
     settings = ControllerSettings(bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=seed)
     virtual = VirtualSettings(seed=seed, outages=tuple(map(outage_of, outages)))
     return VirtualLoop(place_overlay(16, 8, random.Random(seed)), WORKLOAD, settings, virtual)
 
 
+def ring_with(seed: int, *outages: str) -> VirtualLoop:
+    """Return 16 brokers on a ring and 300 mobile users; some brokers die."""
+    settings = ControllerSettings(
+        bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=seed, planner="place_users_dynatops"
+    )
+    virtual = VirtualSettings(seed=seed, outages=tuple(map(outage_of, outages)))
+    return VirtualLoop(place_ring(16, random.Random(seed)), CHECKINS, settings, virtual)
+
+
+@pytest.mark.parametrize("overlay_with", [tree_with, ring_with], ids=["tree", "ring"])
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("whom", ["b03", "b13,b14"])
-def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(seed: int, whom: str) -> None:
+def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(
+    overlay_with: Callable[..., VirtualLoop], seed: int, whom: str
+) -> None:
     """The dead are out of the overlay within 20 s, adaptation goes on, and they serve again after their return."""
     loop = overlay_with(seed, f"death {whom} at 40 for 40")
     loop.run_for(60_000)

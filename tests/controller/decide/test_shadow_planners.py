@@ -95,6 +95,21 @@ def test_the_cost_of_a_shadow_is_that_of_its_tree_on_the_real_windows() -> None:
     assert points[-1].cost_shadows_per_s == {"swapping": pytest.approx(costs[1])}
 
 
+def test_a_shadows_plan_saves_nothing_before_it_is_decided_on() -> None:
+    """A window is known some time after its end, when the next one has begun: that one is partly of the old tree."""
+    overlay = overlay_of("idle", "swapping")
+    overlay.loop.step(0)
+    for end_ms in (1000, 2000, 3000, 4000, 5000):
+        overlay.write_window(end_ms - WINDOW_MS)
+        overlay.loop.step(end_ms + 1250)
+    shadow = shadow_of(overlay)
+    assert [plan.window_end_ms for plan in shadow.plans] == [2000]
+    sets = sets_of(INVENTORY.brokers, far_ends(0))
+    old, new = (overlay_cost(tree, INVENTORY, sets).total_per_s for tree in (TREE, shadow.overlay))
+    costs = [point.cost_shadows_per_s["swapping"] for point in overlay.ports.view.shown.cost]
+    assert costs == pytest.approx([old, old, old, (old + 3 * new) / 4, new])
+
+
 def test_a_fault_of_a_shadow_is_counted_and_told_once_and_stops_nothing() -> None:
     """The acting planner goes on, other shadows too; the fault stands in events, faults and status."""
     overlay = overlay_of(ACTING, "failing", "swapping")

@@ -303,8 +303,8 @@ def test_on_a_ring_the_register_of_clients_is_replayed(tmp_path: Path) -> None:
     points = outcome(found, RECORDED).points
     assert len(points) >= 6
     for point in points:
-        # A window is put together some 100 ms sooner or later, and users move meanwhile.
-        assert point.cost_per_s == pytest.approx(seen[point.end_ms], rel=0.02)
+        # A window is put together some 100 ms sooner or later, and what one of 100 users wants changes meanwhile.
+        assert point.cost_per_s == pytest.approx(seen[point.end_ms], rel=0.04)
     assert outcome(found, planners).moves > 0
     assert outcome(found, "reassign_ids_ssbr").id_moves > 0
     again = outcome(found, planners, Mode.CLOSED_LOOP)

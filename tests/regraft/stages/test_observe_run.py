@@ -8,7 +8,9 @@ from regraft.run_records.run_record import HorizonUse
 from regraft.stages.observe_run import RunObserver
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.live_view import DecisionTimes, Horizon, LiveView, encode_view
+from schemas.member import MemberState
 from schemas.plan import PlanPhase
+from schemas.shown_fleet import ShownFleet, ShownMember
 from tests.regraft.canned_run import START_MS, small_plan
 from tests.schemas.shown_views import cost_point, shown_plan, shown_proposal, shown_shadow, view_of
 
@@ -129,3 +131,25 @@ def test_only_a_completed_plan_that_began_after_the_shift_has_followed_it(tmp_pa
         observer.refresh()
         followed.append(observer.has_followed_shift)
     assert followed == [False, False, True]
+
+
+def test_an_overlay_is_whole_when_all_that_are_up_are_in_it(tmp_path: Path) -> None:
+    """Not before a death is noticed and repaired, and not before who came back is taken in."""
+    observer = RunObserver(tmp_path)
+    assert not observer.is_whole
+    dead = ShownMember(broker="b01", state=MemberState.DEAD, since_ms=START_MS, reason="silent", in_overlay=True)
+    out, joining = replace(dead, in_overlay=False), replace(dead, state=MemberState.JOINING, in_overlay=False)
+    course = (
+        ("all is well", {"0": 3}, 0, {"in_service": 3}, (), True),
+        ("b01 died, nobody knows", {"0": 3}, 1, {"in_service": 3}, (), False),
+        ("and is known to be dead", {"0": 3}, 1, {"in_service": 2, "dead": 1}, (dead,), False),
+        ("the overlay does without it", {"0": 3}, 1, {"in_service": 2, "dead": 1}, (out,), True),
+        ("it is back, nobody knows", {"0": 3}, 0, {"in_service": 2, "dead": 1}, (out,), False),
+        ("and is to join", {"0": 3}, 0, {"in_service": 2, "joining": 1}, (joining,), False),
+        ("it began again before it was missed", {"-1": 1, "0": 2}, 0, {"in_service": 3}, (), False),
+    )
+    for what, epochs, dead_count, counts, members, is_whole in course:
+        _write(tmp_path, "emulator", {"brokers_by_epoch": epochs, "brokers_dead": dead_count})
+        _show(tmp_path, _view({}, 1, members=ShownFleet(counts=counts, members=members)))
+        observer.refresh()
+        assert observer.is_whole is is_whole, what
