@@ -43,7 +43,8 @@ from schemas.plan import Plan
 class OpenLoopTask(msgspec.Struct, frozen=True):
     """One planner on one recording; ``planner`` RECORDED looks only at what the overlays of the recording cost.
 
-    ``known_after_ms``: how long after its end a window is known, as grace and trigger of the live job make it.
+    ``name`` is what its outcome is called. ``known_after_ms``: how long after its end a window is known, as grace and
+    trigger of the live job make it.
     """
 
     planner: str
@@ -51,11 +52,12 @@ class OpenLoopTask(msgspec.Struct, frozen=True):
     aggregated: AggregatedRecording
     settings: ControllerSettings
     known_after_ms: int
+    name: str
 
     @property
     def label(self) -> str:
         """Name the task."""
-        return self.planner
+        return self.name
 
     @property
     def work_count(self) -> int:
@@ -219,10 +221,10 @@ class _OpenLoop:
 
     def _outcome(self, shadow: ShadowPlanner | None, points: tuple[CostPoint, ...], incomplete: int) -> Outcome:
         if shadow is None:
-            return Outcome(self._task.planner, Mode.OPEN_LOOP, points)
+            return Outcome(self._task.name, Mode.OPEN_LOOP, points)
         times = self._times
         return Outcome(
-            planner=self._task.planner,
+            planner=self._task.name,
             mode=Mode.OPEN_LOOP,
             points=points,
             plans=tuple(mark_of(plan, made_ms) for plan, made_ms in self._plans.values()),
