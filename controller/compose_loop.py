@@ -69,14 +69,13 @@ def compose_loop(
     orders = OrderTaker(ports.orders, events, ports.audit)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
-    changes = ChangeWatch(settings, kind, events, metrics)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     steps = LoopSteps(
         start=StartLoop(shadows, orders, ports.plans, events),
         carry_on=(
             CarryOn(orders, reviewer, runner),
-            TakeWindows(settings, kind, windows, changes, teller, events, metrics),
+            TakeWindows(settings, kind, windows, ChangeWatch(settings, kind, events, metrics), teller, events, metrics),
             FollowMembers(settings, orders, runner, events, metrics),
             CorrectLinks(settings, events, metrics),
         ),

@@ -28,9 +28,7 @@ class LoopMetrics:
         )
         self.epoch = gauge("epoch", "Epoch of the present configuration.")
         self.window_age_ms = gauge("window_age_ms", "Time since the end of the newest window.")
-        self.clock_offset_ms = gauge(
-            "clock_offset_ms", "How far clocks are ahead of Kafka's; below 0 behind.", ["broker"]
-        )
+        self.clock_offset_ms = gauge("clock_offset_ms", "How far clocks are ahead of Kafka's, or behind.", ["broker"])
         self.plans = gauge("plans", "Plans by phase.", ["phase"])
         self.changes = gauge(
             "changes",

@@ -26,7 +26,7 @@ export function showCharts(store) {
     for (const chart of charts) chart.show(store, spanS, sync);
   }
 
-  store.watch(["cost", "windows", "plans"], show);
+  store.watch(["cost", "windows", "plans", "events"], show);
   new ResizeObserver(() => { for (const chart of charts) chart.resize(); }).observe(place);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const chart of charts) chart.reset(); show(); });
 }
@@ -53,7 +53,7 @@ class Chart {
       showIfOther(this._legend, "empty", () => "No window has closed yet.");
       return;
     }
-    this._marks = planMarks(store);
+    this._marks = [...planMarks(store), ...changeMarks(store)].sort((one, other) => one.time - other.time);
     this._broken = built.broken;
     const lines = JSON.stringify(built.lines.map((line) => line.name));
     if (this._plot === null || lines !== this._lines) this._make(built, sync);
@@ -114,7 +114,7 @@ class Chart {
     ctx.restore();
   }
 
-  // Over them: when a plan came into force, with its number.
+  // Over them: when a plan came into force, with its number, and when traffic changed.
   _drawMarks(plot, colour) {
     const { ctx, bbox } = plot;
     ctx.save();
@@ -125,7 +125,7 @@ class Chart {
     for (const mark of this._marks) {
       const x = plot.valToPos(mark.time, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
-      ctx.strokeStyle = ctx.fillStyle = colour(mark.isAborted ? "--removed" : "--added");
+      ctx.strokeStyle = ctx.fillStyle = colour(mark.isChange ? "--moved" : mark.isAborted ? "--removed" : "--added");
       ctx.setLineDash(mark.isAborted ? [2, 4] : [4, 4]);
       ctx.beginPath();
       ctx.moveTo(x, bbox.top + 12 * devicePixelRatio);
@@ -154,6 +154,12 @@ function planMarks(store) {
     if (!told) return [];
     return [{ time: told.time_ms / 1000, text: plan.plan.replace(/^\D+/, ""), isAborted: store.facts(told.phase).is_aborted }];
   });
+}
+
+// Since when traffic has been another, as the controller tells it.
+function changeMarks(store) {
+  return (store.parts.events ?? []).filter((event) => event.kind === "change_detected")
+    .map((event) => ({ time: Number(event.details.since_ms) / 1000, text: "change", isChange: true }));
 }
 
 function costLines(store) {

@@ -37,6 +37,7 @@ from regraft.demo.fill_disk import OwnDisk
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
+    changes_found_ms,
     compare_overlays,
     cost_shadows,
     first_full_window_cost,
@@ -382,6 +383,7 @@ class _DemoRun:
             first_window_cost_per_s=first_full_window_cost(stored, self._kind, observer.traffic_start_ms),
             comparison=compare_overlays(stored, self._kind, traffic_end_ms),
             regime_change_ms=observer.regime_change_ms,
+            changes_found_ms=changes_found_ms(stored.events),
             refusals=observer.refusals,
             latencies_ms=tuple(observer.latencies_ms.values()),
             emulator_behind_ms_max=observer.behind_ms_max,

@@ -45,7 +45,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw_cost_curve(record: RunRecord) -> str:
-    """Return the cost of each window over time, with plans and the regime change marked."""
+    """Return the cost of each window over time, with plans, the regime change and what was found of it marked."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(9.6, 3.9), layout="constrained")
         axes = figure.add_subplot()
@@ -97,6 +97,14 @@ def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
         axes.axvline(
             seconds(record.regime_change_ms), color="#555555", linewidth=6, alpha=0.35, label="interests shift"
         )
+    _plot_changes(axes, [seconds(since_ms) for since_ms in record.changes_found_ms])
+
+
+def _plot_changes(axes: mpl.axes.Axes, found_s: list[float]) -> None:
+    """Mark since when traffic was another, as the controller found it."""
+    if found_s:
+        span = axes.get_xaxis_transform()
+        axes.vlines(found_s, 0, 1, transform=span, color="#555555", linestyle="-.", label="change found")
 
 
 def _present_label(record: RunRecord) -> str:

@@ -196,6 +196,11 @@ def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> O
     return OverlayComparison(final, before, after, len(last))
 
 
+def changes_found_ms(events: Sequence[AdaptationEvent]) -> tuple[int, ...]:
+    """Return since when traffic was another, change by change, as the controller told it."""
+    return tuple(int(event.details["since_ms"]) for event in events if event.kind is EventKind.CHANGE_DETECTED)
+
+
 def plan_outcomes(events: Sequence[AdaptationEvent]) -> dict[str, str]:
     """Return the last word on each plan's gain."""
     telling = (EventKind.PLAN_COMPLETED, EventKind.GAIN_MISSED, EventKind.PLAN_ABORTED)

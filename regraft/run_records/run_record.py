@@ -154,6 +154,7 @@ class RunRecord:
     ``expects_regime_change`` tells that they were to; ``traffic_end_ms`` is when publishing was ended.
 
     ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
+    ``changes_found_ms`` is since when traffic was another, as the controller told it.
     ``decision_times`` is by role and planner (``shadow:swap_links_ci``). ``users`` is None on a tree.
     """
 
@@ -176,6 +177,7 @@ class RunRecord:
     first_window_cost_per_s: float | None = None
     comparison: OverlayComparison | None = None
     regime_change_ms: int | None = None
+    changes_found_ms: tuple[int, ...] = ()
     refusals: Mapping[str, int] = field(default_factory=dict)
     latencies_ms: tuple[float, ...] = ()
     telemetry_records: int = 0

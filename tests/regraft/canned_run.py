@@ -114,6 +114,7 @@ def small_run() -> RunRecord:
             final, overlay_cost(inventory.bootstrap, inventory, sets), overlay_cost(final, inventory, sets), 5
         ),
         regime_change_ms=START_MS + 37_500,
+        changes_found_ms=(START_MS + 35_000,),
         refusals={"gain_within_noise": 12, "degree": 3},
         latencies_ms=(2_300.0,),
         telemetry_records=12_000,
@@ -148,6 +149,7 @@ def ring_run() -> RunRecord:
         inventory=inventory,
         expects_regime_change=False,
         regime_change_ms=None,
+        changes_found_ms=(),
         plans=(plan,),
         shadows=(ShadowRun("reassign_ids_ssbr", plans=1, id_moves=2, final_cost_per_s=11.0),),
         comparison=OverlayComparison(

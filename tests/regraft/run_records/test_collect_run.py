@@ -5,6 +5,7 @@ from controller.controller_settings import AssemblyLimits
 from regraft.run_records.collect_run import (
     StoredRun,
     assemble_windows,
+    changes_found_ms,
     compare_overlays,
     configurations_of,
     cost_shadows,
@@ -166,3 +167,13 @@ def test_windows_carry_what_the_controller_knew_of_shadows() -> None:
     """A window that no shadow saw has no cost for it."""
     costs = window_costs(_stored(_window(0), _window(1)), KIND, {START_MS + 10_000: {"swap_links_ci": 7.0}})
     assert [dict(cost.shadows_per_s) for cost in costs] == [{}, {"swap_links_ci": 7.0}]
+
+
+def test_changes_of_traffic_are_those_that_were_told() -> None:
+    """Each event says since when traffic was another; other events say nothing of it."""
+    told = {"since_ms": str(START_MS + 5_000), "statistic": "churn"}
+    events = [
+        AdaptationEvent("traffic", EventKind.CHANGE_DETECTED, Severity.INFO, START_MS + 12_000, "", details=told),
+        AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, START_MS, ""),
+    ]
+    assert changes_found_ms(events) == (START_MS + 5_000,)
