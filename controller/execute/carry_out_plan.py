@@ -80,6 +80,11 @@ class PlanRunner:
         return self._transition is not None or bool(self._effects)
 
     @property
+    def is_storing(self) -> bool:
+        """Tell whether something waits to be stored, sent or told."""
+        return bool(self._effects)
+
+    @property
     def queue_lengths(self) -> dict[str, int]:
         """How many effects and answers of brokers wait, by what they are."""
         return {"effects": len(self._effects), "results": len(self._results)}

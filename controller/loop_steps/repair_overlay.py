@@ -4,8 +4,8 @@ In: the fleet, the overlay in force, what people have ordered. Out: at most one 
 brokers outsiders. What the new overlay is like is the kind's to work out, who is lost or joins stands in the fleet.
 
 A repair waits for no window, review, cool-down or verification. A pause holds it as it holds everything that the
-controller begins by itself; who was said to be dead by a person is repaired all the same. Joins and leaves wait until
-the plan before is verified, and for no review: a person has ordered them, or they bring back what was.
+controller begins by itself; who was said to be dead by a person is repaired all the same. Joins and leaves wait for no
+review, either: a person has ordered them, or they bring back what was.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RepairOverlay:
         paused = self._reviewer.paused(now_ms)
         if lost:
             return "" if any(is_dead_by_order(state.fleet.members[broker]) for broker in lost) else paused
-        return paused or ("a plan is verified" if state.plan_log.verifying is not None else "")
+        return paused
 
     def _to_join(self, state: LoopState) -> list[str]:
         """Return the brokers that wait to be taken in and are heard: nobody else can answer."""

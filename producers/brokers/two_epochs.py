@@ -204,7 +204,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     def _reason_to_refuse(self, command: Command) -> tuple[Refusal, str]:
         if command.epoch_to <= self._epoch_aborted_max:
-            return Refusal.PHASE, f"epoch {command.epoch_to} was aborted"
+            return Refusal.PHASE, f"epoch {command.epoch_to} is over: epoch {self._epoch_aborted_max} was aborted"
         is_outside = len(self.tables) == 1 and self.tables[self.epoch].is_outside
         if is_outside and self.broker not in command.brokers_joined:  # Of whatever epoch: it began anew.
             return Refusal.OUTSIDE, f"is outside epoch {self.epoch}, and the plan does not take it in"
