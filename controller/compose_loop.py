@@ -21,6 +21,7 @@ from controller.kinds.find_kind import kind_of
 from controller.loop_state import LoopState
 from controller.loop_steps.begin_shadows import ShadowStarter
 from controller.loop_steps.carry_on import CarryOn
+from controller.loop_steps.correct_links import CorrectLinks
 from controller.loop_steps.decide_once import DecideOnce
 from controller.loop_steps.decision_timer import DecisionTimer
 from controller.loop_steps.find_situation import SituationFinder
@@ -59,8 +60,7 @@ def compose_loop(
     ``stopwatch_s`` measures how long decisions take; nothing is decided by it. ``term`` is that of this leader, higher
     than any before; ``instance`` names this controller in the plans that it begins, and no two have the same.
     """
-    metrics = metrics or LoopMetrics()
-    kind, teller = kind_of(inventory, settings), RefusalTeller()
+    metrics, kind, teller = metrics or LoopMetrics(), kind_of(inventory, settings), RefusalTeller()
     state, shadows = LoopState(PlanLog(inventory), FleetView(inventory), term), ShadowStarter(settings, kind)
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
@@ -76,12 +76,13 @@ def compose_loop(
             CarryOn(orders, reviewer, runner),
             TakeWindows(settings, kind, windows, teller, events, metrics),
             FollowMembers(settings, orders, runner, events, metrics),
+            CorrectLinks(settings, events, metrics),
         ),
         decide=(
             RepairOverlay(settings, kind, windows, reviewer, runner, events, term),
             PlanVerifier(settings, kind, windows, runner, events, begin).verify,
             FollowReview(reviewer, situations),
-            DecideOnce(settings, planners, situations, reviewer, begin, timer, teller, events, metrics),
+            DecideOnce(settings, planners, situations, reviewer, runner, begin, timer, teller, events, metrics),
             RunShadows(situations, shadows, timer, events),  # Last: it may not delay a plan that begins.
         ),
         show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),

@@ -72,6 +72,30 @@ class TransitionLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkSettings:
+    """How measured round trips correct what links cost by the inventory.
+
+    ``cost_per_ms``: what a millisecond of one-way delay costs in the inventory's unit. Default 1: costs are such
+    milliseconds. 0 where costs are no delays: then links cost what the inventory says, whatever is measured.
+    ``correction_share_min``: a link's cost is corrected when it differs by more than this share of the one in use.
+    Default 0.25, so that costs and plans do not follow every wind of the network.
+    ``drift_share_max``: by what share the messages that brokers count, at measured delays, may cost more or less than
+    the model says before that is told. Default 0.15.
+    """
+
+    cost_per_ms: float = 1.0
+    correction_share_min: float = 0.25
+    drift_share_max: float = 0.15
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = values_below(self, {"cost_per_ms": 0, "correction_share_min": 0})
+        if self.drift_share_max <= 0:
+            found.append(f"drift_share_max is {self.drift_share_max}: above 0, no model is exact")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
 class ControllerSettings:
     """Everything the controller is told at its start.
 
@@ -146,6 +170,7 @@ class ControllerSettings:
     assembly: AssemblyLimits = field(default_factory=AssemblyLimits)
     transition: TransitionLimits = field(default_factory=TransitionLimits)
     members: MemberSettings = field(default_factory=MemberSettings)
+    links: LinkSettings = field(default_factory=LinkSettings)
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -176,7 +201,7 @@ class ControllerSettings:
             "proposals_max": 1,
             "status_ms": 1,
         }
-        found = values_below(self, least) + self.decision.faults() + self.members.faults()
+        found = values_below(self, least) + self.decision.faults() + self.members.faults() + self.links.faults()
         found += self._kind_faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")

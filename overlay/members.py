@@ -12,13 +12,14 @@ nothing else joins the overlay, and is chosen by nobody.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overlay.inventory import Inventory
+from overlay.overlay_configuration import Link
 from schemas.member import BrokerFacts, Member, MemberState
 
 UNKNOWN_COST_FACTOR = 100.0
@@ -30,11 +31,13 @@ RESTRICTED_KEPT_MAX = 8  # Overlays before, in force and planned, and those of s
 class FleetView:
     """All known brokers: the inventory as it was at first, and the newest record of each member by name.
 
-    ``records`` holds what topic and orders have said; ``members`` has every known broker.
+    ``records`` holds what topic and orders have said; ``members`` has every known broker. ``measured`` are the costs of
+    the links that are known to cost something else than inventory and records say.
     """
 
     first_fill: Inventory
     records: Mapping[str, Member] = field(default_factory=dict)
+    measured: Mapping[Link, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, first_fill: Inventory, records: Iterable[Member] = ()) -> FleetView:
@@ -50,7 +53,11 @@ class FleetView:
         for record in records:
             if record.facts is not None or record.broker in self.first_fill.index:
                 newest[record.broker] = record
-        return self if newest == self.records else FleetView(self.first_fill, newest)
+        return self if newest == self.records else FleetView(self.first_fill, newest, self.measured)
+
+    def with_measured(self, measured: Mapping[Link, float]) -> FleetView:
+        """Return the fleet with these costs of links, and no others, in the place of what is said of them."""
+        return FleetView(self.first_fill, self.records, dict(measured))
 
     @cached_property
     def members(self) -> dict[str, Member]:
@@ -74,6 +81,11 @@ class FleetView:
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory of all known brokers, in whatever state they are. O(brokers^2) when a record has facts."""
+        return _corrected(self.inventory_told, self.measured)
+
+    @cached_property
+    def inventory_told(self) -> Inventory:
+        """The same with links as inventory and records say, whatever was measured."""
         told = {broker: record.facts for broker, record in self.records.items() if record.facts is not None}
         return extended(self.first_fill, told) if told else self.first_fill
 
@@ -157,6 +169,18 @@ def _shown_places(places: NDArray[np.float64], link_cost: NDArray[np.float64]) -
     shown, missing = places.copy(), np.flatnonzero(np.isnan(places[:, 0]))
     shown[missing] = places[placed[np.argmin(link_cost[np.ix_(missing, placed)], axis=1)]]
     return shown
+
+
+def _corrected(inventory: Inventory, measured: Mapping[Link, float]) -> Inventory:
+    """Return the inventory with these costs of its links; others are left out."""
+    costs = {pair: cost for pair, cost in measured.items() if all(end in inventory.index for end in pair)}
+    if not costs:
+        return inventory
+    link_cost = inventory.link_cost.copy()
+    for (a, b), cost in costs.items():
+        row, column = inventory.index[a], inventory.index[b]
+        link_cost[row, column] = link_cost[column, row] = cost
+    return replace(inventory, link_cost=link_cost)
 
 
 @lru_cache(maxsize=RESTRICTED_KEPT_MAX)

@@ -39,6 +39,9 @@ class EmulatorSettings:
     begins any more, none for never.
     ``chaos_for_s``: how long one of them lasts on average. ``chaos_kinds``: which of death, suspension, slow and cut
     there are. ``chaos_down_share_max``: how many of the brokers may be down at once, as a share.
+    ``candidate_probes_per_s``: how many probes a second all brokers together send over links that are not in the
+    overlay, each broker in turn to its 40 nearest peers, so that the controller knows what these links would cost; 0
+    for none. Default 40: each of 40 brokers has probed all others within 40 s.
     ``outage_notice_ms``: how long until neighbours notice a death, at least.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
@@ -58,6 +61,7 @@ class EmulatorSettings:
     link_bytes_per_ms: float | None = None
     flush_ms: float = 250.0
     command_poll_ms: float = 20.0
+    candidate_probes_per_s: float = 40.0
     settle_s: float = 300.0
     drain_s_max: float = 60.0
     kafka_outage_s_max: float = 600.0
@@ -96,6 +100,7 @@ class EmulatorSettings:
                 ("queue_length_max", self.queue_length_max, 1, "a broker needs room for one message"),
                 ("flush_ms", self.flush_ms, 10.0, "each flush of each broker is a Kafka record"),
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each look takes time from the model"),
+                ("candidate_probes_per_s", self.candidate_probes_per_s, 0.0, "0 for no such probes"),
                 ("settle_s", self.settle_s, 10.0, "notifications cross many links"),
                 ("drain_s_max", self.drain_s_max, 1.0, "the last notifications need time to arrive"),
                 ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to come back"),

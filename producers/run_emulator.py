@@ -168,7 +168,7 @@ class WallClockEmulator:
         self.overlay.user_listeners.append(forwarder)
         self._transitions = TransitionLog(len(inventory.brokers))
         self.overlay.listeners += [self._transitions, self._metrics]
-        self._emitter = TelemetryEmitter(self.overlay, ports, settings.flush_ms, rng)
+        self._emitter = TelemetryEmitter(self.overlay, ports, settings.flush_ms, rng, settings.candidate_probes_per_s)
         self._outages = _outages(self.overlay, settings)
         self._phase = "running"
 

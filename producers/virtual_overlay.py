@@ -47,7 +47,8 @@ class VirtualSettings:
     for no telemetry. ``start``: where brokers begin, none for the bootstrap overlay. ``settle_ms``: age from which a
     missing notification counts as lost. ``timing``: none takes the inventory's costs as ms. ``command_delay_ms``: from
     sending a command until it is in its broker's queue. ``outages``, ``chaos``: what befalls brokers and links, from
-    ``start_ms`` on; ``notice_ms``: how long until neighbours notice a death, at least.
+    ``start_ms`` on; ``notice_ms``: how long until neighbours notice a death, at least. ``candidate_probes_per_s``:
+    probes of links that are not in the overlay, of all brokers together.
     """
 
     seed: int = 1
@@ -61,6 +62,7 @@ class VirtualSettings:
     outages: tuple[Outage, ...] = ()
     notice_ms: float = 2_000.0
     chaos: Chaos | None = None
+    candidate_probes_per_s: float = 0.0
 
 
 class VirtualOverlay:
@@ -98,7 +100,8 @@ class VirtualOverlay:
         self.overlay.listeners.append(forwarder)
         self.overlay.user_listeners.append(forwarder)
         flush_ms = self.settings.flush_ms
-        self.emitter = TelemetryEmitter(self.overlay, telemetry_sink or self.telemetry, flush_ms or 1.0, rng)
+        sink, probes_per_s = telemetry_sink or self.telemetry, self.settings.candidate_probes_per_s
+        self.emitter = TelemetryEmitter(self.overlay, sink, flush_ms or 1.0, rng, probes_per_s)
         if flush_ms is not None:
             self.emitter.start()
         if self.workload:

@@ -40,6 +40,7 @@ class Refusal(StrEnum):
     PLAN = "plan"  # The epoch, or the broker, belongs to another plan.
     EPOCH = "epoch"  # The broker holds another epoch than the plan begins from, or is past it.
     PHASE = "phase"  # What has to come first has not, or cannot.
+    OUTSIDE = "outside"  # The broker began anew: it is not in the overlay that the plan takes it to be in.
 
 
 class Command(Struct, frozen=True):

@@ -28,6 +28,7 @@ class EventKind(StrEnum):
     PLAN_ABORTED = "plan_aborted"
     PLAN_STALLED = "plan_stalled"
     GAIN_MISSED = "gain_missed"
+    MODEL_DRIFT = "model_drift"
     PROPOSAL_REFUSED = "proposal_refused"
     WINDOW_INCOMPLETE = "window_incomplete"
     WINDOW_STALE = "window_stale"

@@ -191,7 +191,8 @@ class CostPoint(Struct, frozen=True, kw_only=True):
     ``cost_per_s`` is that of the window's overlay with clients where they were, ``cost_bootstrap_per_s`` what the first
     overlay with clients where they were before any plan moved them would have cost on the same window,
     ``cost_counted_per_s`` what the brokers' counters add up to, None on a ring. ``epoch`` is the newest epoch of the
-    window; where a transition ran through it, ``is_one_epoch`` is False. ``cost_shadows_per_s`` is what the overlays of
+    window; where a transition ran through it, ``is_one_epoch`` is False, and both overlays count for their share of the
+    window's time. ``cost_shadows_per_s`` is what the overlays of
     shadow planners would have cost, by planner, without windows from before this controller.
     """
 
@@ -237,7 +238,8 @@ class DecisionTimes(Struct, frozen=True):
 class ViewCounts(Struct, frozen=True, kw_only=True):
     """Counts and short series of one control loop since its start (windows of the look-back included).
 
-    ``plan_in_review`` waits for a person, ``plan_running`` is carried out or checked; both are empty otherwise.
+    ``plan_in_review`` waits for a person, ``plan_running`` is carried out or, of several the newest, checked; both are
+    empty otherwise.
     ``window_close_to_command_ms`` is by plan, ``window_end_to_state_ms`` of the last windows, oldest first,
     ``decision_ms`` by role and planner: ``shadow:swap_links_ci``. ``horizon`` is None before the first decision on a
     complete window. ``leader`` leads with number ``term``, empty where nobody is known to; it is who shows this, unless

@@ -20,7 +20,8 @@ from controller.decide.judge_proposals import Situation
 from controller.decide.verify_gain import verify_gain
 from controller.kinds.overlay_kind import AnyKind, HomesBefore
 from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import homes_before
+from controller.state.find_homes import homes_after, homes_before
+from controller.state.overlays_in_window import time_shares
 from controller.state.plan_target import configuration_after
 from controller.state.planner_interface import Planner
 from overlay.overlay_configuration import OverlayConfiguration
@@ -30,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 PLANS_KEPT_MAX = 50
 HOMES_KEPT_MAX = 100_000
+OVERLAYS_LEFT_MAX = 8  # Overlays that held within the last windows: one, unless there is no cool-down.
 
 Price = Callable[[OverlayConfiguration], float]
 
@@ -71,6 +73,8 @@ class ShadowPlanner:
         self._planners = tuple(planners)
         self._kind = kind
         self._settings = settings
+        # Overlays that held until a time, with the homes of clients that moved then.
+        self._left: deque[tuple[int, OverlayConfiguration, Mapping[str, str]]] = deque(maxlen=OVERLAYS_LEFT_MAX)
         self._before: OverlayConfiguration | None = None  # The overlay before the plan that is not verified yet.
         self._verify_on: list[ClosedWindow] = []
         self._closed_on: ClosedWindow | None = None  # The window that ended the verification.
@@ -85,21 +89,33 @@ class ShadowPlanner:
         return self._homes.shown(self.overlay.home_of)
 
     def add_window(self, window: ClosedWindow, now_ms: int, homes_before_acting: HomesBefore) -> float | None:
-        """Return what the overlay costs on the window, per second; None where the window cannot be costed.
+        """Return what the overlays of the window's time cost on it, per second; None where it cannot be costed.
 
-        The last plan is verified when enough windows have come after it. ``homes_before_acting`` tells where clients
-        were before the acting planner's plans to epochs later than a given one.
+        A plan counts from when it was decided on, some seconds after the end of the window that it is about. The last
+        plan is verified when enough windows have come after it. ``homes_before_acting`` tells where clients were before
+        the acting planner's plans to epochs later than a given one.
         """
         if not self._kind.can_be_costed(window):
             return None
         homes = self._homes.learn(self.overlay.home_of, window, homes_before_acting)
         if homes is not None:
             self._place(homes)
-        cost = self._kind.cost_per_s(self.overlay, window)
+        cost = self._cost_by_time_per_s(window)
         if self._planned_ms is not None and window.start_ms >= self._planned_ms:
             self._windows_since_plan += 1
             self._verify(window, now_ms)
         return cost
+
+    def _cost_by_time_per_s(self, window: ClosedWindow) -> float:
+        overlays = [self.overlay]
+        for _, overlay, moved in reversed(self._left):
+            known = overlays[-1].home_of
+            overlays.append(overlay.with_homes(known | {one: home for one, home in moved.items() if one in known}))
+        shares = time_shares(window, [until_ms for until_ms, *_ in self._left])
+        while self._left and self._left[0][0] <= window.start_ms:
+            self._left.popleft()
+        found = zip(shares, reversed(overlays), strict=True)
+        return sum(share * self._kind.cost_per_s(overlay, window) for share, overlay in found if share)
 
     def _place(self, homes: Mapping[str, str]) -> None:
         kept = dict(list(homes.items())[max(len(homes) - HOMES_KEPT_MAX, 0) :])
@@ -156,6 +172,7 @@ class ShadowPlanner:
         self.moved[self.overlay.CLIENTS] += len(clients)
         self._homes.note_moves(clients, newest)
         self._before = self.overlay
+        self._left.append((now_ms, self.overlay, homes_before([plan])))
         self.overlay = configuration_after(plan, self.overlay)
         self._verify_on = []
         self._planned_ms, self._windows_since_plan = now_ms, 0
@@ -178,6 +195,7 @@ class ShadowPlanner:
         self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=found.cost_observed_per_s)
         if found.made_worse(self._settings.decision):
             self.plans_taken_back += 1
+            self._left.append((now_ms, self.overlay, homes_after([plan])))
             self.overlay = before.at_epoch(self.overlay.epoch + 1)
             self._planned_ms, self._windows_since_plan = now_ms, 0
             for proposal in plan.proposals:

@@ -23,7 +23,7 @@ from controller.execute.transition import (
     TransitionEffect,
 )
 from controller.state.plan_log import PlanLog
-from schemas.command import Command, CommandPhase, CommandResult
+from schemas.command import Command, CommandPhase, CommandResult, Refusal
 from schemas.plan import Plan, PlanPhase
 
 # No site had so many leaders. The next term is above any that is believed, so one answer must not use the numbers up.
@@ -72,11 +72,17 @@ class PlanRunner:
         self._returned: frozenset[str] = frozenset()
         self._installs: deque[CommandResult] = deque(maxlen=INSTALLS_MAX)
         self._lost_peers: dict[str, int] = {}
+        self._outside: dict[str, int] = {}
 
     @property
     def is_busy(self) -> bool:
         """Tell whether a plan is under way or something waits to be stored, sent or told."""
         return self._transition is not None or bool(self._effects)
+
+    @property
+    def is_storing(self) -> bool:
+        """Tell whether something waits to be stored, sent or told."""
+        return bool(self._effects)
 
     @property
     def queue_lengths(self) -> dict[str, int]:
@@ -112,6 +118,11 @@ class PlanRunner:
     def take_lost_peers(self) -> dict[str, int]:
         """Hand out, once, which brokers neighbours have found dead, and when they said so last."""
         found, self._lost_peers = self._lost_peers, {}
+        return found
+
+    def take_outside(self) -> dict[str, int]:
+        """Hand out, once, which brokers say that they are outside the overlay, and the epoch that they refused."""
+        found, self._outside = self._outside, {}
         return found
 
     def add(self, effects: Iterable[TransitionEffect]) -> None:
@@ -166,6 +177,8 @@ class PlanRunner:
                     self._on_foreign("term")
                     continue
                 self._lost_peers |= dict.fromkeys(result.lost_peers[:LOST_PEERS_MAX], result.time_ms)
+                if result.refusal is Refusal.OUTSIDE and result.term == self._term:
+                    self._outside[result.broker] = result.epoch_to
                 if result.phase is CommandPhase.INSTALL and result.term == self._term:
                     self._installs.append(result)
                 else:

@@ -1,6 +1,6 @@
 """Close plans that are carried out: verified on the windows after them, taken back when they made things worse.
 
-In: the plan that is to be verified and the windows since. Out: effects for the plan runner, and events. What a plan
+In: the plans that are to be verified and the windows since. Out: effects for the plan runner, and events. What a plan
 saves is found by :mod:`controller.decide.verify_gain`; when to look belongs to the control loop.
 """
 
@@ -18,6 +18,7 @@ from controller.execute.transition import EmitEvent, PersistPlan
 from controller.kinds.overlay_kind import AnyKind, is_evacuation
 from controller.kinds.repair import is_membership
 from controller.loop_state import LoopState
+from controller.state.closed_window import ClosedWindow
 from controller.state.plan_target import configuration_before
 from controller.windows.read_windows import WindowReader
 from overlay.overlay_configuration import OverlayConfiguration
@@ -27,9 +28,10 @@ from schemas.plan_life import LIFE, entered
 
 
 class PlanVerifier:
-    """Looks at the one plan that is carried out and not yet checked.
+    """Looks at the plans that are carried out and not yet checked, also while the next one is carried out.
 
-    ``begin`` takes up the plan that takes another back, or has it reviewed first.
+    A plan that made things worse is taken back only while it is the newest in force; once others have followed, that
+    is told and left to the planners. ``begin`` takes up the plan that takes another back, or has it reviewed first.
     """
 
     def __init__(
@@ -50,45 +52,63 @@ class PlanVerifier:
         self._verified: dict[str, Verification] = {}
 
     def verify(self, state: LoopState, now_ms: int) -> None:
-        """Check the plan that is carried out; close it, and begin the plan that takes it back when it is worse."""
-        plan_log = state.plan_log
-        plan = plan_log.verifying
-        if plan is None or self._runner.is_busy:
+        """Check each plan that is carried out; close it, and begin the plan that takes it back when it is worse."""
+        if self._runner.is_storing:
             return
+        for plan in state.plan_log.verifying:
+            self._verify(plan, state, now_ms)
+            if state.has_begun:
+                return
+
+    def _verify(self, plan: Plan, state: LoopState, now_ms: int) -> None:
+        plan_log = state.plan_log
         undo = plan_log.undo_of(plan.plan)
-        if undo is not None and undo.phase is PlanPhase.PROPOSED:
+        if undo is not None and not LIFE[undo.phase].is_in_force and not LIFE[undo.phase].is_final:
             return
         if undo is not None:
             done = "taken back by" if LIFE[undo.phase].is_in_force else "made things worse, but was not taken back by"
             self._close(plan, self._verified.pop(plan.plan, None), f"{done} {undo.plan}", now_ms)
             return
-        after = plan_log.present
-        if why := _against_verifying(plan, after):
-            self._close(plan, None, why, now_ms)
+        after = plan_log.configuration_of(plan.epoch_to)
+        if after is None or is_membership(plan):
+            self._close(plan, None, "brokers have changed, which nobody did for a gain", now_ms)
             return
         windows = [window.over(after.brokers) for window in self._windows.verifying(plan.epoch_to)]
         if len(windows) < self._settings.verify_windows:
             since_ms = plan.history[-1].time_ms
             if now_ms - since_ms > self._settings.verify_ms_max:
-                reason = f"not verified: no {self._settings.verify_windows} complete windows of epoch {plan.epoch_to}"
+                reason = (
+                    f"not verified: no {self._settings.verify_windows} complete windows since epoch {plan.epoch_to}"
+                )
                 self._close(plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
             return
+        self._judge(plan, after, windows, state, now_ms)
+
+    def _judge(
+        self, plan: Plan, after: OverlayConfiguration, windows: list[ClosedWindow], state: LoopState, now_ms: int
+    ) -> None:
+        plan_log = state.plan_log
         before = configuration_before(plan, after)
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
         found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s)
         is_to_save = not plan.undoes and not is_evacuation(plan)
-        if is_to_save and found.made_worse(self._settings.decision):
+        is_worse, followed_by = is_to_save and found.made_worse(self._settings.decision), plan_log.in_force[-1]
+        if is_worse and followed_by.plan == plan.plan:
+            if self._runner.is_busy:
+                return  # The next plan is under way: this one is taken back if that is aborted.
             self._verified = {plan.plan: found}
             self._tell_missed(plan, found, "it is taken back", now_ms)
             self._begin(plan_undoing(plan, before, after, plan_log.epoch_next, found, windows[-1]), now_ms)
+            state.has_begun = True
             return
-        if is_to_save and found.is_missed:
+        if is_worse:
+            self._tell_missed(plan, found, f"{followed_by.plan} has followed, so planners decide what to do", now_ms)
+        elif is_to_save and found.is_missed:
             self._tell_missed(plan, found, "it is kept", now_ms)
         gains = observed_gains_per_s(plan, before, windows, kind)
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
-        plan = msgspec.structs.replace(plan, proposals=proposals)
-        self._close(plan, found, found.text, now_ms)
+        self._close(msgspec.structs.replace(plan, proposals=proposals), found, found.text, now_ms)
 
     def _close(self, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
         """Store the plan as completed and tell it."""
@@ -102,12 +122,3 @@ class PlanVerifier:
     def _tell_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
         text = f"plan {plan.plan}: {found.text}; {outcome}"
         self._events.emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))
-
-
-def _against_verifying(plan: Plan, present: OverlayConfiguration) -> str:
-    """Return why there is nothing to verify, empty when there is."""
-    if is_membership(plan):
-        return "brokers have changed, which nobody did for a gain"
-    if plan.epoch_to != present.epoch:
-        return f"not verified: epoch {present.epoch} is in force"
-    return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from controller.kinds.overlay_kind import AnyKind
 from controller.state.closed_window import ClosedWindow
 from overlay.members import FleetView
@@ -15,6 +17,16 @@ def cost_over_per_s(kind: AnyKind, fleet: FleetView, overlay: OverlayConfigurati
     """
     own = kind.over(fleet.inventory_over(overlay.brokers))
     return float(own.cost_per_s(overlay, window.over(overlay.brokers)))
+
+
+def cost_by_time_per_s(
+    kind: AnyKind, fleet: FleetView, overlays: Iterable[tuple[float, OverlayConfiguration]], window: ClosedWindow
+) -> float:
+    """Return what a window cost on several overlays, each for its share of the window's time.
+
+    Raises ValueError when the window cannot be costed.
+    """
+    return sum(share * cost_over_per_s(kind, fleet, overlay, window) for share, overlay in overlays)
 
 
 def at_first(kind: AnyKind, homes_origin: dict[str, str]) -> OverlayConfiguration:

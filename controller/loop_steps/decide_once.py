@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from controller.control_ports import EventSink
 from controller.controller_settings import ControllerSettings
 from controller.decide.decide_plan import Decision, decide_plan
+from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.review_plans import PlanReviewer
 from controller.loop_state import LoopState
 from controller.loop_steps.decision_timer import ACTING, DecisionTimer
@@ -30,6 +31,7 @@ class DecideOnce:
         planners: Sequence[Planner],
         situations: SituationFinder,
         reviewer: PlanReviewer,
+        runner: PlanRunner,
         begin: Callable[[Plan, int], None],
         timer: DecisionTimer,
         teller: RefusalTeller,
@@ -40,6 +42,7 @@ class DecideOnce:
         self._planners = planners
         self._situations = situations
         self._reviewer = reviewer
+        self._runner = runner
         self._begin = begin
         self._timer = timer
         self._teller = teller
@@ -51,6 +54,8 @@ class DecideOnce:
         newest = state.newest
         if newest is None or newest.end_ms <= state.decided_until_ms:
             return
+        if self._runner.is_storing and state.plan_log.moving is None:
+            return  # What has just been verified is stored before the next step, which decides on this window.
         state.decided_until_ms = newest.end_ms
         situation = self._situations.find(newest, state, now_ms)
         state.for_shadows = situation

@@ -8,6 +8,7 @@ from __future__ import annotations
 from controller.controller_settings import ControllerSettings
 from controller.decide.judge_proposals import Situation, transition_price_per_s
 from controller.execute.carry_out_plan import PlanRunner
+from controller.execute.find_lost import lost_brokers
 from controller.execute.review_plans import PlanReviewer
 from controller.kinds.overlay_kind import AnyKind
 from controller.loop_state import LoopState
@@ -41,7 +42,6 @@ class SituationFinder:
         present, ended_ms = plan_log.present, plan_log.transition_ended_ms
         kind = self._kind.over(state.fleet.inventory_over(present.brokers))
         leaving = state.fleet.in_state(MemberState.LEAVING)
-        running = plan_log.moving or plan_log.verifying
         found, horizon = self._windows.horizon(newest)
         windows = tuple(window.over(present.brokers) for window in found)
         state.horizon = horizon or state.horizon
@@ -50,7 +50,7 @@ class SituationFinder:
             now_ms=now_ms,
             kind=kind,
             price_per_s=self.price_per_s(present, state),
-            plan_running=running.plan if running else ("being stored" if self._runner.is_busy else ""),
+            plan_running=self._plan_running(state),
             windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms else None,
             transition_ended_ms=ended_ms,
             muted_until_ms=self._muted_until_ms(plan_log),
@@ -60,6 +60,14 @@ class SituationFinder:
             maintained=dict.fromkeys(leaving, "it is being drained") | reviewer.maintained(now_ms),
             evacuated=reviewer.evacuated(now_ms) | frozenset(leaving),
         )
+
+    def _plan_running(self, state: LoopState) -> str:
+        """Name the plan that is carried out, or what comes before any decision; empty when nothing does."""
+        if state.plan_log.moving is not None:
+            return state.plan_log.moving.plan
+        if lost_brokers(state.plan_log, state.fleet):
+            return "a repair"
+        return "being stored" if self._runner.is_busy else ""
 
     def price_per_s(self, overlay: OverlayConfiguration, state: LoopState) -> float:
         """Return what a transition from an overlay costs, spread over the pay-back time."""

@@ -59,6 +59,7 @@ class FollowMembers:
         for order in self._orders.take_about_members():
             self._follow(order, state, now_ms)
         self._lost_peers |= self._runner.take_lost_peers()
+        self._believe(self._runner.take_outside(), state, now_ms)
         for window in state.taken:
             self._again |= heard.add(window)
             # What an old window does not say, a controller that has just begun to read may find in the next.
@@ -90,6 +91,18 @@ class FollowMembers:
         else:
             found = replace(entered_state(known, after, reason, now_ms), returns_ms=0)
         self._change(replace(found, ordered_ms=order.time_ms), state, now_ms)
+
+    def _believe(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:
+        """Declare dead who refuses a plan because it began anew: a repair that counts on it fails, window or not."""
+        present, members, heard = state.plan_log.present, state.fleet.members, self._heard_in(state)
+        serving = [broker for broker in present.brokers if members[broker].state.is_serving]
+        found = frozenset(broker for broker in serving if outside.get(broker, -1) > present.epoch)
+        if len(found) > self._settings.deaths_share_max * len(serving):
+            self._doubt(found, len(serving), now_ms)
+            return
+        for broker in sorted(found):
+            why = "it has started again, as it says itself"
+            self._change(died(members[broker], heard.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms)
 
     def _judge(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
         """Declare dead who is silent or has begun another life, unless these are too many; let the dead come back."""

@@ -4,8 +4,8 @@ In: the fleet, the overlay in force, what people have ordered. Out: at most one 
 brokers outsiders. What the new overlay is like is the kind's to work out, who is lost or joins stands in the fleet.
 
 A repair waits for no window, review, cool-down or verification. A pause holds it as it holds everything that the
-controller begins by itself; who was said to be dead by a person is repaired all the same. Joins and leaves wait until
-the plan before is verified, and for no review: a person has ordered them, or they bring back what was.
+controller begins by itself; who was said to be dead by a person is repaired all the same. Joins and leaves wait for no
+review, either: a person has ordered them, or they bring back what was.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RepairOverlay:
         self._events = events
         self._told = ""
         self._ready_since_ms: int | None = None
-        self._tried = NO_CHANGE
+        self._tried: set[BrokerChange] = set()  # In vain, to do without the same lost brokers.
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Begin a plan when one is due."""
@@ -82,7 +82,7 @@ class RepairOverlay:
         paused = self._reviewer.paused(now_ms)
         if lost:
             return "" if any(is_dead_by_order(state.fleet.members[broker]) for broker in lost) else paused
-        return paused or ("a plan is verified" if state.plan_log.verifying is not None else "")
+        return paused
 
     def _to_join(self, state: LoopState) -> list[str]:
         """Return the brokers that wait to be taken in and are heard: nobody else can answer."""
@@ -123,13 +123,18 @@ class RepairOverlay:
         return now_ms - self._ready_since_ms >= self._settings.members.batch_ms
 
     def _may_try(self, change: BrokerChange, plan_log: PlanLog, now_ms: int) -> bool:
-        """Tell whether the same was not tried in vain a short while ago; the pause grows with each time."""
+        """Tell whether the same was not tried in vain a short while ago; the pause grows with each time.
+
+        Each change is remembered, not the last alone: who is ready to come back with a repair is so every other time.
+        """
         in_vain = 0
         for plan in reversed(plan_log.plans):
             if plan.phase is not PlanPhase.ABORTED or not is_membership(plan):
                 break
             in_vain += 1
-        if not in_vain or change != self._tried:
+        if not in_vain:
+            self._tried.clear()
+        if change not in self._tried:
             return True
         settings = self._settings.members
         pause_ms: int = min(settings.retry_ms * 2 ** min(in_vain - 1, 30), settings.retry_ms_max)
@@ -152,7 +157,8 @@ class RepairOverlay:
         window_end_ms = state.newest.end_ms if state.newest is not None else now_ms
         plan = repair.plan(present, state.plan_log.epoch_next, window_end_ms)
         self._installer.forget(change.joined)
-        self._tried, self._told, self._ready_since_ms = change, "", None
+        self._tried = {change, *(one for one in self._tried if one.lost == change.lost)}
+        self._told, self._ready_since_ms = "", None
         self._runner.begin(plan, now_ms, change_text(change))
         state.has_begun = True
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from controller.control_ports import EventSink
 from controller.controller_settings import ControllerSettings
-from controller.kinds.cost_over import at_first, cost_over_per_s
+from controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
 from controller.kinds.overlay_kind import AnyKind
 from controller.loop_state import LoopState
 from controller.report.loop_metrics import LoopMetrics
 from controller.report.set_metrics import set_costs
 from controller.report.tell_refusals import RefusalTeller
 from controller.state.closed_window import ClosedWindow
+from controller.state.overlays_in_window import overlays_in
 from controller.windows.read_windows import WindowReader
 from schemas.live_view import CostPoint
 
@@ -60,12 +61,14 @@ class TakeWindows:
         kind, plan_log = self._kind, state.plan_log
         if not kind.can_be_costed(window):
             return None
-        overlay = plan_log.configuration_of(window.epoch_max) or plan_log.present
+        overlays = overlays_in(
+            window, plan_log.plans, lambda epoch: plan_log.configuration_of(epoch) or plan_log.present
+        )
         first = at_first(kind, plan_log.homes_origin)
-        counted_per_s = kind.counted_cost_per_s(window)
+        counted_per_s = kind.over(state.fleet.inventory).counted_cost_per_s(window)
         return CostPoint(
             window_end_ms=window.end_ms,
-            cost_per_s=cost_over_per_s(kind, state.fleet, overlay.with_homes({}), window),
+            cost_per_s=cost_by_time_per_s(kind, state.fleet, overlays, window),
             cost_bootstrap_per_s=cost_over_per_s(kind, state.fleet, first, window),
             cost_counted_per_s=None if counted_per_s is None else float(counted_per_s),
             epoch=window.epoch_max,

@@ -66,6 +66,14 @@ class LoopMetrics:
             buckets=LATENCY_MS_BUCKETS,
         )
 
+    def _add_links(self) -> None:
+        """Make what tells of the links' costs and of the model made of them."""
+        gauge = self.stage.gauge
+        self.links_corrected = gauge("links_corrected", "Links that cost by measurement, not by the inventory.")
+        self.model_drift_share = gauge(
+            "model_drift_share", "What counted messages at measured delays cost above the model, as a share; median."
+        )
+
     def _add_leadership(self) -> None:
         """Make what tells who leads, and who serves."""
         counter, gauge = self.stage.counter, self.stage.gauge
@@ -73,6 +81,7 @@ class LoopMetrics:
         self.term = gauge("term", "The newest term that this controller knows of, its own while it leads.")
         self.depositions = counter("depositions", "Times that this controller has lost the lead.")
         self._add_members()
+        self._add_links()
 
     def _add_borders(self) -> None:
         """Make what the ports are measured by."""

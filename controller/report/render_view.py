@@ -37,7 +37,7 @@ def render_view(
         planner=settings.planner,
         dry_run=settings.dry_run,
         plan_in_review=log.proposed.plan if log.proposed else "",
-        plan_running=next((plan.plan for plan in (log.moving, log.verifying) if plan), ""),
+        plan_running=next((plan.plan for plan in (log.moving, *reversed(log.verifying)) if plan), ""),
         horizon=state.horizon,
         windows_closed=state.windows_closed,
         windows_incomplete=state.windows_incomplete,

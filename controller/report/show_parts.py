@@ -49,7 +49,7 @@ def shown_configuration(configuration: OverlayConfiguration) -> ShownConfigurati
 
 def shown_window(window: ClosedWindow) -> ShownWindow:
     """Return what a window holds and what it lacks."""
-    interests = window.interests
+    interests, ends = window.interests, {(queue.broker, queue.peer) for queue in window.queues}
     return ShownWindow(
         start_ms=window.start_ms,
         end_ms=window.end_ms,
@@ -62,7 +62,7 @@ def shown_window(window: ClosedWindow) -> ShownWindow:
         client_changes=window.client_changes,
         late_rows=window.late_rows,
         queue_length_max=max((queue.queue_length_max for queue in window.queues), default=0),
-        rtt_ms_max=max((rtt.rtt_ms_min for rtt in window.rtts), default=None),
+        rtt_ms_max=max((rtt.rtt_ms_min for rtt in window.rtts if (rtt.broker, rtt.peer) in ends), default=None),
         users=None if interests is None else interests.user_count,
         users_strayed=len(window.strayed),
         clock_offsets_ms=farthest_clocks(window.clock_offsets_ms, CLOCKS_SHOWN_MAX),

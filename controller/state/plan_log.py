@@ -99,13 +99,14 @@ class PlanLog:
 
     @property
     def proposed(self) -> Plan | None:
-        """The oldest plan that waits for a person."""
-        return next((plan for plan in self.plans if plan.phase is PlanPhase.PROPOSED), None)
+        """The plan that waits for a person; of several the one that takes another back, else the oldest."""
+        waiting = (plan for plan in self.plans if plan.phase is PlanPhase.PROPOSED)
+        return min(waiting, key=lambda plan: (not plan.undoes, plan.epoch_to), default=None)
 
     @property
-    def verifying(self) -> Plan | None:
-        """The oldest plan that is carried out but not yet checked."""
-        return next((plan for plan in self.plans if plan.phase is PlanPhase.VERIFYING), None)
+    def verifying(self) -> tuple[Plan, ...]:
+        """The plans that are carried out but not yet checked, by epoch: the next may begin while one is checked."""
+        return tuple(plan for plan in self.plans if plan.phase is PlanPhase.VERIFYING)
 
     @property
     def transition_ended_ms(self) -> int:

@@ -101,8 +101,11 @@ class WindowReader:
         return found, Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
 
     def verifying(self, epoch: int) -> list[ClosedWindow]:
-        """Return the complete windows that lay wholly in an epoch and can be costed."""
-        return [window for window in self.complete if window.epoch == epoch and self._kind.can_be_costed(window)]
+        """Return the complete windows that can be costed and lay wholly in an epoch and those after it.
+
+        What is delivered does not depend on the overlay, so a plan is checked on them whatever plans have followed.
+        """
+        return [window for window in self.complete if window.epoch_min >= epoch and self._kind.can_be_costed(window)]
 
     def _waits_for_register(self, now_ms: int) -> bool:
         """Tell whether state is left unread for now: windows put together before the register is known say little."""

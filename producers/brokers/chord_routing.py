@@ -214,7 +214,7 @@ class RingRouting:
         effects: list[Effect] = [Send(peer, notification) for peer in children]
         if entry.subscriptions:
             self._hand_over(notification, tuple(entry.subscriptions), effects)
-        return effects + self.trees.ask_flush(tables, entry) if entry.ended_here else effects
+        return effects
 
     def _hand_over(self, notification: Notification, names: tuple[str, ...], effects: list[Effect]) -> None:
         known = self.trees.locals

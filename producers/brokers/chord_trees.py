@@ -9,8 +9,8 @@ Zhao13, section 3). A broker joins at its parent, which joins at its own until o
 
 A subscription that ends is still owed what was published before. So a broker leaves a tree only after a flush: the
 rendezvous sends a probe to each publisher of the topic, which comes back behind what the publisher had published, and
-then tells the broker, behind the topic's notifications. A broker that stays in the tree anyway asks for the flush when
-something more comes for subscriptions that ended.
+then tells the broker, behind the topic's notifications. One that stays in the tree anyway asks for it, too: a topic may
+be quiet for long, and nobody wants what comes then.
 """
 
 from __future__ import annotations
@@ -231,11 +231,10 @@ class TopicTrees:
         return effects
 
     def consider_leaving(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
-        """Leave a tree in which nobody is left; ask for a flush where that must come first."""
+        """Ask for a flush where a subscription has ended; leave a tree in which nobody is left."""
         if not entry.is_joined or entry.flushing is not None:
             return []  # It is considered again when that is over.
-        is_needed = len(entry.subscriptions) > len(entry.ended_here) or bool(entry.children)
-        if entry.ended_here and not is_needed:
+        if entry.ended_here:
             return self.ask_flush(tables, entry)
         if entry.subscriptions or entry.children or tables.registered.get(entry.topic):
             return []

@@ -301,7 +301,7 @@ class TreeChange:
         names = sorted(gone.entries)
         repairs, told = self._interests.repairs, list[Effect]()
         if under_way is not None and gone.epoch > self._core.epoch:
-            repairs.call_off(gone, under_way)
+            told = repairs.call_off(gone, under_way)
         elif under_way is not None and gone.dead:  # The end of a stay at an old home may have been lost: ask again.
             told = self.taken_over(under_way)
         effects = told + repairs.let_go() + self._interests.forget_dead_homes()

@@ -51,6 +51,7 @@ class TreePublishers:
         if message.epoch not in self._core.tables:  # It has waited for the end of the stay before.
             message = replace(message, epoch=min(self._core.tables))
         earlier, effects = self.advertisements.get(message.publisher), list[Effect]()
+        waiting = None if earlier is None else earlier.successor
         if message.home in self._core.tables[message.epoch].dead:
             return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
         self.repairs.note_told(message)
@@ -58,7 +59,7 @@ class TreePublishers:
             effects += self._give_way(earlier, source, message)
             earlier = None
         if earlier is not None and earlier.connection < message.connection:
-            if earlier.successor is None or earlier.successor[1].connection < message.connection:
+            if waiting is None or _order(waiting[1]) < _order(message):
                 earlier.successor = (source, message)  # Else its client has come again since.
             return []
         if earlier is not None:
@@ -68,6 +69,7 @@ class TreePublishers:
         known = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
         )
+        known.successor = waiting if waiting is not None and waiting[1].connection > message.connection else None
         self.advertisements[message.publisher] = known
         self.unconfirmed_advertisements[message.publisher] = known
         effects += sends
@@ -96,11 +98,11 @@ class TreePublishers:
     def forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
         """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch."""
         known = self.advertisements.get(message.publisher)
+        self.repairs.take_end(message)
         if known is None or known.connection != message.connection:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended before its turn came.
-            self.repairs.take_end(message)
             return [*self._flood_on(message, source)] if self.repairs.passes_on_all else []
         is_waited_for = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
@@ -174,3 +176,8 @@ class TreePublishers:
         """Return a publisher's home in an epoch; a stay that was advertised in it has been moved by no plan to it."""
         known = self.advertisements[publisher]
         return tables.moved.get(publisher, known.home) if known.epoch < tables.epoch else known.home
+
+
+def _order(message: Advertise) -> tuple[int, int]:
+    """Return what makes one advertisement count more than another: a later stay, or one that no abort takes back."""
+    return message.connection, -message.epoch

@@ -162,14 +162,17 @@ class TreeRepairs:
         self._ended = []
         return effects
 
-    def call_off(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> None:
-        """Take back what was told in an epoch that is aborted."""
+    def call_off(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
+        """Take back what was told in an epoch that is aborted; stays of the older one that waited for it come."""
+        waiting: list[tuple[str, Advertise]] = []
         for name, known in list(self._known.items()):
             if known.successor is not None and known.successor[1].epoch == gone.epoch:
                 known.successor = None
             if known.epoch == gone.epoch:
                 self._interests.forget_stay(name)
+                waiting += [] if known.successor is None else [known.successor]
             known.unanswered -= gone.fresh
         for name, known in under_way.superseded.items():
             if name not in self._known:
                 self._interests.know_again(known)
+        return [effect for one in waiting for effect in self._interests.learn_advertisement(*one)]

@@ -7,6 +7,7 @@ counters mean belongs to :mod:`schemas.telemetry`; what happens to a batch, to t
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import cast
 
@@ -20,17 +21,33 @@ from schemas.client import Client, PredicateRecord, Role
 from schemas.command import CommandResult
 from schemas.telemetry import LinkProbe, QueueSample, TelemetryBatch
 
+CANDIDATES_MAX = 40  # How many peers a broker probes in turn beside its neighbours: the nearest by the inventory.
+SECOND_MS = 1_000.0
 RTT_JITTER_SHARE = 0.02  # Standard deviation of a probe around the link's delay: probes are never all alike.
 
 
 class TelemetryEmitter:
-    """Flushes every broker each ``flush_ms``; the first flushes are spread over that time, so that load is even."""
+    """Flushes every broker each ``flush_ms``; the first flushes are spread over that time, so that load is even.
 
-    def __init__(self, overlay: EmulatedOverlay, sink: TelemetrySink, flush_ms: float, rng: random.Random) -> None:
+    ``probes_per_s`` bounds the probes of links that are not in the overlay, of all brokers together.
+    """
+
+    def __init__(
+        self,
+        overlay: EmulatedOverlay,
+        sink: TelemetrySink,
+        flush_ms: float,
+        rng: random.Random,
+        probes_per_s: float = 0.0,
+    ) -> None:
         self._overlay = overlay
         self._sink = sink
         self._flush_ms = flush_ms
         self._rng = rng
+        count = len(overlay.inventory.brokers)
+        self._probes_per_flush = probes_per_s * flush_ms / SECOND_MS / count
+        self._probes_due = {broker: place / count for place, broker in enumerate(overlay.inventory.brokers)}
+        self._candidates: dict[str, deque[str]] = {}
 
     def start(self) -> None:
         """Begin to flush on the overlay's clock."""
@@ -62,7 +79,7 @@ class TelemetryEmitter:
             queues=self._samples(broker, neighbours),
             probes=tuple(
                 LinkProbe(peer, self._rtt_ms(broker.name, peer))
-                for peer in neighbours
+                for peer in (*neighbours, *self._candidates_now(broker.name, neighbours))
                 if not self._overlay.link_faults.is_cut(broker.name, peer)
             ),
             clients=changes,
@@ -74,6 +91,27 @@ class TelemetryEmitter:
         if not (broker.is_dead or broker.is_suspended):
             self.flush(broker)
         self._overlay.env.timeout(self._flush_ms, broker.name).callbacks.append(self._on_time)
+
+    def _candidates_now(self, broker: str, neighbours: tuple[str, ...]) -> list[str]:
+        """Return the peers that a broker probes now beside its neighbours; one after the other, as often as it may."""
+        due = self._probes_due.get(broker, 0.0) + self._probes_per_flush
+        self._probes_due[broker] = due % 1
+        others, brokers = self._candidates_of(broker), self._overlay.brokers
+        found: list[str] = []
+        for _ in range(min(int(due), len(others))):
+            peer = others[0]
+            others.rotate(-1)
+            if peer not in neighbours and peer in brokers and not brokers[peer].is_dead:
+                found.append(peer)
+        return found
+
+    def _candidates_of(self, broker: str) -> deque[str]:
+        if broker not in self._candidates:
+            inventory = self._overlay.inventory
+            costs = inventory.link_cost[inventory.index[broker]]
+            nearest = [inventory.brokers[place] for place in costs.argsort(kind="stable").tolist()]
+            self._candidates[broker] = deque([peer for peer in nearest if peer != broker][:CANDIDATES_MAX])
+        return self._candidates[broker]
 
     def _samples(self, broker: EmulatedBroker, neighbours: tuple[str, ...]) -> tuple[QueueSample, ...]:
         samples = [_sample("", broker.counters, len(broker.queue))]

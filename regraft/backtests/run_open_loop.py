@@ -19,11 +19,12 @@ from controller.controller_settings import ControllerSettings
 from controller.decide.find_planners import planners_of
 from controller.decide.judge_proposals import Situation, transition_price_per_s
 from controller.decide.shadow_planners import ShadowPlanner
-from controller.kinds.cost_over import at_first, cost_over_per_s
+from controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
 from controller.kinds.find_kind import kind_of
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
+from controller.state.overlays_in_window import overlays_in
 from controller.state.plan_log import PlanLog
 from controller.windows.read_windows import WindowReader
 from experiments.run_tasks import TellWork
@@ -42,7 +43,8 @@ from schemas.plan import Plan
 class OpenLoopTask(msgspec.Struct, frozen=True):
     """One planner on one recording; ``planner`` RECORDED looks only at what the overlays of the recording cost.
 
-    ``known_after_ms``: how long after its end a window is known, as grace and trigger of the live job make it.
+    ``name`` is what its outcome is called. ``known_after_ms``: how long after its end a window is known, as grace and
+    trigger of the live job make it.
     """
 
     planner: str
@@ -50,11 +52,12 @@ class OpenLoopTask(msgspec.Struct, frozen=True):
     aggregated: AggregatedRecording
     settings: ControllerSettings
     known_after_ms: int
+    name: str
 
     @property
     def label(self) -> str:
         """Name the task."""
-        return self.planner
+        return self.name
 
     @property
     def work_count(self) -> int:
@@ -133,7 +136,7 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         incomplete += not window.is_complete
         unknown += overlay is None
         if window.is_complete and kind.can_be_costed(window):
-            cost = math.nan if overlay is None else cost_over_per_s(kind, feed.fleet, overlay.with_homes({}), window)
+            cost = math.nan if overlay is None else _cost_per_s(feed, overlay, window)
             first = at_first(kind, feed.plan_log.homes_origin)  # Before any recorded plan.
             points.append(CostPoint(window.end_ms, cost, cost_over_per_s(kind, feed.fleet, first, window)))
     marks = [mark_of(plan) for plan in feed.plan_log.in_force]
@@ -147,6 +150,12 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         windows_incomplete=incomplete,
         windows_unknown=unknown,
     )
+
+
+def _cost_per_s(feed: WindowFeed, newest: OverlayConfiguration, window: ClosedWindow) -> float:
+    plan_log = feed.plan_log
+    overlays = overlays_in(window, plan_log.plans, lambda epoch: plan_log.configuration_of(epoch) or newest)
+    return cost_by_time_per_s(feed.kind, feed.fleet, overlays, window)
 
 
 @dataclass
@@ -212,10 +221,10 @@ class _OpenLoop:
 
     def _outcome(self, shadow: ShadowPlanner | None, points: tuple[CostPoint, ...], incomplete: int) -> Outcome:
         if shadow is None:
-            return Outcome(self._task.planner, Mode.OPEN_LOOP, points)
+            return Outcome(self._task.name, Mode.OPEN_LOOP, points)
         times = self._times
         return Outcome(
-            planner=self._task.planner,
+            planner=self._task.name,
             mode=Mode.OPEN_LOOP,
             points=points,
             plans=tuple(mark_of(plan, made_ms) for plan, made_ms in self._plans.values()),

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from infra.measured_figures import Figure, run_facts
 from regraft.backtests.backtest_outcome import BOOTSTRAP, MODE_TITLES, Mode, Outcome, outcomes_by_mode
+from regraft.backtests.choose_settings import Choice
 from regraft.backtests.run_backtest import Backtest, BacktestOptions
 from regraft.report_page.html_parts import html_table, number_text
 from schemas.status_file import replace_file
@@ -116,7 +117,24 @@ def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any
         "warnings": list(found.warnings),
     }
     run = run_facts(settings, found.settings.run.seed)
-    return {"run": run, "figures": [asdict(figure) for figure in backtest_figures(found.outcomes)]}
+    figures = [*backtest_figures(found.outcomes), *_choice_figures(found.choice)]
+    return {"run": run, "figures": [asdict(figure) for figure in figures]}
+
+
+def _choice_figures(choice: Choice | None) -> list[Figure]:
+    """Return how far each candidate is above the best, with the ends of its interval, and which one is to be taken."""
+    if choice is None:
+        return []
+    return [
+        Figure(name, {"planner": one.name, "mode": str(Mode.OPEN_LOOP)}, float(value), "share")
+        for one in choice.compared
+        for name, value in (
+            ("above_best_share", one.above_share),
+            ("above_best_share_low", one.low_share),
+            ("above_best_share_high", one.high_share),
+            ("is_taken", one is choice.taken),
+        )
+    ]
 
 
 def _heads(mode: Mode) -> tuple[str, ...]:
@@ -194,7 +212,11 @@ def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
         for outcome in found.outcomes
         for verdict, count in sorted(outcome.refusals.items())
     ]
-    told = (*found.notes, *(f"Warning: {warning}" for warning in found.warnings))
+    told = (
+        *(found.choice.text if found.choice else ()),
+        *found.notes,
+        *(f"Warning: {warning}" for warning in found.warnings),
+    )
     return PAGE.substitute(
         file=escape(options.file.name),
         notes="".join(f"<p>{escape(text)}</p>" for text in told),

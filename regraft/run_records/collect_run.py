@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.controller_settings import AssemblyLimits
-from controller.kinds.cost_over import cost_over_per_s
+from controller.kinds.cost_over import cost_by_time_per_s, cost_over_per_s
 from controller.kinds.overlay_kind import AnyKind
 from controller.state.closed_window import ClosedWindow
 from controller.state.find_homes import homes_after, homes_before
+from controller.state.overlays_in_window import overlays_in
 from controller.windows.assemble_state import WindowAssembler
 from infra.kafka_access import KafkaAccess
 from infra.read_messages import count_records
@@ -104,7 +105,7 @@ def _within(brokers: Sequence[str], homes: Mapping[str, str]) -> dict[str, str]:
 def window_costs(
     stored: StoredRun, kind: AnyKind, shadows_per_s: Mapping[int, Mapping[str, float]] | None = None
 ) -> tuple[WindowCost, ...]:
-    """Return what each window cost on the overlay of its newest epoch and on the bootstrap overlay.
+    """Return what each window cost on the overlays of its time, each by its share of it, and on the bootstrap overlay.
 
     On the latter clients are where they were before any plan moved them. Windows that cannot be costed are left out.
     ``shadows_per_s`` are the costs on the overlays of shadow planners by the window's end, which only the controller
@@ -114,13 +115,13 @@ def window_costs(
     first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
     found = []
     for window in stored.windows:
-        overlay = configuration_at(stored, window.epoch_max, inventory).with_homes({})
         if kind.can_be_costed(window):
+            overlays = overlays_in(window, stored.plans, lambda epoch: configuration_at(stored, epoch, inventory))
             found.append(
                 WindowCost(
                     window.end_ms,
                     window.epoch_max,
-                    cost_over_per_s(kind, fleet, overlay, window),
+                    cost_by_time_per_s(kind, fleet, overlays, window),
                     cost_over_per_s(kind, fleet, first, window),
                     window.is_complete,
                     (shadows_per_s or {}).get(window.end_ms, {}),

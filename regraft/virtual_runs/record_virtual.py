@@ -109,4 +109,5 @@ def virtual_settings(emulator: EmulatorSettings, inventory: Inventory, start_ms:
         outages=tuple(outage_of(text) for text in emulator.outages),
         notice_ms=emulator.outage_notice_ms,
         chaos=emulator.chaos,
+        candidate_probes_per_s=emulator.candidate_probes_per_s,
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from controller.execute.find_lost import lost_brokers
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from schemas.member import Member, MemberState
 from schemas.order import Order, OrderKind
 from schemas.plan import Plan
@@ -24,6 +24,7 @@ class ScriptedFleet(ScriptedOverlay):
     added: tuple[str, ...] = ()
     told: list[Command] = field(default_factory=list)
     refusing: set[str] = field(default_factory=set)  # Brokers that refuse to prepare.
+    outside: set[str] = field(default_factory=set)  # Those of them that say that they began anew.
 
     @property
     def living(self) -> list[str]:
@@ -72,10 +73,13 @@ class ScriptedFleet(ScriptedOverlay):
             outcomes = answers_to(command.phase)
         if command.phase in (CommandPhase.ACTIVATE, CommandPhase.INSTALL):
             self.held[command.broker] = command.epoch_to
+        is_new = outcomes == (Outcome.REFUSED,) and command.broker in self.outside
+        refusal = Refusal.OUTSIDE if is_new else Refusal.NONE
         return [
             CommandResult(
                 command.plan, command.phase, command.broker, command.epoch_to, outcome, "", 3, self.now_ms,
                 term=command.term, digest=command.digest,
+                refusal=refusal,
             )
             for outcome in outcomes
         ]  # fmt: skip

@@ -18,7 +18,7 @@ from overlay.cost import overlay_cost
 from overlay.tree_costs import LinkSwap
 from schemas.command import CommandPhase, CommandResult, Outcome
 from schemas.event import EventKind
-from schemas.plan import PhaseChange, PlanPhase, Proposal, Verdict
+from schemas.plan import PhaseChange, Plan, PlanPhase, Proposal, Verdict
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.scripted_windows import WINDOW_MS
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -71,7 +71,6 @@ def test_status_shows_what_happened() -> None:
     assert (first.epoch, last.epoch) == (0, 1)
     assert first.cost_counted_per_s == 5 * 5.0
     assert shown.window_close_to_command_ms == {"plan-1": 0}
-    assert shown.refusals[Verdict.PLAN_RUNNING] >= 1
     assert shown.events[0].kind == EventKind.CONTROLLER_STARTED
     assert shown.plans[0].plan == "plan-1"
 
@@ -107,6 +106,51 @@ def test_overlay_adapts_again_when_interests_shift() -> None:
     assert set(overlay.phases) == {PlanPhase.COMPLETED}
     assert ("b01", "b03") in overlay.plans[-1].links_target
     assert [plan.epoch_to for plan in overlay.plans] == list(range(1, len(overlay.plans) + 1))
+
+
+def shifting_overlay(**changes: object) -> ScriptedOverlay:
+    """An overlay whose interests shift once the first plan is in force."""
+    decision = DecisionSettings(cool_down_windows=1, pay_back_s=600.0, window_age_ms_max=5000)
+    settings = settings_of(decision=decision, horizon_windows_max=2, **changes)
+    return ScriptedOverlay(
+        INVENTORY, lambda start_ms: far_ends(0) if start_ms < 5000 else [{"b01", "b03"}] * 40, settings
+    )
+
+
+def entered_ms(plan: Plan, phase: PlanPhase) -> int:
+    return next(change.time_ms for change in plan.history if change.phase is phase)
+
+
+def test_the_next_plan_begins_while_the_one_before_is_verified() -> None:
+    """What is delivered does not depend on the overlay, so the first is checked on windows of the second, too."""
+    overlay = shifting_overlay(verify_windows=12)
+    overlay.run_windows(30)
+    first, second = overlay.plans[:2]
+    assert entered_ms(first, PlanPhase.VERIFYING) < entered_ms(second, PlanPhase.PREPARING)
+    assert entered_ms(second, PlanPhase.VERIFYING) < entered_ms(first, PlanPhase.COMPLETED)
+    assert first.cost_observed_per_s is not None
+    assert set(overlay.phases) == {PlanPhase.COMPLETED}
+
+
+def test_a_plan_that_made_things_worse_is_not_taken_back_when_another_has_followed() -> None:
+    """It is told, and planners decide what to do about it: going back would undo the later one, too."""
+    overlay = shifting_overlay(verify_windows=12)
+    overlay.wanted = lambda start_ms: far_ends(0) if start_ms < 4000 else [set(overlay.plans[0].links_removed[0])] * 90
+    overlay.run_windows(30)
+    assert [plan.undoes for plan in overlay.plans] == [""] * len(overlay.plans)
+    (text,) = [text for text in overlay.events_of(EventKind.GAIN_MISSED) if "plan-1:" in text]
+    assert "plan-2 has followed, so planners decide what to do" in text
+
+
+def test_the_window_that_ends_a_verification_is_decided_on() -> None:
+    """What is wanted beside, from the first window after the plan on, has its plan as soon as the cool-down is over."""
+    overlay = overlay_of(verify_windows=3)
+    overlay.wanted = lambda start_ms: far_ends(0) + [{"b01", "b03"}] * (40 if overlay.epoch else 0)
+    overlay.run_windows(20)
+    first, second = overlay.plans[:2]
+    closed_ms = entered_ms(first, PlanPhase.COMPLETED)
+    assert second.window_end_ms == closed_ms // WINDOW_MS * WINDOW_MS
+    assert set(overlay.phases) == {PlanPhase.COMPLETED}
 
 
 def test_dry_run_stops_before_the_transition() -> None:
@@ -153,7 +197,7 @@ def test_cool_down_separates_plans() -> None:
     """Two plans never follow each other within the cool-down, and what is refused for it is counted."""
     overlay = ScriptedOverlay(
         INVENTORY,
-        lambda start_ms: far_ends(0) + [{"b01", "b03"}] * 20,
+        lambda start_ms: [{"b00", "b04"}, {"b01", "b03"}, {"b00", "b04"}] * 20,
         settings_of(
             decision=DecisionSettings(
                 changes_per_plan_max=1, cool_down_windows=4, pay_back_s=600.0, window_age_ms_max=5000
@@ -178,7 +222,7 @@ def worsening(state: TreeState, context: TreeContext, rng: random.Random) -> lis
 
 def turning(start_ms: int) -> list[set[str]]:
     """The far ends want the same, until the plan is made; then the middle does."""
-    return far_ends(0) if start_ms < 2000 else [{"b02", "b03"}] * 40
+    return far_ends(0) if start_ms < 1000 else [{"b02", "b03"}] * 40
 
 
 def worsening_overlay() -> ScriptedOverlay:
@@ -276,18 +320,22 @@ def test_metrics_say_what_the_status_says() -> None:
     metrics = LoopMetrics()
     overlay = overlay_of()
     overlay.loop = compose_loop(overlay.settings, INVENTORY, overlay.ports.ports, metrics=metrics)
-    overlay.run_windows(12)
+    overlay.silent_brokers = {"b02"}
+    overlay.run_windows(3)
+    overlay.silent_brokers = set()
+    overlay.run_windows(9)
     value = metrics.registry.get_sample_value
     assert value("regraft_controller_windows_total", {"complete": "true"}) == 12
     assert value("regraft_controller_plans", {"phase": "completed"}) == 1
     assert value("regraft_controller_changes", {"what": "links"}) == len(overlay.plans[0].links_added)
     assert value("regraft_controller_changes", {"what": "publishers"}) == 0
     assert value("regraft_controller_epoch") == 1
-    assert value("regraft_controller_commands_total", {"phase": "prepare"}) == 5
+    assert value("regraft_controller_commands_total", {"phase": "activate"}) == 5
     assert value("regraft_controller_window_close_to_command_ms_count") == 1
     shown = overlay.ports.view.shown
     assert value("regraft_controller_cost_per_s", {"tree": "present"}) == shown.cost[-1].cost_per_s
     refused = shown.refusals[Verdict.PLAN_RUNNING]
+    assert refused >= 1
     assert value("regraft_controller_refusals_total", {"verdict": "plan_running"}) == refused
 
 
@@ -306,7 +354,7 @@ def test_undo_survives_a_kill_between_undoing_and_closing() -> None:
 def test_no_command_leaves_before_its_plan_is_stored() -> None:
     """While the plan store is away nothing is sent; when it is back the plan goes on from where it was."""
     overlay = overlay_of()
-    overlay.run_windows(1)
+    overlay.tick()
     overlay.ports.plans.is_away = True
     overlay.run_windows(6)
     assert overlay.plans == []
@@ -408,15 +456,14 @@ def test_stale_windows_are_refused() -> None:
 
 
 def test_old_windows_before_a_gap_do_not_count() -> None:
-    """After a long silence the horizon starts anew, so one window alone starts no plan."""
+    """After a long silence the horizon starts anew, with one window alone."""
     overlay = overlay_of()
     overlay.write_window(0)
     overlay.loop.step(1000)
     overlay.now_ms = 600_000
     overlay.run_windows(1)
-    assert overlay.plans == []
-    overlay.run_windows(2)
-    assert len(overlay.plans) == 1
+    assert overlay.loop.state.horizon is not None
+    assert overlay.loop.state.horizon.windows == 1
 
 
 def test_unfinished_plan_of_an_earlier_controller_is_carried_on_first() -> None:
@@ -459,13 +506,36 @@ def test_costs_of_windows_are_those_of_the_tree_in_force() -> None:
         assert point.cost_per_s == pytest.approx(expected)
 
 
+def test_a_window_with_a_transition_in_it_costs_each_tree_for_its_time() -> None:
+    """What is saved counts from when all brokers publish on the new tree, not from the window's start."""
+    overlay = overlay_of()
+    while overlay.phases != [PlanPhase.VERIFYING]:
+        overlay.tick()
+    overlay.restarted_brokers = {"b02"}  # One that still stamped the old epoch: the window is of both.
+    while overlay.now_ms % WINDOW_MS:
+        overlay.tick()
+    point = overlay.ports.view.shown.cost[-1]
+    window, (plan,) = overlay.loop.state.newest, overlay.plans
+    assert window is not None
+    used_ms = next(change.time_ms for change in plan.history if change.phase is PlanPhase.DRAINING)
+    old_share = (used_ms - window.start_ms) / WINDOW_MS
+    assert 0 < old_share < 1
+    old, new = (
+        overlay_cost(tree, INVENTORY, window.sets).total_per_s for tree in (TREE, TREE.replaced(1, *_swap(overlay)))
+    )
+    assert not point.is_one_epoch
+    assert point.cost_per_s == pytest.approx(old_share * old + (1 - old_share) * new)
+
+
 def test_refusals_are_told_when_they_change() -> None:
     """A proposal that is refused window after window for the same reason is one event, and all are counted.
 
-    With the first window alone there is no spread to tell a gain from noise; from the second on the price is too high.
+    A first window with few notifications shows no spread to tell a gain from noise; later the price is too high.
     """
     decision = replace(settings_of().decision, pay_back_s=0.001)
-    overlay = overlay_of(decision=decision)
+    overlay = ScriptedOverlay(
+        INVENTORY, lambda start_ms: far_ends(0)[: 3 if start_ms < 1000 else None], settings_of(decision=decision)
+    )
     overlay.run_windows(12)
     assert overlay.plans == []
     told = overlay.events_of(EventKind.PROPOSAL_REFUSED)

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from controller.controller_settings import TransitionLimits
 from controller.member_settings import MemberSettings
 from controller.state.member_changes import NEVER_MS
 from overlay.inventory import Inventory
@@ -112,6 +113,41 @@ def test_a_broker_that_starts_again_before_it_is_missed_comes_back_by_one_plan()
     assert [(plan.brokers_lost, plan.brokers_target) for plan in fleet.plans] == [(("b01",), INVENTORY.brokers)]
     fleet.run_windows(5)
     assert fleet.lost == frozenset()
+
+
+def test_who_says_that_it_began_anew_is_believed_without_a_window() -> None:
+    """A repair that counts on it fails each time: the next one does without it, also while no window closes."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    fleet.refusing, fleet.outside = {"b02"}, {"b02"}
+    fleet.boots["b02"] = fleet.now_ms + 1
+    fleet.dead.add("b01")
+    fleet.order(OrderKind.DEAD, "b01")
+    window = fleet.loop.state.newest
+    while fleet.member("b02").state is not MemberState.DEAD:
+        fleet.tick()
+    assert fleet.member("b02").reason == "it has started again, as it says itself"
+    assert fleet.loop.state.newest is window
+    fleet.refusing, fleet.outside = set(), set()
+    fleet.tick()
+    first, second = fleet.plans
+    assert (first.phase, first.brokers_lost, second.brokers_lost) == (PlanPhase.ABORTED, ("b01",), ("b01", "b02"))
+    fleet.run_until(MemberState.IN_SERVICE, "b02")
+    fleet.run_windows(6)
+    assert fleet.member("b02").state is MemberState.IN_SERVICE
+    assert fleet.present_brokers == tuple(one for one in INVENTORY.brokers if one != "b01")
+
+
+def test_many_that_say_they_began_anew_at_once_are_doubted() -> None:
+    """More likely all were restarted together; a person may say otherwise."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    fleet.refusing = fleet.outside = set(INVENTORY.brokers[1:])
+    fleet.order(OrderKind.DEAD, "b01")
+    for _ in range(6):
+        fleet.tick()
+    assert fleet.loop.state.fleet.in_state(MemberState.DEAD) == ("b01",)
+    assert len(fleet.events_of(EventKind.DEATHS_DOUBTED)) == 1
 
 
 def test_a_broker_at_another_epoch_than_the_one_in_force_is_taken_in_anew() -> None:
@@ -239,6 +275,25 @@ def test_what_is_refused_again_and_again_is_tried_after_longer_and_longer_pauses
     fleet.order(OrderKind.DEAD, "b02")
     fleet.run_windows(2)
     assert "b02" not in fleet.present_brokers
+
+
+def test_a_repair_that_fails_with_and_without_who_is_back_is_not_tried_in_turn_without_a_pause() -> None:
+    """Who is to come back with it has to be installed anew after each failure, so every other try does without."""
+    slow = MemberSettings(retry_ms=4_000)
+    fleet = fleet_of(slow, transition=TransitionLimits(prepare_ms=3_000, resend_ms=1_000))
+    fleet.run_windows(6)
+    fleet.refusing = {"b02"}
+    fleet.restart("b01")
+    fleet.run_until(MemberState.JOINING, "b01")
+    fleet.run_windows(20)
+    began_ms = [plan.history[0].time_ms for plan in fleet.plans]
+    assert len({plan.brokers_target for plan in fleet.plans}) == 2
+    assert all(plan.brokers_lost == ("b01",) and plan.phase is PlanPhase.ABORTED for plan in fleet.plans)
+    assert 3 <= len(began_ms) <= 8
+    later_ms = [after - before for before, after in pairwise(began_ms)][2:]
+    assert all(after >= before for before, after in pairwise(later_ms))
+    fleet.refusing = set()
+    fleet.run_until(MemberState.IN_SERVICE, "b01")
 
 
 def test_a_broker_that_is_added_joins_once_it_is_heard() -> None:

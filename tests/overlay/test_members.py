@@ -108,3 +108,15 @@ def test_any_fleet_has_an_inventory_that_can_be_restricted_to_any_of_its_brokers
 def test_restricting_to_all_changes_nothing() -> None:
     """An overlay of all brokers takes the inventory as it is, with what was worked out of it."""
     assert FOUR.restricted_to(reversed(brokers_named(4))) is FOUR
+
+
+def test_what_is_measured_of_a_link_counts_instead_of_what_is_said() -> None:
+    """In every inventory of the fleet, for both ends, until it is measured otherwise; records leave it as it is."""
+    fleet = FleetView.of(FOUR).with_measured({("b01", "b02"): 99.0, ("b00", "gone"): 5.0})
+    assert fleet.inventory.cost_of_link("b02", "b01") == 99.0
+    assert fleet.inventory_over(("b01", "b02", "b03")).cost_of_link("b01", "b02") == 99.0
+    assert fleet.inventory_told is FOUR
+    later = fleet.with_records([record("x1", MemberState.JOINING, BrokerFacts(1.0, (PeerCost("b00", 4.0),)))])
+    assert later.inventory.cost_of_link("b01", "b02") == 99.0
+    assert later.inventory.cost_of_link("x1", "b00") == 4.0
+    assert later.with_measured({}).inventory.cost_of_link("b01", "b02") == 10.0

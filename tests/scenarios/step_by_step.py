@@ -108,6 +108,11 @@ class StepByStep:
         """Return what clients were told of this kind, oldest first."""
         return [effect for _, effect in self.told if isinstance(effect, kind)]
 
+    def publishers_at(self, broker: str) -> dict[str, int]:
+        """Return the stays that a broker of a tree knows, by publisher."""
+        known = self.cores[broker].routing.interests.advertisements
+        return {name: one.connection for name, one in known.items()}
+
     def _follow(self, broker: str, effect: Any) -> None:
         match effect:
             case Send(peer, message):

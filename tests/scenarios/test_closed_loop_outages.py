@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from controller.controller_settings import ControllerSettings
+from controller.kinds.overlay_kind import EVACUATION
 from producers.emulator.outage_schedule import Outage, OutageKind
 from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.virtual_overlay import VirtualSettings
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
+from schemas.member import MemberState
+from schemas.order import Order, OrderKind
 from schemas.plan import Plan
 from schemas.plan_life import LIFE
 
@@ -25,6 +28,10 @@ QUOTES = WorkloadSettings(
     publisher_count=15, notifications_per_s=4.0, interested_broker_count=5, lifetime_s_mean=10.0, regime_change_s=50.0
 )
 
+CHECKINS = CheckinSettings(user_count=100)
+OF_PERSONS = {EVACUATION, "membership", "repair"}  # What plans that no planner has proposed say of themselves.
+FEW_FEEDS = CheckinSettings(user_count=100, grid_rows=2, grid_columns=3)  # They cannot leave a broker of a ring.
+
 
 def tree_loop(*outages: Outage) -> VirtualLoop:
     """Twelve brokers on a random tree with fifteen publishers."""
@@ -33,15 +40,16 @@ def tree_loop(*outages: Outage) -> VirtualLoop:
     return VirtualLoop(place_overlay(12, 6, random.Random(3)), QUOTES, told, virtual)
 
 
-def ring_loop(*outages: Outage) -> VirtualLoop:
+def ring_loop(*outages: Outage, checkins: CheckinSettings = CHECKINS) -> VirtualLoop:
     """Twelve brokers on a ring with a hundred users."""
     told = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, planner="place_users_dynatops")
     virtual = VirtualSettings(seed=3, start_ms=START_MS, outages=outages)
-    return VirtualLoop(place_ring(12, random.Random(3)), CheckinSettings(user_count=100), told, virtual)
+    return VirtualLoop(place_ring(12, random.Random(3)), checkins, told, virtual)
 
 
 ON_BOTH = pytest.mark.parametrize("loop_with", [tree_loop, ring_loop], ids=["tree", "ring"])
 LoopWith = Callable[..., VirtualLoop]
+ClientsAt = Callable[[VirtualLoop, str], list[str]]
 
 
 def in_force(loop: VirtualLoop) -> list[Plan]:
@@ -84,3 +92,70 @@ def test_a_suspended_broker_that_is_declared_dead_comes_back_without_a_repeat(lo
     loop.come_to_rest()
     account = loop.virtual.finish()
     assert account.is_clean, account
+
+
+# --- a person takes a broker out while another one is dead ------------------------------------------------------------
+
+
+def order(loop: VirtualLoop, kind: OrderKind, broker: str, *, evacuate: bool = False) -> None:
+    """Let a person order something about a broker."""
+    loop.ports.orders.records.append(
+        Order(broker, kind, "ann", "new disk", int(loop.virtual.now_ms), evacuate=evacuate)
+    )
+
+
+def publishers_at(loop: VirtualLoop, broker: str) -> list[str]:
+    """Return the publishers at home at a broker."""
+    known = loop.virtual.overlay.publishers
+    return [name for name in known._publishers if known.home_of(name) == broker]
+
+
+def users_at(loop: VirtualLoop, broker: str) -> list[str]:
+    """Return the users at home at a broker."""
+    known = loop.virtual.overlay.users
+    return [name for name in known._users if known.home_of(name) == broker]
+
+
+def planners_since(loop: VirtualLoop, since_ms: float) -> set[str]:
+    """Return whose plans that began since a time were carried out."""
+    began = [plan for plan in in_force(loop) if plan.history[0].time_ms >= since_ms]
+    return {one.planner for plan in began for one in plan.proposals}
+
+
+@pytest.mark.parametrize(
+    ("loop_with", "clients_at"), [(tree_loop, publishers_at), (ring_loop, users_at)], ids=["tree", "ring"]
+)
+def test_a_person_evacuates_a_broker_while_another_one_is_dead(loop_with: LoopWith, clients_at: ClientsAt) -> None:
+    """Its clients are elsewhere before the dead broker is back, and decisions go on."""
+    loop = loop_with(Outage(OutageKind.DEATH, ("b07",), DEATH_S, 50.0))
+    loop.run_for(40_000)
+    evacuated = max(set(loop.inventory.brokers) - {"b07"}, key=lambda name: (len(clients_at(loop, name)), name))
+    assert clients_at(loop, evacuated)
+    ordered_ms = loop.virtual.now_ms
+    order(loop, OrderKind.MAINTAIN, evacuated, evacuate=True)
+    loop.run_for(25_000)
+    assert loop.loop.state.fleet.in_state(MemberState.DEAD) == ("b07",)
+    assert clients_at(loop, evacuated) == []
+    planners = planners_since(loop, ordered_ms)
+    assert EVACUATION in planners
+    assert planners - OF_PERSONS
+    loop.run_for(35_000)
+    assert loop.loop.state.fleet.serving == loop.inventory.brokers
+    assert_only_the_excused_is_lost(loop)
+
+
+def test_a_person_drains_a_broker_while_another_one_is_dead() -> None:
+    """It leaves by a lossless plan, its users elsewhere, before the dead broker is back."""
+    loop = ring_loop(Outage(OutageKind.DEATH, ("b07",), DEATH_S, 50.0), checkins=FEW_FEEDS)
+    loop.run_for(40_000)
+    drained = next(name for name in loop.inventory.brokers if users_at(loop, name) and not publishers_at(loop, name))
+    ordered_ms = loop.virtual.now_ms
+    order(loop, OrderKind.DRAIN, drained)
+    loop.run_for(25_000)
+    assert loop.loop.state.fleet.in_state(MemberState.LEFT) == (drained,)
+    assert loop.loop.state.fleet.in_state(MemberState.DEAD) == ("b07",)
+    assert planners_since(loop, ordered_ms) - OF_PERSONS
+    loop.run_for(35_000)
+    assert loop.loop.state.fleet.in_state(MemberState.DEAD) == ()
+    assert loop.loop.state.plan_log.present.brokers == tuple(sorted(set(loop.inventory.brokers) - {drained}))
+    assert_only_the_excused_is_lost(loop)

@@ -281,8 +281,8 @@ def test_the_end_of_a_publisher_that_overtakes_its_coming_leaves_no_trace() -> N
     assert overlay.said(Outcome.RETIRED) == set(overlay.brokers)
 
 
-def test_a_flush_asked_for_when_a_rendezvous_lets_go_is_counted_once() -> None:
-    """What waited at a rendezvous asks for a flush on its way down; that is one control message like any other."""
+def test_what_waits_at_a_rendezvous_comes_to_what_ends_meanwhile() -> None:
+    """It was published before the end. Each message that follows is counted once."""
     overlay = StepByStep(NEAR)
     topic = topic_at(NEAR, "b1")
     overlay.feed("b2", None, AdvertiseRequest("p", topic_filter(topic)))

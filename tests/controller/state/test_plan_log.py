@@ -39,7 +39,8 @@ def test_bootstrap_is_present_before_any_plan() -> None:
     log = PlanLog(INVENTORY)
     assert log.present == BOOTSTRAP
     assert log.epoch_next == 1
-    assert log.moving is log.verifying is log.control_messages_mean is None
+    assert log.moving is log.control_messages_mean is None
+    assert log.verifying == ()
     assert log.transition_ended_ms == 0
 
 
@@ -53,7 +54,7 @@ def test_only_passed_activation_changes_the_present(phase: PlanPhase) -> None:
     assert len(log.in_force) == is_in_force
     assert log.epoch_next == 2
     assert (log.moving is None) is not LIFE[phase].is_moving
-    assert (log.verifying is None) is (phase is not PlanPhase.VERIFYING)
+    assert bool(log.verifying) is (phase is PlanPhase.VERIFYING)
 
 
 def test_aborted_epochs_are_never_used_again() -> None:

@@ -10,6 +10,7 @@ from producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,
     Answer,
+    Cancelled,
     CancelRequest,
     Confirmed,
     Deliver,
@@ -84,18 +85,20 @@ def test_a_broker_leaves_only_when_all_that_was_published_before_has_come() -> N
     assert not broker.routing.trees.locals
 
 
-def test_a_broker_that_stays_asks_for_a_flush_when_something_comes_for_what_has_ended() -> None:
-    """Until then what has ended costs nothing; from then on it is soon gone."""
+def test_a_broker_that_stays_asks_for_a_flush_for_what_has_ended() -> None:
+    """One at a time; what ends meanwhile has the next one."""
     broker = core("n5")
-    for name in ("s", "t"):
+    for name in ("s", "t", "u"):
         broker.handle(None, SubscribeRequest(name, name, topic_filter(TOPIC)), 1)
     broker.handle("n1", JoinAck(0, TOPIC), 2)
-    assert broker.handle(None, CancelRequest("s"), 20) == []
-    first, second = note(0, 0, down=True), note(1, 0, down=True)
-    assert broker.handle("n1", first, 21) == [Deliver(first, ("s", "t")), Send("n1", AskFlush(0, "n1", TOPIC, "n5"))]
-    assert broker.handle("n1", second, 22) == [Deliver(second, ("s", "t"))]
-    broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23)
-    assert sorted(broker.routing.trees.locals) == ["t"]
+    ask = Send("n1", AskFlush(0, "n1", TOPIC, "n5"))
+    assert broker.handle(None, CancelRequest("s"), 20) == [ask]
+    assert broker.handle(None, CancelRequest("t"), 21) == []
+    first = note(0, 0, down=True)
+    assert broker.handle("n1", first, 22) == [Deliver(first, ("s", "t", "u"))]
+    assert broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23) == [Cancelled("s"), ask]
+    broker.handle("n1", GrantFlush(0, "n5", TOPIC), 24)
+    assert sorted(broker.routing.trees.locals) == ["u"]
 
 
 def test_a_publisher_registers_at_its_rendezvous() -> None:

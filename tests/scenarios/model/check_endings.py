@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.scenarios.core_parts import parts_of
 from tests.scenarios.model.kept_account import Violation
+from tests.scenarios.model.mortal_brokers import DEAD
 from tests.scenarios.model.overlay_model import ABORT, ACCOUNT, CONTROL, PARTS, OverlayModel, State
 from tests.scenarios.model.scripted_clients import PublisherScript
 
@@ -41,7 +42,8 @@ class EndingChecks:
         faults = [model.controls.values[state[CONTROL]].fault()]
         clients = [model.clients.copy_of(number) for number in state[model.first_client : model.first_channel]]
         faults += [client.fault() for client in clients]
-        faults += [self._core_fault(model.cores.copy_of(number)) for number in state[PARTS : model.first_client]]
+        living = [number for number in state[PARTS : model.first_client] if number != DEAD]
+        faults += [self._core_fault(model.cores.copy_of(number)) for number in living]
         faults.append(model.accounts.values[state[ACCOUNT]].fault())
         faults += [f"{client.name} cannot go on: {client.left[0]}" for client in clients if client.left]
         return "; ".join(fault for fault in faults if fault)
@@ -72,7 +74,8 @@ class EndingChecks:
                 state = run_quiet(model, state)
         except Violation as violation:
             return f"in the clean-up: {violation}"
-        left = [self._left_in(model.cores.copy_of(number)) for number in state[PARTS : model.first_client]]
+        living = [number for number in state[PARTS : model.first_client] if number != DEAD]
+        left = [self._left_in(model.cores.copy_of(number)) for number in living]
         fault = model.accounts.values[state[ACCOUNT]].fault()
         return "; ".join([*(one for one in left if one), *([f"after the clean-up: {fault}"] if fault else [])])
 

@@ -67,6 +67,9 @@ class Account:
                 return self._deliver((name, publisher, sequence))
             case ("stay", publisher, sequence):
                 return self if self.rules.is_ordered_across_stays else self._stay(publisher, sequence)
+            case ("excuse", pairs):
+                found = self.owed.intersection(pairs)
+                return replace(self, owed=self.owed - found, allowed=self.allowed | found)
             case ("none under way",):
                 if self.owed:
                     raise Violation(f"lost: {_named(self.owed)}")

@@ -30,6 +30,7 @@ from tests.scenarios.model.channel_contents import Contents
 from tests.scenarios.model.forget_times import ranks_of_messages, ranks_of_parts
 from tests.scenarios.model.frozen_states import SURROUNDINGS, Numbers, Parts
 from tests.scenarios.model.kept_account import Account, Rules, Violation
+from tests.scenarios.model.mortal_brokers import DEAD, DIE, NOTICE, MortalBrokers, PeerGone
 from tests.scenarios.model.plain_controller import Control, PlannedChange
 from tests.scenarios.model.rival_controls import RIVAL, RivalControls
 from tests.scenarios.model.scripted_clients import ScriptedClient
@@ -88,6 +89,7 @@ class OverlayModel:
         *,
         is_repeating: bool = False,
         rival: PlannedChange | None = None,
+        mortals: tuple[str, ...] = (),
     ) -> None:
         self.configuration = configuration
         joining = {broker for change in plans for broker in change.brokers()}
@@ -101,6 +103,7 @@ class OverlayModel:
         self.client_at = {name: at for at, name in enumerate(self.names)}
         self.channels = self._all_channels()
         self.channel_at = {pair: at for at, pair in enumerate(self.channels)}
+        self.first_core = PARTS
         self.first_client = PARTS + len(self.brokers)
         self.first_channel = self.first_client + len(self.names)
         self.goals = [self.broker_at[broker] for _, broker in self.channels]
@@ -116,6 +119,8 @@ class OverlayModel:
         self._steps: list[Move] = [(STEP, at) for at in range(len(self.names))]
         self._deliveries: list[Move] = [(DELIVER, at) for at in range(len(self.channels))]
         self._set_up_numbers()
+        homes = {one.name: frozenset(step.home for step in one.script if step.home) for one in clients}
+        self._mortals = MortalBrokers(self, mortals, homes) if mortals else None
         self.first = self._first_state(clients, rules)
 
     def _set_up_numbers(self) -> None:
@@ -167,9 +172,10 @@ class OverlayModel:
             can_step, after, _ = self.client_facts(state[self.first_client + at])
             if can_step and (after is None or self._progress(state, after[0]) >= after[1]):
                 found.append(self._steps[at])
-        if self.controls.values[state[CONTROL]].can_abort:
+        control = self.controls.values[state[CONTROL]]
+        if control.can_abort:
             found.append((ABORT, 0))
-        return found
+        return found if self._mortals is None else found + self._mortals.moves(state, control.declared)
 
     def client_facts(self, number: int) -> tuple[bool, tuple[str, int] | None, int]:
         """Return whether a client in this state can take its next step, after what, and how many it has taken."""
@@ -187,8 +193,7 @@ class OverlayModel:
 
     def take(self, state: State, move: Move) -> State:
         """Return the state after a move; raise Violation when it breaks the promise."""
-        after = list(state)
-        kind, at = move
+        after, (kind, at) = list(state), move
         if kind == DELIVER:
             place, broker = self.first_channel + at, self.goals[at]
             content = after[place]
@@ -199,11 +204,25 @@ class OverlayModel:
             self._process(after, broker, self._peers[at], self.contents.heads[content])
         elif kind == STEP:
             self._act(after, at, "step")
-        else:
+        elif kind == ABORT:
             self._control(after, "abort")
+        else:
+            self._lose(after, kind, at)
         if after[CLOCK]:
             self._forget_times(after)
         return tuple(after)
+
+    def _lose(self, after: list[int], kind: int, at: int) -> None:
+        """Let a broker die, a neighbour notice, or the controller learn of it."""
+        assert self._mortals is not None
+        if kind == DIE:
+            self._mortals.die(after, at)
+            owed, trees = self.accounts.values[after[ACCOUNT]].owed, self.controls.values[after[CONTROL]].live_overlays
+            self._note(after, ("excuse", self._mortals.excused(after, owed, trees)))
+        elif kind == NOTICE:
+            self._process(after, self.goals[at], None, self.messages.of(PeerGone(self.channels[at][0])))
+        else:
+            self._control(after, ("declare", self.brokers[at]))
 
     def _forget_times(self, after: list[int]) -> None:
         """Make ranks of times; see :mod:`tests.scenarios.model.forget_times`."""
@@ -212,13 +231,14 @@ class OverlayModel:
         for content in after[second:]:
             mask |= held[content]
         for number in after[PARTS:first]:
-            mask |= self._core_ranks.held(number)
+            mask |= 0 if number == DEAD else self._core_ranks.held(number)
         if mask + 1 == 1 << after[CLOCK]:
             return  # All that were published are under way.
         if not mask:
             self._note(after, ("none under way",))
         after[CLOCK] = mask.bit_count()
-        after[PARTS:first] = [self._core_ranks.of(number, mask) for number in after[PARTS:first]]
+        of = self._core_ranks.of
+        after[PARTS:first] = [number if number == DEAD else of(number, mask) for number in after[PARTS:first]]
         after[first:second] = [self._client_ranks.of(number, mask) for number in after[first:second]]
         after[second:] = [self.contents.ranked(content, mask) for content in after[second:]]
 
@@ -242,8 +262,10 @@ class OverlayModel:
         after[PARTS + broker] = reaction.core
         for channel, sent in reaction.pushes:
             self._push(after, channel, sent)
+        is_from_dead = source is not None and after[PARTS + self.broker_at[source]] == DEAD
         for effect in reaction.effects:
-            self._spread(after, self.brokers[broker], effect)
+            if not (is_from_dead and type(effect).__name__ == "Dropped"):  # Its life may be over for this broker.
+                self._spread(after, self.brokers[broker], effect)
 
     def _reaction(self, state: State | list[int], broker: int, source: str | None, message: int) -> Reaction:
         key = state[PARTS + broker], source, message, state[CLOCK]
@@ -256,7 +278,9 @@ class OverlayModel:
         core = self.cores.copy_of(number)
         value = self.messages.values[message]
         try:
-            effects = core.handle(source, value, 2 * clock + 1)
+            now_ms = 2 * clock + 1
+            is_gone = isinstance(value, PeerGone)
+            effects = core.lose_peer(value.peer, now_ms) if is_gone else core.handle(source, value, now_ms)
         except Exception as error:
             kind = type(error).__name__
             return Reaction(number, (), (), f"{core.broker} raised {kind} on {type(value).__name__}: {error}")
@@ -264,7 +288,7 @@ class OverlayModel:
         for effect in effects:
             if isinstance(effect, Send):
                 pushes.append((self.channel_at[core.broker, effect.peer], self.messages.of(effect.message)))
-            elif type(effect).__name__ not in IGNORED:
+            elif self._mortals is not None or type(effect).__name__ not in IGNORED:
                 others.append(effect)
         return Reaction(self.cores.number_of(core), tuple(pushes), tuple(others))
 
@@ -276,6 +300,8 @@ class OverlayModel:
             notification = effect.notification
             for subscription in effect.subscriptions:
                 self._note(after, ("deliver", subscription, notification.publisher, notification.sequence))
+        elif name == "Published":
+            self._excuse(after, broker, effect.notification)
         elif name == "Cancelled":
             if not self.is_ring:  # There the other home of a user that moves may still hand over what is owed.
                 self._note(after, ("gone", effect.subscription))
@@ -284,6 +310,13 @@ class OverlayModel:
         else:
             known = sorted({"Send", "Answer", "Deliver", "Cancelled", *IGNORED, *CLIENT_OF})
             raise UnknownEffectError(f"{broker} does {effect}; the model knows only {', '.join(known)}")
+
+    def _excuse(self, after: list[int], home: str, notification: Notification) -> None:
+        """Take note of whom a notification that is stamped behind a death need not reach."""
+        assert self._mortals is not None
+        trees = self.controls.values[after[CONTROL]].live_overlays
+        tree = next(one for one in trees if one.epoch == notification.epoch)
+        self._note(after, ("excuse", self._mortals.excused_from(after, home, notification, tree)))
 
     def client_of(self, effect: Any) -> int:
         """Return the position of the client that an effect is for; users' subscriptions are called user#n."""
@@ -330,6 +363,8 @@ class OverlayModel:
 
     def _push(self, after: list[int], channel: int, message: int) -> None:
         place = self.first_channel + channel
+        if after[PARTS + self.goals[channel]] == DEAD:
+            return
         is_request = channel < len(self.brokers)
         barrier = 0 if is_request else self.contents.lengths[after[self.first_channel + self.goals[channel]]]
         after[place] = self.contents.pushed(after[place], message, barrier)

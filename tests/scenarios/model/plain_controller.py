@@ -28,13 +28,15 @@ _ANSWERS = {phase: frozenset(answers_to(phase)) for phase in CommandPhase}
 class PlannedChange:
     """What one plan leads to: all links of a tree or all IDs of a ring (None: as they are), and who moves.
 
-    The brokers are those that the links or IDs name: others leave, and some may join.
+    The brokers are those that the links or IDs name: others leave, and some may join. A repair waits until the deaths
+    of all who are in it no more are declared. A plan that a declared death makes impossible is left out.
     """
 
     links: tuple[tuple[str, str], ...] | None = None
     ids: tuple[tuple[str, int], ...] | None = None
     moves: tuple[ClientMove, ...] = ()
     may_abort: bool = False
+    is_repair: bool = False
 
     def target(self, before: OverlayConfiguration, epoch: int) -> OverlayConfiguration:
         """Return the configuration that the plan leads to."""
@@ -58,17 +60,19 @@ def plan(
     ids: Mapping[str, int] | None = None,
     moves: tuple[tuple[str, str, str], ...] = (),
     may_abort: bool = False,
+    is_repair: bool = False,
 ) -> PlannedChange:
     """Return a plan; ``moves`` are (client, home before, home after)."""
     placed = None if ids is None else tuple(sorted(ids.items()))
-    return PlannedChange(links, placed, tuple(ClientMove(*move) for move in moves), may_abort)
+    return PlannedChange(links, placed, tuple(ClientMove(*move) for move in moves), may_abort, is_repair)
 
 
 @dataclass(frozen=True)
 class Control:
     """Where the controller is; ``ended`` says how plans ended. A step returns the commands that follow from it.
 
-    ``instance`` stands in the digests of its plans; answers of other digests are not for it.
+    ``instance`` stands in the digests of its plans; answers of other digests are not for it. ``declared`` are the
+    brokers that it knows to be dead.
     """
 
     plans: tuple[PlannedChange, ...]
@@ -78,6 +82,12 @@ class Control:
     answered: frozenset[tuple[str, Outcome]] = frozenset()
     ended: tuple[str, ...] = ()
     instance: str = ""
+    declared: frozenset[str] = frozenset()
+
+    @property
+    def live_overlays(self) -> list[OverlayConfiguration]:
+        """The overlay in force and that which the plan under way leads to."""
+        return [self.configuration] if self.phase is None else [self.configuration, self._target]
 
     @property
     def under_way(self) -> PlannedChange | None:
@@ -91,22 +101,30 @@ class Control:
         return under_way is not None and under_way.may_abort and self.phase is CommandPhase.PREPARE
 
     def begin(self) -> tuple[Control, list[Command]]:
-        """Begin the next plan, if there is one."""
-        if self.under_way is None:
-            return replace(self, phase=None, answered=frozenset()), []
+        """Begin the next plan, if there is one and it need not wait."""
+        change, idle = self.under_way, replace(self, phase=None, answered=frozenset())
+        if change is None:
+            return idle, []
+        gone = set(self.configuration.brokers) - set(self._target.brokers)
+        if self.declared.intersection(self._target.brokers):
+            return replace(idle, ended=(*self.ended, "left out")).begin()
+        if change.is_repair and not gone <= self.declared:
+            return idle, []
         return replace(self, epoch_max=self.epoch_max + 1)._enter(CommandPhase.PREPARE)
 
     def has_answered(self, broker: str) -> bool:
         """Tell whether a broker has given all answers of the present phase."""
         return self.phase is not None and all((broker, outcome) in self.answered for outcome in _ANSWERS[self.phase])
 
-    def after(self, event: CommandResult | str) -> tuple[Control, list[Command]]:
-        """Take an answer, or "abort"; raise Violation when a broker refuses what it may not.
+    def after(self, event: CommandResult | str | tuple[str, str]) -> tuple[Control, list[Command]]:
+        """Take an answer, "abort", or ("declare", broker); raise Violation when a broker refuses what it may not.
 
         After an abort, prepares that have not reached their brokers may still do so.
         """
         if isinstance(event, str):
             return self._enter(CommandPhase.ABORT)
+        if isinstance(event, tuple):
+            return replace(self, declared=self.declared | {event[1]})._heed_death()
         if self.phase is None or event.epoch_to != self.epoch_max or event.digest != self._digest:
             return self, []
         if self.phase is event.phase is CommandPhase.ABORT and event.refusal is Refusal.PLAN:
@@ -115,15 +133,27 @@ class Control:
             if event.phase is CommandPhase.PREPARE:
                 return self._enter(CommandPhase.ABORT) if self.phase is CommandPhase.PREPARE else (self, [])
             raise Violation(f"{event.broker} refused to {event.phase}: {event.reason}")
+        if self.phase is CommandPhase.PREPARE and set(event.lost_peers).intersection(self.asked):
+            return self._enter(CommandPhase.ABORT)
         taken = replace(self, answered=self.answered | {(event.broker, event.outcome)})
-        return taken._go_on() if all(taken.has_answered(one) for one in self._asked) else (taken, [])
+        return taken._go_on() if all(taken.has_answered(one) for one in self.asked) else (taken, [])
 
     def fault(self) -> str:
         """Say what is wrong when nothing is under way any more, empty when all is well."""
         if self.phase is None:
-            return ""
-        missing = [broker for broker in self._asked if not self.has_answered(broker)]
+            return "" if self.under_way is None else f"plan {len(self.ended) + 1} does not begin"
+        missing = [broker for broker in self.asked if not self.has_answered(broker)]
         return f"plan {len(self.ended) + 1} waits in {self.phase} for {', '.join(missing)}"
+
+    def _heed_death(self) -> tuple[Control, list[Command]]:
+        """Call off what is being prepared, or go on without the dead and tell all of them; or begin a repair."""
+        if self.phase is None:
+            return self.begin()
+        if self.phase is CommandPhase.PREPARE:
+            return self._enter(CommandPhase.ABORT)
+        if all(self.has_answered(broker) for broker in self.asked):
+            return self._go_on()
+        return self, [self._command(self.phase, broker) for broker in self.asked]
 
     def _go_on(self) -> tuple[Control, list[Command]]:
         if self.phase is CommandPhase.PREPARE:
@@ -137,7 +167,7 @@ class Control:
         return replace(self, ended=(*self.ended, "completed"), configuration=reached).begin()
 
     def _enter(self, phase: CommandPhase) -> tuple[Control, list[Command]]:
-        commands = [self._command(phase, broker) for broker in self._asked]
+        commands = [self._command(phase, broker) for broker in self.asked]
         return replace(self, phase=phase, answered=frozenset()), commands
 
     @property
@@ -145,9 +175,9 @@ class Control:
         return self.plans[len(self.ended)].target(self.configuration, self.epoch_max)
 
     @property
-    def _asked(self) -> list[str]:
-        """Who takes part in the plan under way: the brokers of both overlays."""
-        return sorted({*self.configuration.brokers, *self._target.brokers})
+    def asked(self) -> list[str]:
+        """Who takes part in the plan under way: the brokers of both overlays, but for those that are dead."""
+        return sorted({*self.configuration.brokers, *self._target.brokers} - self.declared)
 
     @property
     def _digest(self) -> str:
@@ -160,11 +190,14 @@ class Control:
         name, epoch, digest = f"plan-{self.epoch_max}", self.epoch_max, self._digest
         target = change.target(before, epoch)
         if phase is not CommandPhase.PREPARE:
-            return Command(name, phase, broker, before.epoch, epoch, digest=digest)
+            lost = tuple(sorted(self.declared.intersection((*before.brokers, *target.brokers))))
+            return Command(name, phase, broker, before.epoch, epoch, digest=digest, lost_brokers=lost)
+        lost = tuple(sorted(self.declared.intersection(before.brokers)))
         joined = tuple(sorted(set(target.brokers) - set(before.brokers)))
-        left = tuple(sorted(set(before.brokers) - set(target.brokers)))
+        left = tuple(sorted(set(before.brokers) - set(target.brokers) - self.declared))
         bare = Command(
-            name, phase, broker, before.epoch, epoch, digest=digest, brokers_joined=joined, brokers_left=left
+            name, phase, broker, before.epoch, epoch, digest=digest,
+            brokers_joined=joined, brokers_left=left, lost_brokers=lost,
         )  # fmt: skip
         if isinstance(before, ChordConfiguration):
             assert isinstance(target, ChordConfiguration)

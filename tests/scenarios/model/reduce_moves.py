@@ -26,7 +26,7 @@ from typing import Any
 
 from producers.brokers.broker_messages import Answer, Deliver
 from schemas.command import CommandPhase, Outcome
-from tests.scenarios.model.overlay_model import CONTROL, DELIVER, Move, OverlayModel, Reaction, State
+from tests.scenarios.model.overlay_model import ABORT, CONTROL, DELIVER, Move, OverlayModel, Reaction, State
 from tests.scenarios.model.rival_controls import RivalControls
 from tests.scenarios.model.scripted_clients import PublisherScript, ScriptedClient
 
@@ -74,8 +74,8 @@ class Reduction:
 
     def chosen(self, state: State, moves: list[Move]) -> list[Move]:
         """Return the moves of one broker when they can be tried alone, else all."""
-        if len(moves) == 1:
-            return moves
+        if len(moves) == 1 or any(move[0] > ABORT for move in moves):
+            return moves  # A death is in the way of all.
         model = self._model
         filled = 0
         for at, content in enumerate(state[model.first_channel :]):
@@ -156,7 +156,8 @@ class Reduction:
         if isinstance(control, RivalControls):
             return 0, True, True  # The one's commands do not wait for answers to the other: nothing is left out.
         under_way = control.under_way
-        missing = sum(1 << at for at, name in enumerate(self._model.brokers) if not control.has_answered(name))
+        asked = () if under_way is None else control.asked
+        missing = sum(1 << self._model.broker_at[name] for name in asked if not control.has_answered(name))
         may_abort = False
         if control.phase is CommandPhase.PREPARE and under_way is not None:
             may_abort = under_way.may_abort or (bool(under_way.moves) and not self._model.is_ring)

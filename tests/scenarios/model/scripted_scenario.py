@@ -55,7 +55,7 @@ class Scenario:
     """``scripts`` by client; ``topic`` is that of publishers and subscribers that do not name one.
 
     ``is_repeating``: every command reaches its broker twice, at any times. ``rival``: what a second controller wants
-    that knows nothing of the first.
+    that knows nothing of the first. ``mortals`` die, each at any time; nobody is at home there.
     """
 
     name: str
@@ -67,13 +67,15 @@ class Scenario:
     is_large: bool = False
     is_repeating: bool = False
     rival: PlannedChange | None = None
+    mortals: tuple[str, ...] = ()
 
     def model(self, rules: Rules | None = None) -> tuple[OverlayModel, State]:
         """Return the model and the state in which the search begins."""
         clients = tuple(self._client(name, script.replace("|", " ")) for name, script in self.scripts.items())
         model = OverlayModel(
-            self.configuration, clients, self.plans, rules or Rules(), is_repeating=self.is_repeating, rival=self.rival
-        )
+            self.configuration, clients, self.plans, rules or Rules(),
+            is_repeating=self.is_repeating, rival=self.rival, mortals=self.mortals,
+        )  # fmt: skip
         state = model.first
         for at, script in enumerate(self.scripts.values()):
             before, bar, _ = script.partition("|")

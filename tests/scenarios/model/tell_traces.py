@@ -14,6 +14,7 @@ from producers.brokers.broker_messages import Answer, Deliver, Notification
 from producers.brokers.match_content import Predicate
 from schemas.command import Command
 from tests.scenarios.model.kept_account import Violation
+from tests.scenarios.model.mortal_brokers import DECLARE, DIE, NOTICE
 from tests.scenarios.model.overlay_model import CLIENTS, DELIVER, STEP, Move, OverlayModel, State
 
 
@@ -34,6 +35,13 @@ def _told(model: OverlayModel, state: State, move: Move) -> str:
         client = model.clients.copy_of(state[model.first_client + move[1]])
         step = client.left[0]
         return f"client {client.name}: {' '.join([step.kind, *([step.home] if step.home else []), *step.topics])}"
+    if move[0] == DIE:
+        lost = ", and what it had sent is lost" if move[1] % 2 else ""
+        return f"{model.brokers[move[1] // 2]} dies{lost}"
+    if move[0] == NOTICE:
+        return "{1} notices that {0} is dead".format(*model.channels[move[1]])
+    if move[0] == DECLARE:
+        return f"controller: knows that {model.brokers[move[1]]} is dead"
     if move[0] != DELIVER:
         return "controller: calls the plan off"
     source, broker = model.channels[move[1]]

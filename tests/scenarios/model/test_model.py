@@ -7,6 +7,7 @@ import pytest
 from producers.brokers.chord_change import RingChange
 from producers.brokers.command_fence import CommandFence
 from producers.brokers.tree_change import TreeChange
+from producers.brokers.tree_repairs import TreeRepairs
 from schemas.command import Refusal
 from tests.scenarios.model.ring_detours import OPEN
 from tests.scenarios.model.ring_scenarios import RINGS
@@ -57,6 +58,7 @@ def test_the_reduction_loses_no_ending(name: str) -> None:
         ("tree_move", TreeChange, "must_hold", False, "lost or out of order"),
         ("ring_move", RingChange, "may_come_older", False, "lost or out of order"),
         ("tree_swap_subscribe", TreeChange, "is_ready", True, "lost"),
+        ("tree_death_stays", TreeRepairs, "find_ended", None, "may never publish"),
         ("tree_two_controllers", CommandFence, "refusal_of", (Refusal.NONE, ""), "waits in"),
         ("ring_two_controllers_turn", CommandFence, "refusal_of", (Refusal.NONE, ""), "waits in"),
     ],
@@ -64,7 +66,10 @@ def test_the_reduction_loses_no_ending(name: str) -> None:
 def test_without_a_part_of_the_protocol_promises_break(
     name: str, core: type, method: str, answer: object, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search finds what goes wrong without the hold, the wait for all to be prepared, or one plan in each epoch."""
+    """The search finds what goes wrong without the hold, the wait for all to be prepared, or one plan in each epoch.
+
+    So it does where a repair does not end what has ended beyond the dead.
+    """
     monkeypatch.setattr(core, method, lambda *_: answer)
     model, first = BY_NAME[name].model()
     result = Search(name, model, first, BOUNDS).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.scenarios.model.death_scenarios import DEATH_TREES
 from tests.scenarios.model.member_scenarios import MEMBER_TREES
 from tests.scenarios.model.plain_controller import plan
 from tests.scenarios.model.scripted_scenario import Scenario, links_of, tree
@@ -308,4 +309,4 @@ RIVALS = (
     ),
 )
 
-TREES = FAULTS + DRAWN + MOVES + SWAPS + MORE + REPEATS + LARGE + RIVALS + MEMBER_TREES
+TREES = FAULTS + DRAWN + MOVES + SWAPS + MORE + REPEATS + LARGE + RIVALS + MEMBER_TREES + DEATH_TREES

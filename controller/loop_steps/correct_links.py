@@ -1,0 +1,104 @@
+"""Correct what links cost by what brokers measure, and tell when the model of the overlay's cost is wrong.
+
+In: the windows taken now. Out: the fleet with measured costs of links, on which all later decisions rest; events and
+metrics. How a link's cost is estimated belongs to :mod:`controller.windows.measure_links`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Mapping
+
+from controller.control_ports import EventSink
+from controller.controller_settings import ControllerSettings
+from controller.loop_state import LoopState
+from controller.report.loop_metrics import LoopMetrics
+from controller.state.closed_window import ClosedWindow
+from controller.windows.measure_links import LinkMeter, counted_drift
+from overlay.overlay_configuration import Link
+from schemas.event import AdaptationEvent, EventKind, Severity
+
+LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # What is wrong with the model: subjects of MODEL_DRIFT.
+DRIFT_WINDOWS = 3  # Of one epoch each; their median drifts, so that no single window tells.
+NAMED_MAX = 5
+
+
+class CorrectLinks:
+    """Keeps the fleet's measured costs; without probes it changes nothing."""
+
+    def __init__(self, settings: ControllerSettings, events: EventSink, metrics: LoopMetrics) -> None:
+        self._settings = settings.links
+        self._window_age_ms_max = settings.decision.window_age_ms_max
+        self._events = events
+        self._metrics = metrics
+        self._meter = LinkMeter(settings.links)
+        self._drifts: deque[float] = deque(maxlen=DRIFT_WINDOWS)
+        self._is_drift_told = False
+        self._is_unit_told = False
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Take in the windows taken now."""
+        for window in state.taken:
+            changed = self._meter.add(window, state.fleet.inventory_told)
+            # What a restarted controller reads again has been told.
+            is_new = now_ms - window.end_ms <= self._window_age_ms_max
+            if is_new:
+                self._tell_unit(now_ms)
+            if changed:
+                self._correct(state)
+                if is_new:
+                    self._tell_links(changed, now_ms)
+            elif is_new:
+                self._watch_drift(window, state, now_ms)
+        self._metrics.links_corrected.set(len(state.fleet.measured))
+
+    def _correct(self, state: LoopState) -> None:
+        state.fleet = state.fleet.with_measured(self._meter.costs)
+        state.is_changed = True
+        self._drifts.clear()  # The model is another one.
+
+    def _watch_drift(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
+        """Hold what brokers counted against what the model says they would; refit the model where it is far off."""
+        point = state.cost_points[-1] if state.cost_points else None
+        if point is None or point.window_end_ms != window.end_ms or point.cost_counted_per_s is None:
+            return
+        if not (point.is_complete and point.is_one_epoch):
+            return
+        inventory, links = state.fleet.inventory, state.plan_log.present.links
+        costs = {pair: inventory.cost_of_link(*pair) for pair in links}
+        self._drifts.append(counted_drift(self._meter, window, costs, point.cost_counted_per_s, point.cost_per_s))
+        drift, limit = statistics.median(self._drifts), self._settings.drift_share_max
+        self._metrics.model_drift_share.set(drift)
+        is_far = len(self._drifts) == DRIFT_WINDOWS and abs(drift) > limit
+        if is_far and not self._is_drift_told:
+            is_refitted = self._meter.refit(links)
+            self._tell(MESSAGES, _drift_text(drift, limit, is_refitted=is_refitted), now_ms)
+            if is_refitted:
+                self._correct(state)
+        self._is_drift_told = is_far or (self._is_drift_told and abs(drift) > limit / 2)
+
+    def _tell_links(self, changed: Mapping[Link, tuple[float, float]], now_ms: int) -> None:
+        by_factor = sorted(changed.items(), key=lambda item: -abs(item[1][1] - item[1][0]))
+        named = ", ".join(f"{a}-{b} {before:.4g} -> {after:.4g}" for (a, b), (before, after) in by_factor[:NAMED_MAX])
+        more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
+        self._tell(LINKS, f"links cost otherwise than they did, by measured round trips: {named}{more}", now_ms)
+
+    def _tell_unit(self, now_ms: int) -> None:
+        if not self._meter.is_usable and not self._is_unit_told:
+            text = (
+                f"measured links cost {self._meter.unit_factor:.3g} times what the inventory says, by the median: no "
+                "link is corrected; set controller.links.cost_per_ms to what a millisecond costs there, or to 0"
+            )
+            self._tell(UNIT, text, now_ms)
+        self._is_unit_told = not self._meter.is_usable
+
+    def _tell(self, subject: str, text: str, now_ms: int) -> None:
+        self._events.emit(AdaptationEvent(subject, EventKind.MODEL_DRIFT, Severity.WARNING, now_ms, text))
+
+
+def _drift_text(drift: float, limit: float, *, is_refitted: bool) -> str:
+    found = f"what brokers counted, at measured delays, costs {drift:+.0%} against the model, over {limit:.0%}"
+    if is_refitted:
+        return f"{found}: all links of the overlay cost what was measured from now on"
+    return f"{found}: no link costs otherwise than measured, so other messages are sent than the model has"

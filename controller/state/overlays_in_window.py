@@ -1,0 +1,52 @@
+"""Which overlays carried what was published in a window, and for which share of its time. Pure.
+
+In: a window, the plans. Out: overlays with shares. What each of them costs belongs to :mod:`controller.kinds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from controller.state.closed_window import ClosedWindow
+from controller.state.find_homes import homes_after, homes_before
+from overlay.overlay_configuration import OverlayConfiguration
+from schemas.plan import Plan, PlanPhase
+
+Share = tuple[float, OverlayConfiguration]
+
+
+def time_shares(window: ClosedWindow, changes_ms: Sequence[int]) -> list[float]:
+    """Return the shares of a window's time before, between and after these times, oldest first; one more than these."""
+    inside = [min(max(change_ms, window.start_ms), window.end_ms) for change_ms in changes_ms]
+    ends_ms = [window.start_ms, *inside, window.end_ms]
+    window_ms = window.end_ms - window.start_ms
+    return [(until_ms - since_ms) / window_ms for since_ms, until_ms in pairwise(ends_ms)]
+
+
+def overlays_in(
+    window: ClosedWindow, plans: Sequence[Plan], overlay_of: Callable[[int], OverlayConfiguration]
+) -> list[Share]:
+    """Return the overlays that a window's notifications were published on, with the share of its time of each.
+
+    ``plans`` are by epoch, ``overlay_of`` returns the overlay of an epoch. Clients are where the window has them, those
+    that a plan moved within the window at their home of the time.
+    """
+    if window.epoch is not None:
+        return [(1.0, overlay_of(window.epoch).with_homes({}))]
+    used = [(since_ms, plan) for plan in plans if plan.epoch_to <= window.epoch_max and (since_ms := _used_since(plan))]
+    before = max((plan.epoch_to for since_ms, plan in used if since_ms <= window.start_ms), default=window.epoch_min)
+    inside = [(since_ms, plan) for since_ms, plan in used if window.start_ms < since_ms < window.end_ms]
+    begun = [plan for _, plan in inside]
+    overlays = [overlay_of(epoch) for epoch in (before, *(plan.epoch_to for plan in begun))]
+    shares = time_shares(window, [since_ms for since_ms, _ in inside])
+    homes = [homes_after(begun[:place]) | homes_before(begun[place:]) for place in range(len(overlays))]
+    return [
+        (share, overlay.with_homes({client: home for client, home in known.items() if home in overlay.neighbours}))
+        for share, overlay, known in zip(shares, overlays, homes, strict=True)
+    ]
+
+
+def _used_since(plan: Plan) -> int:
+    """Return from when on everything was published on a plan's overlay; 0 where that is not so yet, or not known."""
+    return next((change.time_ms for change in plan.history if change.phase is PlanPhase.DRAINING), 0)

@@ -1,0 +1,152 @@
+"""Measure what links cost: a robust estimate of each link's delay over windows, held against what it is taken to cost.
+
+In: round trips of closed windows, and the inventory as its file has it. Out: costs of the links that take another time
+than the inventory says. Which brokers probe which links is not decided here, nor what becomes of the costs.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.controller_settings import LinkSettings
+from controller.state.closed_window import ClosedWindow
+from overlay.configuration import link
+from overlay.inventory import Inventory
+from overlay.overlay_configuration import Link
+
+VALUES_KEPT = 3  # A single odd value is outvoted, and a change is seen with the second value after it.
+VALUES_MIN = 2
+SWINGS_MIN = 2.0  # How much more a link must differ than its last two values do from each other.
+LINKS_MAX = 50_000  # Of which values are kept; the one that was measured longest ago is forgotten.
+MEASURED_MS_MAX = 30 * 60_000  # How long a cost stands that nobody measures any more.
+UNIT_LINKS_MIN = 5  # So many links tell whether the inventory's costs are delays at all.
+UNIT_FACTOR_MAX = 3.0
+
+
+@dataclass
+class _Measured:
+    """The last values of one link, oldest first, as costs; when the last one came; the cost that is in use."""
+
+    costs: deque[float] = field(default_factory=lambda: deque(maxlen=VALUES_KEPT))
+    time_ms: int = 0
+    in_use: float | None = None
+
+    @property
+    def median(self) -> float:
+        """The robust estimate."""
+        return statistics.median(self.costs)
+
+    @property
+    def swing(self) -> float:
+        """How far the last two values lie apart."""
+        return abs(self.costs[-1] - self.costs[-2])
+
+
+class LinkMeter:
+    """Keeps an estimate of every link that somebody has probed, and says which of them correct the inventory.
+
+    The value of a window is the least round trip, so that queues do not count, and the estimate the median of the last
+    windows with one. It comes into use when it differs from the cost in use by more than the settings' share and by
+    more than the last values do from each other, so that costs do not flicker. Where all links together differ by
+    more than UNIT_FACTOR_MAX the inventory is in another unit, and nothing is corrected: ``unit_factor`` is by how
+    much, by the median, and ``is_usable`` says whether that is little enough.
+    """
+
+    def __init__(self, settings: LinkSettings) -> None:
+        self._settings = settings
+        self._measured: dict[Link, _Measured] = {}
+        self.unit_factor = 1.0
+
+    @property
+    def is_usable(self) -> bool:
+        """Tell whether the inventory's costs can be delays."""
+        return 1 / UNIT_FACTOR_MAX <= self.unit_factor <= UNIT_FACTOR_MAX
+
+    @property
+    def costs(self) -> dict[Link, float]:
+        """The costs in use instead of the inventory's."""
+        if not self.is_usable:
+            return {}
+        return {pair: one.in_use for pair, one in self._measured.items() if one.in_use is not None}
+
+    def estimate(self, pair: Link) -> float | None:
+        """Return what a link costs by what was measured last, whether that is in use or not; None where unknown."""
+        found = self._measured.get(pair)
+        return found.median if found is not None and len(found.costs) >= VALUES_MIN and self.is_usable else None
+
+    def add(self, window: ClosedWindow, inventory: Inventory) -> dict[Link, tuple[float, float]]:
+        """Take in a window; return the links whose cost changes, each with the cost before and after."""
+        if not self._settings.cost_per_ms:
+            return {}
+        before = self.costs
+        for pair, rtt_ms in _least_rtts_ms(window).items():
+            known = self._measured.setdefault(pair, _Measured())
+            known.costs.append(rtt_ms / 2 * self._settings.cost_per_ms)
+            known.time_ms = window.end_ms
+            self._judge(known, inventory.cost_of_link(*pair))
+        self._forget(window.end_ms)
+        self._judge_unit(inventory)
+        after = self.costs
+        changed = {pair for pair in before.keys() | after.keys() if before.get(pair) != after.get(pair)}
+        told = {pair: inventory.cost_of_link(*pair) for pair in sorted(changed)}
+        return {pair: (before.get(pair, cost), after.get(pair, cost)) for pair, cost in told.items()}
+
+    def refit(self, links: Iterable[Link]) -> bool:
+        """Take what was measured of these links into use as it is; tell whether a cost changes."""
+        before = self.costs
+        for pair in links:
+            found = self.estimate(pair)
+            if found is not None:
+                self._measured[pair].in_use = found
+        return self.costs != before
+
+    def _judge(self, known: _Measured, cost_told: float) -> None:
+        if len(known.costs) < VALUES_MIN:
+            return
+        present, found = cost_told if known.in_use is None else known.in_use, known.median
+        least = max(self._settings.correction_share_min * present, SWINGS_MIN * known.swing)
+        if abs(found - present) > least:
+            is_as_told = abs(found - cost_told) <= self._settings.correction_share_min * cost_told
+            known.in_use = None if is_as_told else found
+
+    def _judge_unit(self, inventory: Inventory) -> None:
+        factors = [
+            one.median / cost
+            for pair, one in self._measured.items()
+            if len(one.costs) >= VALUES_MIN and (cost := inventory.cost_of_link(*pair)) > 0
+        ]
+        self.unit_factor = statistics.median(factors) if len(factors) >= UNIT_LINKS_MIN else 1.0
+
+    def _forget(self, now_ms: int) -> None:
+        old = [pair for pair, one in self._measured.items() if now_ms - one.time_ms > MEASURED_MS_MAX]
+        if len(self._measured) - len(old) > LINKS_MAX:
+            by_age = sorted(self._measured, key=lambda pair: self._measured[pair].time_ms)
+            old = by_age[: len(by_age) - LINKS_MAX]
+        for pair in old:
+            del self._measured[pair]
+
+
+def counted_drift(
+    meter: LinkMeter, window: ClosedWindow, costs: Mapping[Link, float], counted_per_s: float, model_per_s: float
+) -> float:
+    """Return by what share the counted messages at measured delays cost more than the model says, below 0 less.
+
+    ``costs`` are those in use of the links, with which both ``counted_per_s`` and ``model_per_s`` were found.
+    """
+    for queue in window.queues:
+        pair = link(queue.broker, queue.peer) if queue.peer else None
+        measured = None if pair is None else meter.estimate(pair)
+        if pair is not None and measured is not None and pair in costs:
+            counted_per_s += queue.notifications_out_per_s * (measured - costs[pair])
+    return counted_per_s / model_per_s - 1 if model_per_s > 0 else 0.0
+
+
+def _least_rtts_ms(window: ClosedWindow) -> dict[Link, float]:
+    least_ms: dict[Link, float] = {}
+    for rtt in window.rtts:
+        pair = link(rtt.broker, rtt.peer)
+        least_ms[pair] = min(least_ms.get(pair, rtt.rtt_ms_min), rtt.rtt_ms_min)
+    return least_ms
