@@ -31,7 +31,7 @@ from regraft.recordings.aggregate_recording import AggregatedRecording, aggregat
 from regraft.recordings.divide_work import divide_work
 from regraft.settings.recorded_settings import reading_bounds, settings_of, why_not_emulated
 from regraft.settings.run_settings import Flags, Settings, SettingsError
-from schemas.topics import CLIENTS
+from schemas.topics import CLIENTS, MEMBERS
 
 CLOSED_LOOP_S = 180
 SMALL_WINDOWS = 50  # Some seconds of work at most.
@@ -290,6 +290,8 @@ def _open_note(recording: Recording) -> str:
         "Open loop: each planner decided on the recorded windows, on an overlay of its own; its costs are exact, what "
         "its transitions would have lost or repeated is not known."
     )
+    if MEMBERS.suffix in recording.info.topics:
+        note += " Brokers that were added or died since its begin change nothing about the brokers of that overlay."
     if CLIENTS.suffix not in recording.info.topics:
         note += (
             " The recording holds no clients, so the life of a subscription is not known and decisions look back as "
@@ -323,6 +325,6 @@ def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated
     if aggregated.refused:
         found.append(
             f"{aggregated.refused} records of telemetry were not used: they did not decode, their clock is off, or "
-            "their broker is not in the inventory."
+            "their broker is neither in the inventory nor was it added."
         )
     return found

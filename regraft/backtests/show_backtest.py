@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import msgspec
 from rich.table import Table
 
 from infra.measured_figures import Figure, run_facts
@@ -24,8 +25,8 @@ from schemas.status_file import replace_file
 
 NAME_WIDTH_MIN = 11
 OPEN_HEADS = ("planner", "cost/s", "saved", "plans", "undone", "links", "moves", "IDs", "ms")
-CLOSED_HEADS = (*OPEN_HEADS, "lost", "repeated")
-
+CLOSED_HEADS = (*OPEN_HEADS, "lost", "to deaths", "repeated")
+SHOWN_IF_ANY = ("IDs", "to deaths")
 
 PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -65,7 +66,7 @@ def outcome_tables(outcomes: Sequence[Outcome]) -> list[Table]:
         places = [
             place
             for place, head in enumerate(_heads(mode))
-            if head != "IDs" or any(row[place] not in "0" for row in rows)
+            if head not in SHOWN_IF_ANY or any(row[place] not in "0" for row in rows)
         ]
         for place in places:
             is_name = place == 0
@@ -160,7 +161,9 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     )
     if outcome.mode is Mode.OPEN_LOOP:
         return row
-    return (*row, "", "") if sent is None else (*row, str(sent.lost), str(sent.repeated))
+    if sent is None:
+        return (*row, "", "", "")
+    return (*row, str(sent.lost), str(sent.lost_to_deaths), str(sent.repeated))
 
 
 def _figures(outcome: Outcome) -> list[Figure]:
@@ -189,9 +192,8 @@ def _figures(outcome: Outcome) -> list[Figure]:
         ]
     if outcome.deliveries is not None:
         sent = outcome.deliveries
-        counts = {"published": sent.published, "lost": sent.lost, "repeated": sent.repeated}
-        found += [(name, count, "notifications") for name, count in counts.items()]
-        found.append(("out_of_order", sent.out_of_order, "notifications"))
+        counts = msgspec.structs.asdict(sent)
+        found += [(name, count, "notifications") for name, count in counts.items() if name != "expected"]
     figures = [Figure(name, where, float(value), unit) for name, value, unit in found if value is not None]
     refused = [
         Figure("refused", {**where, "verdict": verdict}, float(count), "proposals")
