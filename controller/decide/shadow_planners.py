@@ -133,6 +133,10 @@ class ShadowPlanner:
         self._homes.forget_all_but(kept)
         self.overlay = self.overlay.with_homes(kept)
 
+    def reprice(self, kind: AnyKind) -> None:
+        """Take other costs of the same brokers and links into use."""
+        self._kind = kind
+
     def decide(self, acting: Situation, price_of: Price) -> bool:
         """Decide on the acting planner's situation as if this planner's overlay were in force; return False on a fault.
 
