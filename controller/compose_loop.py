@@ -66,10 +66,9 @@ def compose_loop(
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
     runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
-    orders = OrderTaker(ports.orders, events, ports.audit)
+    orders, changes = OrderTaker(ports.orders, events, ports.audit), ChangeWatch(settings, kind, events, metrics)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
-    changes = ChangeWatch(settings, kind, events, metrics)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     steps = LoopSteps(
