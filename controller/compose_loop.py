@@ -32,6 +32,7 @@ from controller.loop_steps.run_shadows import RunShadows
 from controller.loop_steps.show_state import SettlePlans, ShowState
 from controller.loop_steps.start_loop import StartLoop
 from controller.loop_steps.take_windows import TakeWindows
+from controller.loop_steps.watch_changes import ChangeWatch
 from controller.report.loop_metrics import LoopMetrics
 from controller.report.note_effects import CommandNotes, NotedEvents
 from controller.report.tell_refusals import RefusalTeller
@@ -68,13 +69,14 @@ def compose_loop(
     orders = OrderTaker(ports.orders, events, ports.audit)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
+    changes = ChangeWatch(settings, kind, events, metrics)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     steps = LoopSteps(
         start=StartLoop(shadows, orders, ports.plans, events),
         carry_on=(
             CarryOn(orders, reviewer, runner),
-            TakeWindows(settings, kind, windows, teller, events, metrics),
+            TakeWindows(settings, kind, windows, changes, teller, events, metrics),
             FollowMembers(settings, orders, runner, events, metrics),
             CorrectLinks(settings, events, metrics),
         ),

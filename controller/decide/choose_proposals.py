@@ -12,7 +12,8 @@ from controller.decide.judge_proposals import (
     frailty_price_per_s,
     frailty_text,
     judge_calm,
-    judge_gain,
+    judge_change,
+    judge_luck,
     judge_maintenance,
     judge_state,
 )
@@ -120,11 +121,9 @@ class PlanDraft:
             proposal = msgspec.structs.replace(
                 proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
             )
-            gains_per_s = [float(gain) for gain in reached.costs_per_s - after.costs_per_s]
             against = situation.kind.judge_caps(reached, after)
             if against is None and proposal.planner != EVACUATION:  # A person has asked for it, whatever it costs.
-                concerned_per_s = reached.concerned_cost_per_s(proposal)
-                against = judge_gain(proposal, concerned_per_s, gains_per_s, situation, self._settings)
+                against = judge_change(proposal, reached, after, situation, self._settings)
                 against = against or self._judge_frailty(proposal.gain_per_s, reached, after)
         if against is None:
             reason = f"saves {proposal.gain_per_s:.4g}/s, the transition's price is {proposal.price_per_s:.4g}/s"
@@ -156,7 +155,8 @@ class PlanDraft:
             return Verdict.GAIN_BELOW_PRICE, f"{saves}, its price is {price_per_s:.4g}/s"
         if saved_per_s <= floor_per_s:
             return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {floor_per_s:.4g}/s"
-        return self._judge_frailty(saved_per_s - price_per_s, start, reached)
+        against = judge_luck(start, reached, self._chosen, self._situation, self._settings)
+        return against or self._judge_frailty(saved_per_s - price_per_s, start, reached)
 
 
 def _without_avoided(proposal: Proposal, situation: Situation) -> Proposal:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from controller.decide.gain_noise import MeanGain, mean_gain
+from controller.decide.recent_changes import RecentChanges
 from controller.decision_settings import DecisionSettings
-from controller.kinds.overlay_kind import AnyKind
+from controller.kinds.overlay_kind import AnyKind, Reached
 from controller.state.compare_epochs import brokers_elsewhere, elsewhere_text
 from controller.state.overlay_state import OverlayState
 from overlay.cut_off import CutOff
@@ -16,6 +18,7 @@ from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import Proposal, Verdict
 
 COMMANDS_PER_BROKER = 4  # Prepare and activate and retire and one repetition: what a transition tells each broker.
+COST_MIN_PER_S = 1e-9  # A span without traffic saves no share of anything.
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +32,8 @@ class Situation:
     life of a subscription, None when it is not known.
     ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
     person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
-    ``evacuated`` move away.
+    ``evacuated`` move away. ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic
+    has been as it is: the state holds no window from before. None while no change is known.
     """
 
     state: OverlayState
@@ -45,6 +49,8 @@ class Situation:
     plan_in_review: str = ""
     maintained: Mapping[str, str] = field(default_factory=dict)
     evacuated: frozenset[str] = frozenset()
+    recent: RecentChanges = field(default_factory=RecentChanges)
+    changed_since_ms: int | None = None
 
 
 def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
@@ -103,49 +109,63 @@ def judge_maintenance(proposal: Proposal, situation: Situation) -> tuple[Verdict
     return None
 
 
-def gain_noise_per_s(gains_per_s: Sequence[float], window_s: float, lifetime_s: float | None) -> float:
-    """Return the standard error of the mean of a gain over windows, infinite with a single window.
+def gain_shares(before: Reached, after: Reached, lifetime_s: float | None) -> MeanGain:
+    """Return what a change saves as a share of the cost before it, with how far the spans of the state tell that.
 
-    Windows that share most of their subscriptions are no independent samples: with subscriptions of mean life L, what
-    windows a time w apart have in common falls off as r = exp(-w / L), and n of them count as n (1 - r) / (1 + r)
-    (first-order autoregression). Without a lifetime they are taken as independent.
+    A share does not rise and fall with how much is published, so traffic that only grows or shrinks is no noise.
     """
-    count = len(gains_per_s)
-    if count < 2:
-        return math.inf
-    alike = math.exp(-window_s / lifetime_s) if lifetime_s else 0.0
-    independent = count * (1 - alike) / (1 + alike)
-    return statistics.stdev(gains_per_s) / math.sqrt(min(max(independent, 1.0), count))
+    costs_per_s = before.costs_per_s
+    saved_per_s = costs_per_s - after.costs_per_s
+    return mean_gain(saved_per_s / np.maximum(costs_per_s, COST_MIN_PER_S), before.spans, lifetime_s)
 
 
-def judge_gain(
-    proposal: Proposal,
-    concerned_cost_per_s: float,
-    gains_per_s: Sequence[float],
-    situation: Situation,
-    settings: DecisionSettings,
+def judge_change(
+    proposal: Proposal, before: Reached, after: Reached, situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
-    """Return why the proposal's gain is too small, None when it exceeds dead band and noise.
+    """Return why the change's gain is too small for a place in a plan, None when it is not.
 
-    The dead band is a share of ``concerned_cost_per_s``, what the notifications cost that the proposal is about.
-    ``gains_per_s`` are its gains in the windows of the state. A change of k links, ring IDs or homes of publishers is
-    the best of about N^k where a swap is the best of N, so what luck alone may promise grows with the square root of k.
-    All users that move in one proposal count as one choice: they were not picked by what windows happened to cost, but
-    follow whose interests are alike.
+    One bar for links, IDs and clients: a share of the whole cost, and noise as of a change that nobody has picked. That
+    it was picked as the best of many is asked of the plan as a whole (:func:`judge_luck`). A change of k links, IDs or
+    homes as one must be above sqrt(k) times the noise. All users that move in one proposal count as one choice: they
+    were not picked by what windows happened to cost, but follow whose interests are alike. What a plan has changed less
+    than ``tabu_lifetimes`` ago is changed again only where that alone is more than luck promises of the best of many.
     """
-    gain_per_s = proposal.gain_per_s
-    floor_per_s = settings.gain_share_min * concerned_cost_per_s
-    if gain_per_s <= floor_per_s:
-        return Verdict.GAIN_WITHIN_NOISE, f"saves {gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
-    window = situation.state.newest
-    window_s = (window.end_ms - window.start_ms) / 1000
-    factor = settings.noise_factor * math.sqrt(situation.kind.choices_in(proposal))
-    noise_per_s = factor * gain_noise_per_s(gains_per_s, window_s, situation.subscription_lifetime_s)
-    if gain_per_s <= noise_per_s:
-        return Verdict.GAIN_WITHIN_NOISE, (
-            f"saves {gain_per_s:.4g}/s, the noise over {len(gains_per_s)} windows is {noise_per_s:.4g}/s"
-        )
-    return None
+    floor_per_s = settings.change_share_min * before.cost_per_s
+    if proposal.gain_per_s <= floor_per_s:
+        return Verdict.GAIN_WITHIN_NOISE, f"saves {proposal.gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
+    gain = gain_shares(before, after, situation.subscription_lifetime_s)
+    choices = situation.kind.choices_in(proposal)
+    limit = gain.limit(settings.change_noise_factor, choices=choices)
+    if _is_tabu(proposal, situation, settings):
+        limit = gain.limit(settings.noise_factor, situation.kind.alternatives_to(proposal), choices)
+    return None if gain.mean > limit else _within_noise(gain, limit)
+
+
+def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> bool:
+    """Tell whether the proposal changes again what was changed a short time ago, on traffic like the present."""
+    lifetime_s, changed_ms = situation.subscription_lifetime_s, situation.recent.latest_ms(proposal)
+    if lifetime_s is None or changed_ms < 0 or changed_ms <= (situation.changed_since_ms or -1):
+        return False
+    return situation.state.newest.end_ms - changed_ms < settings.tabu_lifetimes * lifetime_s * 1000
+
+
+def judge_luck(
+    start: Reached, reached: Reached, chosen: Sequence[Proposal], situation: Situation, settings: DecisionSettings
+) -> tuple[Verdict, str] | None:
+    """Return why luck alone may promise as much as the whole plan, None when it does not.
+
+    The planner has picked the best of many changes; of as many worthless ones the best must not pass.
+    """
+    alternatives = max(situation.kind.alternatives_to(one) for one in chosen)
+    gain = gain_shares(start, reached, situation.subscription_lifetime_s)
+    limit = gain.limit(settings.noise_factor, alternatives)
+    return None if gain.mean > limit else _within_noise(gain, limit)
+
+
+def _within_noise(gain: MeanGain, limit: float) -> tuple[Verdict, str]:
+    return Verdict.GAIN_WITHIN_NOISE, (
+        f"saves {gain.mean:.2%} of the cost, luck alone promises up to {limit:.2%} on {gain.freedom + 1} spans"
+    )
 
 
 def frailty_price_per_s(before: CutOff | None, after: CutOff | None, cost_per_s: float, weight: float) -> float:

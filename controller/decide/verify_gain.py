@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.decide.judge_proposals import gain_noise_per_s
+from controller.decide.gain_noise import mean_gain
 from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import AnyKind, Reached
 from controller.state.closed_window import ClosedWindow
 from controller.state.find_homes import homes_in
+from controller.state.overlay_state import cut_spans
 from overlay.overlay_configuration import OverlayConfiguration
 from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal
 
@@ -47,8 +48,8 @@ class Verification:
 
     @property
     def is_missed(self) -> bool:
-        """Tell whether the plan saves much less than predicted."""
-        return self.gain_per_s < MISSED_SHARE * self.gain_predicted_per_s
+        """Tell whether the plan saves much less than predicted, or less than its price."""
+        return self.gain_per_s < max(MISSED_SHARE * self.gain_predicted_per_s, self.price_per_s)
 
     def made_worse(self, settings: DecisionSettings) -> bool:
         """Tell whether the plan costs more than it saves by more than noise, dead band and the price of undoing it."""
@@ -91,7 +92,7 @@ def verify_gain(
         cost_observed_per_s=statistics.fmean(observed),
         cost_without_per_s=statistics.fmean(without),
         cost_counted_per_s=statistics.fmean(counted) if counted else None,
-        noise_per_s=gain_noise_per_s(gains, (windows[-1].end_ms - windows[-1].start_ms) / 1000, lifetime_s),
+        noise_per_s=mean_gain(gains, cut_spans(windows), lifetime_s).error,
         gain_predicted_per_s=plan.cost_before_per_s - plan.cost_predicted_per_s,
         price_per_s=max((proposal.price_per_s for proposal in plan.proposals), default=0.0),
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from controller.decision_settings import DecisionSettings
 from controller.kinds.repair import Repair, RepairTask
 from controller.state.closed_window import ClosedWindow
-from controller.state.overlay_state import OverlayState
+from controller.state.overlay_state import OverlayState, Span
 from controller.state.planner_interface import PlannerContext
 from overlay.cost import CostBreakdown
 from overlay.inventory import Inventory
@@ -49,8 +49,13 @@ class Reached(Protocol):
     """The overlay that a sequence of proposals leads to, on the windows of a state."""
 
     @property
+    def spans(self) -> tuple[Span, ...]:
+        """From when to when each span lasts, oldest first, in seconds: windows, or parts of these."""
+        ...
+
+    @property
     def costs_per_s(self) -> Floats:
-        """What the overlay costs in each window, shape (windows,)."""
+        """What the overlay costs in each span, shape (spans,)."""
         ...
 
     @property
@@ -66,10 +71,6 @@ class Reached(Protocol):
     @property
     def state(self) -> OverlayState:
         """The state that the next planner sees."""
-        ...
-
-    def concerned_cost_per_s(self, proposal: Proposal) -> float:
-        """Return the cost of what the proposal is about, against which its gain is held."""
         ...
 
     def after(self, proposal: Proposal) -> Self:
@@ -172,7 +173,11 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
 
     @abstractmethod
     def choices_in(self, proposal: Proposal) -> int:
-        """Return k: the proposal is the best of about N^k, so luck alone promises the more the larger k is."""
+        """Return k: how many changes the proposal consists of, each picked from as many others as there are."""
+
+    @abstractmethod
+    def alternatives_to(self, proposal: Proposal) -> int:
+        """Return of how many changes a planner picks one of the proposal's; 1 where it does not pick by their gain."""
 
     @abstractmethod
     def moves_max(self, settings: DecisionSettings) -> int:

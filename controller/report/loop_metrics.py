@@ -51,6 +51,7 @@ class LoopMetrics:
         self.results_foreign = counter(
             "results_foreign", "Answers of brokers left out, by what of them is foreign: plan, digest, term.", ["part"]
         )
+        self.changes_found = counter("changes_found", "Changes of traffic found, by statistic.", ["statistic"])
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
         self._add_borders()
         self._add_leadership()

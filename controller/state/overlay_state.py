@@ -5,12 +5,25 @@ What planners of one kind look at stands in the state of that kind, in :mod:`con
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controller.state.closed_window import ClosedWindow
 from overlay.cut_off import CutOff
 from overlay.inventory import Inventory
 from overlay.overlay_configuration import OverlayConfiguration
+
+Span = tuple[float, float]  # From and to, in seconds.
+
+
+def cut_spans(windows: Sequence[ClosedWindow], count: int = 1) -> tuple[Span, ...]:
+    """Return from when to when each of ``count`` equal parts of each window lasts, in seconds since the first."""
+    first_ms, found = windows[0].start_ms, []
+    for window in windows:
+        step_ms = (window.end_ms - window.start_ms) / count
+        start_ms = window.start_ms - first_ms
+        found += [(start_ms + step_ms * part, start_ms + step_ms * (part + 1)) for part in range(count)]
+    return tuple((start / 1000, end / 1000) for start, end in found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from controller.kinds.overlay_kind import Floats, HomeError, RingIdError
 from controller.kinds.ring.ring_state import RingState, RingTraffic
+from controller.state.overlay_state import Span, cut_spans
 from overlay.chord_configuration import ChordConfiguration
 from overlay.chord_ring import RingError
 from overlay.configuration import NotATreeError
@@ -39,6 +40,11 @@ class ReachedRing:
         self._homes: dict[str, str] = {}  # Of the users moved since.
         self._counts: NDArray[np.int32] = self._ring.interests.user_counts
         self._topic_costs: Floats = self._ring.topic_costs.total(delay_weight)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """From when to when each window lasts, in seconds."""
+        return cut_spans(self._start.windows)
 
     @property
     def costs_per_s(self) -> Floats:
@@ -67,15 +73,6 @@ class ReachedRing:
         if self.configuration == self._start.configuration:
             return self._start
         return self._start.with_configuration(self.configuration)
-
-    def concerned_cost_per_s(self, proposal: Proposal) -> float:
-        """Return the cost of what the proposal is about: all of it for IDs, for users their share of subscriptions."""
-        if proposal.id_moves:
-            return self.cost_per_s
-        interests = self._ring.interests
-        known = [interests.position_of[move.client] for move in proposal.moves if move.client in interests.position_of]
-        wanted = int(np.diff(interests.starts)[known].sum())
-        return self.cost_per_s * wanted / max(interests.subscription_count, 1)
 
     def after(self, proposal: Proposal) -> ReachedRing:
         """Return the ring after the proposal.

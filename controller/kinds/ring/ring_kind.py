@@ -107,6 +107,10 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         """
         return len(proposal.id_moves) + min(len(proposal.moves), 1)
 
+    def alternatives_to(self, proposal: Proposal) -> int:
+        """Return the pairs of brokers that may exchange IDs, and 1 for users: no window's cost has picked them."""
+        return len(self.inventory.brokers) ** 2 if proposal.id_moves else 1
+
     def moves_max(self, settings: DecisionSettings) -> int:
         """Return how many users one plan may move."""
         return settings.users_per_plan_max

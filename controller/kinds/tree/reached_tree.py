@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from controller.kinds.overlay_kind import Floats, HomeError, RingIdError
 from controller.kinds.tree.tree_state import TreeState
+from controller.state.overlay_state import Span
 from overlay.configuration import Configuration
 from overlay.tree_costs import TreeCosts, as_swaps
 from schemas.plan import Proposal
@@ -26,7 +27,7 @@ class ReachedTree:
 
     def __init__(self, state: TreeState, tree: TreeCosts | None = None) -> None:
         self.state = state
-        self._tree = tree or state.window_tree_costs
+        self._tree = tree or state.span_tree_costs
         self._spans_s = self._tree.sets.spans_s
         # What moves have changed since the tree was costed: links are priced at the homes of then.
         self._saved_per_s: Floats = np.zeros(len(self._spans_s))
@@ -34,8 +35,13 @@ class ReachedTree:
         self._has_moved = False
 
     @property
+    def spans(self) -> tuple[Span, ...]:
+        """From when to when each span lasts, in seconds: windows, cut where they are few."""
+        return self.state.spans
+
+    @property
     def costs_per_s(self) -> Floats:
-        """What the overlay costs in each window, shape (windows,)."""
+        """What the overlay costs in each span, shape (spans,)."""
         return np.asarray(self._tree.costs_per_s - self._saved_per_s)
 
     @property
@@ -69,19 +75,8 @@ class ReachedTree:
         reached = self._linked(proposal) if proposal.links_removed or proposal.links_added else self
         return reached._moved(proposal) if proposal.moves else reached
 
-    def concerned_cost_per_s(self, proposal: Proposal) -> float:
-        """Return the cost of what the proposal is about: all of it for links, the moved publishers' own for moves."""
-        if proposal.links_added:
-            return self.cost_per_s
-        priced = self.state.publisher_costs
-        return sum(
-            priced.cost_per_s(move.client, move.home_from)
-            for move in proposal.moves
-            if move.client in priced.publishers
-        )
-
     def _linked(self, proposal: Proposal) -> ReachedTree:
-        base = self._tree if not self._has_moved else self.state.window_tree_costs
+        base = self._tree if not self._has_moved else self.state.span_tree_costs
         tree = base.copy()
         for swap in as_swaps(base, proposal.links_removed, proposal.links_added):
             tree.apply(swap)

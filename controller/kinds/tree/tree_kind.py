@@ -99,6 +99,10 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         """Return how many links and homes change: each was picked by what the windows cost."""
         return len(proposal.links_added) + len(proposal.moves)
 
+    def alternatives_to(self, proposal: Proposal) -> int:
+        """Return the pairs of brokers, as a link joins two, and about as many as publishers and brokers have."""
+        return len(self.inventory.brokers) ** 2
+
     def moves_max(self, settings: DecisionSettings) -> int:
         """Return how many publishers one plan may move."""
         return settings.moves_per_plan_max

@@ -5,6 +5,7 @@ In: a tree and the windows of the horizon. Out: delivery sets, interests and cos
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.state.overlay_state import OverlayState
+from controller.state.overlay_state import OverlayState, Span, cut_spans
 from controller.state.planner_interface import PlannerContext
 from overlay.bloom_filters import FilterShape
 from overlay.configuration import Configuration
@@ -22,8 +23,12 @@ from overlay.interest_caches import InterestCaches, newest_ids
 from overlay.overlay_costs import OverlayCosts
 from overlay.publisher_costs import PublisherCosts
 from overlay.publisher_sets import PublisherSets
+from overlay.time_slices import time_slices
 from overlay.tree_costs import TreeCosts
 from overlay.weighted_sets import WeightedSets
+
+SPANS_MIN = 16  # With 15 degrees of freedom Student's limit is a third above the normal one, with 3 six times.
+NOTIFICATIONS_PER_SLICE_MIN = 2  # Of a publisher on average: below it slices differ by who happens to be in them.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +78,23 @@ class TreeState(OverlayState):
         return TreeCosts(self.configuration, self.inventory, self.weighted)
 
     @cached_property
-    def window_tree_costs(self) -> TreeCosts:
-        """The same with each window a span of its own; the spread over windows is the noise of a gain."""
-        return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(self.window_sets))
+    def slice_count(self) -> int:
+        """In how many spans each window is cut: so many that a short horizon has SPANS_MIN, if publishers are busy."""
+        publishers = len({name for window in self.windows for name, _ in window.sets.columns})
+        count = sum(window.sets.notification_count for window in self.windows)
+        busy = count / max(publishers * len(self.windows), 1) / NOTIFICATIONS_PER_SLICE_MIN
+        return max(min(math.ceil(SPANS_MIN / len(self.windows)), int(busy)), 1)
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """From when to when each span lasts over which the noise of a gain is found, in seconds."""
+        return cut_spans(self.windows, self.slice_count)
+
+    @cached_property
+    def span_tree_costs(self) -> TreeCosts:
+        """The same with each span apart; how a gain differs between them is its noise."""
+        cut = [part for sets in self.window_sets for part in time_slices(sets, self.slice_count)]
+        return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(cut))
 
     @property
     def can_move_publishers(self) -> bool:
@@ -88,11 +107,12 @@ class TreeState(OverlayState):
 
     @cached_property
     def publisher_costs(self) -> PublisherCosts:
-        """What each publisher costs at each home, over the horizon and in each window, on the configuration's tree.
+        """What each publisher costs at each home, over the horizon and in each span, on the configuration's tree.
 
         Raises ValueError when what was delivered is not known apart in every window.
         """
-        return PublisherCosts(self.configuration, self.inventory, [window.sets for window in self.windows])
+        cut = [part for window in self.windows for part in time_slices(window.sets, self.slice_count)]
+        return PublisherCosts(self.configuration, self.inventory, cut)
 
     @cached_property
     def publisher_sets(self) -> PublisherSets:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from controller.controller_settings import ControllerSettings
 from controller.decide.choose_proposals import plan_of
 from controller.decide.decide_plan import decide_plan
-from controller.decide.judge_proposals import gain_noise_per_s, judge_gain, transition_price_per_s
+from controller.decide.judge_proposals import transition_price_per_s
 from controller.decision_settings import DecisionSettings
 from controller.kinds.ring.ring_state import RingContext, RingState
 from controller.state.plan_target import configuration_after
@@ -140,21 +139,13 @@ def test_users_have_a_limit_of_their_own_and_ids_have_none() -> None:
 
 
 def test_all_users_of_a_proposal_are_one_choice_and_ids_are_many() -> None:
-    """Gains of 2 and 6 a second: 4 on the mean, of which a change of k IDs must exceed sqrt(k) times 2 errors."""
-    gains = [2.0, 6.0, 2.0, 6.0]
-    noise = gain_noise_per_s(gains, 1.0, None)
-    assert 2 * noise < 4.0 < math.sqrt(6) * 2 * noise
-    situation = situation_of()
+    """IDs are picked by what windows cost, one for each that changes; users follow whose interests are alike."""
     many = placing(*((f"x{number}", "b00", "b01") for number in range(100)))
-    users, ids, two_kinds = (
-        msgspec.structs.replace(one, cost_before_per_s=100.0, cost_after_per_s=96.0)
-        for one in (many, GOOD_IDS, msgspec.structs.replace(many, id_moves=GOOD_IDS.id_moves))
-    )
-    assert judge_gain(users, 100.0, gains, situation, DecisionSettings()) is None
-    for one in (ids, two_kinds):
-        refusal = judge_gain(one, 100.0, gains, situation, DecisionSettings())
-        assert refusal is not None
-        assert refusal[0] is Verdict.GAIN_WITHIN_NOISE
+    both = msgspec.structs.replace(many, id_moves=GOOD_IDS.id_moves)
+    assert KIND.choices_in(many) == 1
+    assert KIND.choices_in(both) == 1 + len(GOOD_IDS.id_moves)
+    assert KIND.alternatives_to(many) == 1
+    assert KIND.alternatives_to(both) == KIND.alternatives_to(GOOD_IDS) == len(BROKERS) ** 2
 
 
 def test_the_dead_band_of_a_ring_is_a_share_of_its_whole_cost() -> None:
