@@ -66,7 +66,7 @@ def compose_loop(
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
     runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
-    orders = OrderTaker(ports.orders, events, ports.audit)
+    orders, changes = OrderTaker(ports.orders, events, ports.audit), ChangeWatch(settings, kind, events, metrics)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
@@ -75,7 +75,7 @@ def compose_loop(
         start=StartLoop(shadows, orders, ports.plans, events),
         carry_on=(
             CarryOn(orders, reviewer, runner),
-            TakeWindows(settings, kind, windows, ChangeWatch(settings, kind, events, metrics), teller, events, metrics),
+            TakeWindows(settings, kind, windows, changes, teller, events, metrics),
             FollowMembers(settings, orders, runner, events, metrics),
             CorrectLinks(settings, events, metrics),
         ),

@@ -18,7 +18,10 @@ class DecisionSettings:
     ``users_per_plan_max``: users moved in one plan, on a ring. Default 500: a move costs two brokers a few messages,
     and only its own user notices. A reassignment of ring IDs is one change however many brokers it concerns.
     ``pay_back_s``: a change must earn its control messages within this time. Default 300 s, a small part of the hours
-    that an interest usually lives.
+    that an interest usually lives. ``pay_back_lifetimes``: and within so many mean lifetimes of a subscription, where
+    that is shorter. Default 4: of what subscriptions had in common with the present ones, 2 % is left then.
+    ``tabu_lifetimes``: a link, ring ID or home that a plan has changed less than so many mean lifetimes ago is changed
+    again only for a gain that is beyond luck by itself. Default 2.
     ``noise_factor``: the best of all worthless changes makes a plan at most as often as a normal variable is above so
     many standard deviations; 0 asks for nothing. Default 2, one decision in 44. ``change_noise_factor``: the same for
     each change of a plan, as if nobody had picked it. Default 1: with 2, traffic of the demo cost 7 % more, as changes
@@ -40,6 +43,8 @@ class DecisionSettings:
     moves_per_plan_max: int = 24
     users_per_plan_max: int = 500
     pay_back_s: float = 300.0
+    pay_back_lifetimes: float = 4.0
+    tabu_lifetimes: float = 2.0
     noise_factor: float = 2.0
     change_noise_factor: float = 1.0
     gain_share_min: float = 0.01
@@ -48,6 +53,10 @@ class DecisionSettings:
     cool_down_windows: int = 2
     window_age_ms_max: int = MINUTE_MS
     mute_ms: int = 5 * MINUTE_MS
+
+    def pay_back_within_s(self, lifetime_s: float | None) -> float:
+        """Return in how many seconds a plan must earn its price; ``lifetime_s`` is None where it is not known."""
+        return self.pay_back_s if lifetime_s is None else min(self.pay_back_s, self.pay_back_lifetimes * lifetime_s)
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -60,13 +69,15 @@ class DecisionSettings:
             "gain_share_min": 0,
             "change_share_min": 0,
             "frailty_weight": 0,
+            "tabu_lifetimes": 0,
             "cool_down_windows": 0,
             "window_age_ms_max": 1,
             "mute_ms": 0,
         }
         found = values_below(self, least)
-        if self.pay_back_s <= 0:
-            found.append(f"pay_back_s is {self.pay_back_s}: above 0, a change needs time to earn its price")
+        for name in ("pay_back_s", "pay_back_lifetimes"):
+            if getattr(self, name) <= 0:
+                found.append(f"{name} is {getattr(self, name)}: above 0, a change needs time to earn its price")
         for name in ("gain_share_min", "change_share_min"):
             if getattr(self, name) >= 1:
                 found.append(f"{name} is {getattr(self, name)}: below 1, no change saves the whole cost")

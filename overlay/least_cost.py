@@ -31,14 +31,14 @@ def least_cost_per_s(inventory: Inventory, spans: Sequence[DeliverySets]) -> flo
     counts. Caps of degree and load would only raise it. Cost O(brokers^3 + sets * delivered^2). Raises ValueError
     without a span, or where what was delivered is not known apart.
     """
-    from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path  # Half a second to load.
-
     if not spans:
         raise ValueError("no span to bound the cost of: at least one window is needed")
     brokers = len(inventory.brokers)
     parts = [(rows[:, :-1], counts) for _, rows, counts in (span.distinct_delivered for span in spans)]
     sets, counts = merge_sets(parts, brokers)
-    ways = shortest_path(_no_gaps(inventory.link_cost), directed=False)
+    ways = inventory.link_cost.copy()
+    for broker in range(brokers):
+        np.minimum(ways, ways[:, broker, None] + ways[broker], out=ways)
     interest = np.zeros((brokers, brokers))
     processed, joined = 0.0, 0.0
     for bits, count in zip(_members(sets, brokers), counts.tolist(), strict=True):
@@ -46,31 +46,27 @@ def least_cost_per_s(inventory: Inventory, spans: Sequence[DeliverySets]) -> flo
         costs = inventory.processing_cost[wanting]
         processed += count * float(costs.sum() if len(wanting) else inventory.processing_cost.min())
         interest[np.ix_(wanting, wanting)] += count
-        joined += count * _moats(ways[np.ix_(wanting, wanting)])
-    lightest = float(minimum_spanning_tree(_no_gaps(inventory.link_cost * interest)).sum())
+        links = _spanning(ways[np.ix_(wanting, wanting)])
+        joined += count * (sum(links) + max(links, default=0.0)) / 2
+    lightest = sum(_spanning(inventory.link_cost * interest))
     return (processed + max(joined, lightest) * (1 - SLACK_SHARE)) / max(sum(span.span_s for span in spans), 1e-9)
-
-
-def _no_gaps(costs: Floats) -> Floats:
-    """Return costs in which a link that costs nothing is not taken for none."""
-    return np.where(costs > 0, costs, np.finfo(np.float64).tiny)
 
 
 def _members(sets: Words, brokers: int) -> NDArray[np.uint8]:
     return np.unpackbits(np.ascontiguousarray(sets).view(np.uint8), axis=1, count=brokers, bitorder="little")
 
 
-def _moats(ways: Floats) -> float:
-    """Return what joins brokers at least that are so far from each other, shape (brokers, brokers)."""
-    if len(ways) < 2:
-        return 0.0
-    nearest = ways[0].copy()
-    is_joined = np.zeros(len(ways), dtype=bool)
+def _spanning(weights: Floats) -> list[float]:
+    """Return the weights of the links of the lightest tree, by Prim's method; none for fewer than two brokers."""
+    if len(weights) < 2:
+        return []
+    nearest = weights[0].copy()
+    is_joined = np.zeros(len(weights), dtype=bool)
     is_joined[0] = True
     links = []
-    for _ in range(len(ways) - 1):
+    for _ in range(len(weights) - 1):
         following = int(np.where(is_joined, np.inf, nearest).argmin())
         links.append(float(nearest[following]))
         is_joined[following] = True
-        np.minimum(nearest, ways[following], out=nearest)
-    return (sum(links) + max(links)) / 2
+        np.minimum(nearest, weights[following], out=nearest)
+    return links

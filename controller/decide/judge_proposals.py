@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller.decide.gain_noise import MeanGain, mean_gain
+from controller.decide.recent_changes import RecentChanges
 from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import AnyKind, Reached
 from controller.state.compare_epochs import brokers_elsewhere, elsewhere_text
@@ -31,8 +32,8 @@ class Situation:
     life of a subscription, None when it is not known.
     ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
     person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
-    ``evacuated`` move away. ``changed_since_ms`` is since when traffic has been as it is: the state holds no window
-    from before. None while no change is known.
+    ``evacuated`` move away. ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic
+    has been as it is: the state holds no window from before. None while no change is known.
     """
 
     state: OverlayState
@@ -48,6 +49,7 @@ class Situation:
     plan_in_review: str = ""
     maintained: Mapping[str, str] = field(default_factory=dict)
     evacuated: frozenset[str] = frozenset()
+    recent: RecentChanges = field(default_factory=RecentChanges)
     changed_since_ms: int | None = None
 
 
@@ -125,14 +127,26 @@ def judge_change(
     One bar for links, IDs and clients: a share of the whole cost, and noise as of a change that nobody has picked. That
     it was picked as the best of many is asked of the plan as a whole (:func:`judge_luck`). A change of k links, IDs or
     homes as one must be above sqrt(k) times the noise. All users that move in one proposal count as one choice: they
-    were not picked by what windows happened to cost, but follow whose interests are alike.
+    were not picked by what windows happened to cost, but follow whose interests are alike. What a plan has changed less
+    than ``tabu_lifetimes`` ago is changed again only where that alone is more than luck promises of the best of many.
     """
     floor_per_s = settings.change_share_min * before.cost_per_s
     if proposal.gain_per_s <= floor_per_s:
         return Verdict.GAIN_WITHIN_NOISE, f"saves {proposal.gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
     gain = gain_shares(before, after, situation.subscription_lifetime_s)
-    limit = gain.limit(settings.change_noise_factor, 1, situation.kind.choices_in(proposal))
+    choices = situation.kind.choices_in(proposal)
+    limit = gain.limit(settings.change_noise_factor, choices=choices)
+    if _is_tabu(proposal, situation, settings):
+        limit = gain.limit(settings.noise_factor, situation.kind.alternatives_to(proposal), choices)
     return None if gain.mean > limit else _within_noise(gain, limit)
+
+
+def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> bool:
+    """Tell whether the proposal changes again what was changed a short time ago, on traffic like the present."""
+    lifetime_s, changed_ms = situation.subscription_lifetime_s, situation.recent.latest_ms(proposal)
+    if lifetime_s is None or changed_ms < 0 or changed_ms <= (situation.changed_since_ms or -1):
+        return False
+    return situation.state.newest.end_ms - changed_ms < settings.tabu_lifetimes * lifetime_s * 1000
 
 
 def judge_luck(

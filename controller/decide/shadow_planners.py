@@ -17,6 +17,7 @@ import structlog
 from controller.controller_settings import ControllerSettings
 from controller.decide.decide_plan import decide_plan
 from controller.decide.judge_proposals import Situation
+from controller.decide.recent_changes import RecentChanges
 from controller.decide.verify_gain import verify_gain
 from controller.kinds.overlay_kind import AnyKind, HomesBefore
 from controller.state.closed_window import ClosedWindow
@@ -132,6 +133,10 @@ class ShadowPlanner:
         self._homes.forget_all_but(kept)
         self.overlay = self.overlay.with_homes(kept)
 
+    def reprice(self, kind: AnyKind) -> None:
+        """Take other costs of the same brokers and links into use."""
+        self._kind = kind
+
     def decide(self, acting: Situation, price_of: Price) -> bool:
         """Decide on the acting planner's situation as if this planner's overlay were in force; return False on a fault.
 
@@ -171,6 +176,7 @@ class ShadowPlanner:
             muted_until_ms={} if self._taken_back_ms < changed_ms else self._muted_until_ms,
             paused="",  # A person keeps the acting planner from acting; this one changes nothing.
             plan_in_review="",
+            recent=RecentChanges.of(self.plans),
         )
 
     def _adopt(self, plan: Plan, newest: ClosedWindow, now_ms: int) -> None:

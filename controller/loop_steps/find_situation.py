@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from controller.controller_settings import ControllerSettings
 from controller.decide.judge_proposals import Situation, transition_price_per_s
+from controller.decide.recent_changes import RecentChanges
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.find_lost import lost_brokers
 from controller.execute.review_plans import PlanReviewer
@@ -61,6 +62,7 @@ class SituationFinder:
             maintained=dict.fromkeys(leaving, "it is being drained") | reviewer.maintained(now_ms),
             evacuated=reviewer.evacuated(now_ms) | frozenset(leaving),
             changed_since_ms=state.changed_since_ms,
+            recent=RecentChanges.of(plan_log.in_force),
         )
 
     def _plan_running(self, state: LoopState) -> str:
@@ -74,8 +76,8 @@ class SituationFinder:
     def price_per_s(self, overlay: OverlayConfiguration, state: LoopState) -> float:
         """Return what a transition from an overlay costs, spread over the pay-back time."""
         kind = self._kind.over(state.fleet.inventory_over(overlay.brokers))
-        messages_mean, pay_back_s = state.plan_log.control_messages_mean, self._settings.decision.pay_back_s
-        return transition_price_per_s(kind, overlay, messages_mean, pay_back_s)
+        pay_back_s = self._settings.decision.pay_back_within_s(self._windows.lifetime_s)
+        return transition_price_per_s(kind, overlay, state.plan_log.control_messages_mean, pay_back_s)
 
     def _muted_until_ms(self, plan_log: PlanLog, changed_ms: int) -> dict[str, int]:
         refused = self._reviewer.muted_until_ms(plan_log)

@@ -49,7 +49,6 @@ class LoopMetrics:
         self.results_foreign = counter(
             "results_foreign", "Answers of brokers left out, by what of them is foreign: plan, digest, term.", ["part"]
         )
-        self.changes_found = counter("changes_found", "Changes of traffic found, by statistic.", ["statistic"])
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
         self._add_borders()
         self._add_leadership()
@@ -66,7 +65,10 @@ class LoopMetrics:
         )
 
     def _add_links(self) -> None:
-        """Make what tells of the links' costs and of the model made of them."""
+        """Make what tells of changes of traffic, of the links' costs and of the model made of them."""
+        self.changes_found = self.stage.counter(
+            "changes_found", "Changes of traffic found, by statistic.", ["statistic"]
+        )
         gauge = self.stage.gauge
         self.links_corrected = gauge("links_corrected", "Links that cost by measurement, not by the inventory.")
         self.model_drift_share = gauge(

@@ -24,7 +24,7 @@ TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A found swap is taken from an older look while it gains this share of what the best then did.
 KICK_SWAPS = (2, 4)  # Random swaps of a kick: one is undone at once, many are a random tree.
 LINK_WORDS = 10_000  # What a look takes for each link besides its words, in words: it is a few array calls.
-LOOK_WORDS = 50_000_000  # Of a look, some 50 ms: all links of some 300 brokers, where there are more only the dearest.
+LOOK_WORDS = 50_000_000  # Of a look: all links of some 300 brokers, where there are more only the dearest.
 
 
 @dataclass

@@ -3,11 +3,13 @@
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
 from controller.decide.gain_noise import MeanGain
-from controller.decide.judge_proposals import Situation, gain_shares, transition_price_per_s
+from controller.decide.judge_proposals import Situation, gain_shares, judge_change, transition_price_per_s
+from controller.decide.recent_changes import RecentChanges
 from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeState
 from controller.state.closed_window import ClosedWindow
@@ -240,3 +242,36 @@ def test_price_grows_with_the_messages_of_earlier_plans() -> None:
     assert first == pytest.approx((4 * 5 + 2 * 4) * 10.0 / 10.0)
     assert transition_price_per_s(tree_kind(INVENTORY), TREE, 100.0, 10.0) == pytest.approx((4 * 5 + 100) * 10.0 / 10.0)
     assert transition_price_per_s(tree_kind(INVENTORY), TREE, None, 20.0) == pytest.approx(first / 2)
+
+
+def test_the_price_is_earned_within_lifetimes() -> None:
+    """Where subscriptions live for a short time, a plan has less time to earn its price."""
+    settings = DecisionSettings(pay_back_s=300.0, pay_back_lifetimes=4.0)
+    assert settings.pay_back_within_s(18.0) == 72.0
+    assert settings.pay_back_within_s(3600.0) == 300.0
+    assert settings.pay_back_within_s(None) == 300.0
+
+
+def test_what_was_changed_of_late_is_changed_again_only_for_more() -> None:
+    """A gain that is enough for a change is not enough to undo one of a plan of late, until the traffic changes."""
+    state = TreeState(TREE, INVENTORY, JUMPING)
+    before = tree_kind(INVENTORY, 4).reached(state)
+    shares = gain_shares(before, before.after(proposal_of()), 10.0)
+    assert shares.limit(0.05) < shares.mean < shares.limit(2.0, alternatives=25)
+    settings = DecisionSettings(change_noise_factor=0.05, noise_factor=2.0, tabu_lifetimes=2.0)
+    calm = replace(CALM, state=state, subscription_lifetime_s=10.0)
+    recent = RecentChanges(links={GOOD.removed: 2000})
+    assert judged_change(calm, settings) is None
+    tabu = replace(calm, recent=recent)
+    assert judged_change(tabu, settings) is not None
+    assert judged_change(replace(tabu, changed_since_ms=2500), settings) is None
+    assert judged_change(replace(calm, recent=RecentChanges(links={GOOD.removed: -18_000})), settings) is None
+    assert judged_change(replace(tabu, state=STATE), settings) is None  # Beyond all luck.
+
+
+def judged_change(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
+    before = situation.kind.reached(situation.state)
+    after = before.after(proposal_of())
+    costs = {"cost_before_per_s": before.cost_per_s, "cost_after_per_s": after.cost_per_s}
+    proposal = msgspec.structs.replace(proposal_of(), **costs)
+    return judge_change(proposal, before, after, situation, settings)

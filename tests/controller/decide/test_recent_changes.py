@@ -1,0 +1,40 @@
+"""What plans have changed of late follows from the plans alone, so a restarted controller knows it, too."""
+
+from controller.decide.recent_changes import RecentChanges
+from schemas.plan import ClientMove, Plan, PlanPhase, Proposal
+
+AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
+
+
+def plan_of(epoch: int, removed: tuple[str, str], added: tuple[str, str], *clients: str) -> Plan:
+    moves = tuple(ClientMove(client, "a", "b") for client in clients)
+    return Plan(
+        f"plan-{epoch}",
+        epoch - 1,
+        epoch,
+        1000 * epoch,
+        (),
+        (removed,),
+        (added,),
+        (),
+        0.0,
+        0.0,
+        PlanPhase.COMPLETED,
+        (),
+        moves=moves,
+    )
+
+
+def proposal_of(removed: tuple[str, str], added: tuple[str, str], *clients: str) -> Proposal:
+    moves = tuple(ClientMove(client, "b", "c") for client in clients)
+    return Proposal("p", (removed,), (added,), 0.0, 0.0, 0.0, "because", moves=moves)
+
+
+def test_the_latest_change_of_any_part_counts() -> None:
+    """Links added and removed and clients moved are known with the window on which that was decided last."""
+    recent = RecentChanges.of([plan_of(1, AB, BC, "p"), plan_of(2, CD, AB)])
+    assert recent.latest_ms(proposal_of(BC, ("b", "d"))) == 1000
+    assert recent.latest_ms(proposal_of(BC, AB)) == 2000
+    assert recent.latest_ms(proposal_of(("x", "y"), ("x", "z"), "p")) == 1000
+    assert recent.latest_ms(proposal_of(("x", "y"), ("x", "z"), "q")) == -1
+    assert RecentChanges().latest_ms(proposal_of(AB, BC, "p")) == -1
