@@ -125,7 +125,7 @@ def test_the_overlay_as_recorded_costs_what_the_controller_saw(
     assert outcome(tested, BOOTSTRAP).saved_share == 0.0
 
 
-def test_a_planner_saves_on_what_was_recorded(tested: Backtest) -> None:
+def test_a_planner_saves_on_what_was_recorded(recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest) -> None:
     """Both planners save on the random tree, and only one of them moves publishers.
 
     They begin where the recorded plan of the first window leads to, which has changed the links already.
@@ -137,7 +137,7 @@ def test_a_planner_saves_on_what_was_recorded(tested: Backtest) -> None:
         assert found.deliveries is None
         assert found.decision_time.count == len(found.points)
     assert ours.refusals
-    assert outcome(tested, RECORDED).links_exchanged > 0
+    assert any(plan.links_added for plan in recorded[1].plans)
     assert ours.moves > 0
     assert peer.moves == 0
 
