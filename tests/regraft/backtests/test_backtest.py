@@ -128,7 +128,7 @@ def test_the_overlay_as_recorded_costs_what_the_controller_saw(
 def test_a_planner_saves_on_what_was_recorded(recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest) -> None:
     """Both planners save on the random tree, and only one of them moves publishers.
 
-    They begin where the recorded plan of the first window leads to, which has changed the links already.
+    They begin where the recorded plan of the first window leads to, which has changed links and homes already.
     """
     ours, peer = outcome(tested, PLANNER), outcome(tested, PEER)
     for found in (ours, peer):
@@ -138,7 +138,7 @@ def test_a_planner_saves_on_what_was_recorded(recorded: tuple[Path, VirtualLoop,
         assert found.decision_time.count == len(found.points)
     assert ours.refusals
     assert any(plan.links_added for plan in recorded[1].plans)
-    assert ours.moves > 0
+    assert any(plan.moves for plan in recorded[1].plans)
     assert peer.moves == 0
 
 
