@@ -1,14 +1,15 @@
 """How long a dead broker cuts an overlay, on the virtual clock: from its silence until the repair is in force.
 
-``python -m benchmarks.bench_repair [--brokers 40,400,1000] [--ring] [--seed N] [--json FILE]``. Emulator, reference
-aggregator and controller run on one virtual clock; one broker with as many links as any dies under traffic. Asserts
-that nothing was lost but what had to cross it, and nothing was repeated or out of order. Messages and bytes are those
-that brokers send one another because of the repair.
+``python -m benchmarks.bench_repair [--brokers 40,400,1000] [--ring [--users N]] [--seed N] [--json FILE]``. Emulator,
+reference aggregator and controller run on one virtual clock; one broker with as many links as any dies under traffic.
+Asserts that nothing was lost but what had to cross it, and nothing was repeated or out of order. Messages are those
+that brokers send one another because of the repair; bytes are these at the size of a control message in the emulator.
 """
 
 import argparse
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from controller.controller_settings import ControllerSettings
@@ -17,7 +18,7 @@ from producers.emulator.emulate_overlay import CONTROL_BYTES
 from producers.emulator.outage_schedule import Outage, OutageKind
 from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.virtual_overlay import VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
+from producers.workloads.checkin_settings import USERS_SHIPPED, CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 from schemas.plan import Plan, PlanPhase
@@ -32,12 +33,20 @@ TREE_PLANNER, RING_PLANNER = "swap_links_cost", "place_users_dynatops"
 SETTLE_S = 60.0
 
 
-def measure(broker_count: int, seed: int, *, is_ring: bool) -> list[Figure]:
-    """Let one broker die and return how long each part of its repair took; raise AssertionError without a repair."""
+def measure(broker_count: int, seed: int, *, ring_users: int) -> list[Figure]:
+    """Let one broker die and return how long each part of its repair took; raise AssertionError without a repair.
+
+    With ``ring_users`` of 0 it is a tree. A user of a ring hears as much, however many there are.
+    """
+    is_ring = ring_users > 0
     rng = random.Random(seed)
     inventory = place_ring(broker_count, rng) if is_ring else place_overlay(broker_count, DEGREE_MAX, rng)
     bootstrap = inventory.bootstrap
-    workload = CheckinSettings() if is_ring else WorkloadSettings(lifetime_s_mean=300.0)
+    whole = CheckinSettings()
+    users = replace(
+        whole, user_count=ring_users or 1, notifications_per_s=whole.notifications_per_s * ring_users / USERS_SHIPPED
+    )
+    workload = users if is_ring else WorkloadSettings(lifetime_s_mean=300.0)
     told = ControllerSettings(bootstrap="", inventory_path=Path(), planner=RING_PLANNER if is_ring else TREE_PLANNER)
     dead = max(bootstrap.brokers, key=lambda broker: len(bootstrap.neighbours[broker]))
     outage = Outage(OutageKind.DEATH, (dead,), DEATH_S, 10 * WATCH_S_MAX)
@@ -84,17 +93,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", default="40,400,1000", help="sizes, separated by commas")
     parser.add_argument("--ring", action="store_true", help="users of a Chord ring instead of quotes over a tree")
+    parser.add_argument("--users", type=int, default=USERS_SHIPPED, help="of a ring; fewer make it quicker")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     figures = []
     for count in given.brokers.split(","):
-        found = measure(int(count), given.seed, is_ring=given.ring)
+        found = measure(int(count), given.seed, ring_users=given.users if given.ring else 0)
         for figure in found:
             print(f"{figure.name} at {figure.where['brokers']} brokers: {figure.value:,} {figure.unit}")
         figures += found
     if given.json is not None:
-        settings = {"degree_max": DEGREE_MAX, "death_s": DEATH_S}
+        settings = {"degree_max": DEGREE_MAX, "death_s": DEATH_S, "ring_users": given.users if given.ring else 0}
         write_figures(given.json, run_facts(settings, given.seed), figures)
 
 

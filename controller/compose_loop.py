@@ -32,6 +32,7 @@ from controller.loop_steps.run_shadows import RunShadows
 from controller.loop_steps.show_state import SettlePlans, ShowState
 from controller.loop_steps.start_loop import StartLoop
 from controller.loop_steps.take_windows import TakeWindows
+from controller.loop_steps.watch_changes import ChangeWatch
 from controller.report.loop_metrics import LoopMetrics
 from controller.report.note_effects import CommandNotes, NotedEvents
 from controller.report.tell_refusals import RefusalTeller
@@ -65,7 +66,7 @@ def compose_loop(
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
     runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
-    orders = OrderTaker(ports.orders, events, ports.audit)
+    orders, changes = OrderTaker(ports.orders, events, ports.audit), ChangeWatch(settings, kind, events, metrics)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
@@ -74,7 +75,7 @@ def compose_loop(
         start=StartLoop(shadows, orders, ports.plans, events),
         carry_on=(
             CarryOn(orders, reviewer, runner),
-            TakeWindows(settings, kind, windows, teller, events, metrics),
+            TakeWindows(settings, kind, windows, changes, teller, events, metrics),
             FollowMembers(settings, orders, runner, events, metrics),
             CorrectLinks(settings, events, metrics),
         ),

@@ -113,7 +113,9 @@ class ControllerSettings:
     measures it from telemetry and the clients topic. ``horizon_windows_min``, ``horizon_windows_max``: bounds of the
     windows so found. Default at least 2, as one window shows no spread and no gain could be told from noise; at most
     60, which a restarted controller reads again and which bounds memory: 8 bytes for each broker and block of 64
-    notifications of a publisher in each window. ``verify_windows``: complete windows on which a finished plan is
+    notifications of a publisher in each window. ``quiet_windows_per_change``: a change of traffic, from
+    which on nothing before counts, is found by mistake at most once in so many windows of quiet traffic. Default 2,000,
+    some three hours of 5-s windows; 0 finds none. ``verify_windows``: complete windows on which a finished plan is
     judged. Default 2. ``verify_ms_max``: after so long without them the plan is closed unverified. Default 2 minutes.
     ``degree_max``: caps the links of a broker of a tree; None takes the inventory's cap. ``proposals_max``: proposals
     of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a message, in
@@ -146,6 +148,7 @@ class ControllerSettings:
     subscription_lifetime_s: float | None = None
     horizon_windows_min: int = 2
     horizon_windows_max: int = 60
+    quiet_windows_per_change: float = 2_000.0
     degree_max: int | None = None
     proposals_max: int = 16
     ring_delay_weight: float = 1.0
@@ -192,6 +195,7 @@ class ControllerSettings:
         least = {
             "horizon_windows_min": 2,  # One window shows no spread, so no gain could be told from noise.
             "horizon_windows_max": self.horizon_windows_min,
+            "quiet_windows_per_change": 0,
             "verify_windows": 1,
             "verify_ms_max": 1,
             "lookback_ms": 0,

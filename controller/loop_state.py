@@ -35,9 +35,10 @@ class LoopState:
     all known brokers and where each stands. ``has_begun`` says that a plan has begun in this step of the loop,
     ``taken`` are the windows that were put together in it. ``shadows`` are the planners that look on; ``for_shadows``
     is the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which
-    the acting planner has decided. ``is_changed`` says that there is something new since the state was shown at
-    ``shown_ms``. ``passed_per_s`` is how many notifications a second passed
-    each broker when it was last heard. ``decision_times`` are by role and planner.
+    the acting planner has decided. ``changed_since_ms`` is since when traffic has been as it is, None while no change
+    is known. ``is_changed`` says that there is something new since the state was shown at ``shown_ms``.
+    ``passed_per_s`` is how many notifications a second passed each broker when it was last heard. ``decision_times``
+    are by role and planner.
     """
 
     plan_log: PlanLog
@@ -54,6 +55,7 @@ class LoopState:
     newest: ClosedWindow | None = None
     horizon: Horizon | None = None
     decided_until_ms: int = -1
+    changed_since_ms: int | None = None
     last_decision: Decision | None = None
     is_changed: bool = False
     shown_ms: int = -1

@@ -28,6 +28,7 @@ from controller.ports.leadership import HeldTerm, Leadership
 from controller.ports.measure_ports import measured
 from controller.ports.order_topic import KafkaOrders
 from controller.ports.plan_store import KafkaPlanStore
+from controller.ports.result_reader import ResultReader
 from controller.ports.write_live_view import ValkeyView
 from controller.ports.write_status import StatusView
 from controller.report.loop_metrics import LoopHealth, LoopMetrics
@@ -36,11 +37,9 @@ from controller.state.plan_log import PlanLog
 from infra.serve_metrics import serve_metrics
 from overlay.inventory import Inventory
 from overlay.members import FleetView
-from schemas.broker_topics import BrokerTopics
-from schemas.command import CommandResult
 from schemas.order_book import OrderBook
 from schemas.state import StateRow, WindowClosed
-from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, EVENTS, ORDERS, RESULTS, STATE, WINDOWS, topic_name
+from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, EVENTS, ORDERS, RESULTS, STATE, WINDOWS, Topic, topic_name
 
 log = structlog.get_logger(__name__)
 
@@ -132,8 +131,7 @@ def _lead(
     log.info("lead_taken", term=term.term, leader=term.leader)
     metrics.leads.set(1)
     metrics.term.set(term.term)
-    topics = inventory.broker_topics(settings.namespace)
-    links = KafkaLinks(settings, settings.clock.now_ms(), held_term.plans, topics)
+    links = KafkaLinks(settings, settings.clock.now_ms(), held_term.plans)
     try:
         links.show(metrics)
         ports = measured(links.ports(_views(settings, metrics)), metrics, health)
@@ -189,10 +187,9 @@ def _check(faults: list[str]) -> None:
 class KafkaLinks:
     """All Kafka ports of one leader, opened together and closed together; ``plans`` writes in its term."""
 
-    def __init__(self, settings: ControllerSettings, now_ms: int, plans: KafkaPlanStore, topics: BrokerTopics) -> None:
+    def __init__(self, settings: ControllerSettings, now_ms: int, plans: KafkaPlanStore) -> None:
         since_ms = settings.clock.wall_ms(now_ms - settings.lookback_ms)  # Kafka's timestamps are wall time.
-        kafka, self._topics = settings.kafka, topics
-        self._plans = plans
+        kafka, self._plans = settings.kafka, plans
         self._letters = LetterSender(kafka, settings.namespace)
         bury = self._letters.bury
         self._state: TopicReader[StateRow | WindowClosed] = TopicReader(
@@ -201,13 +198,7 @@ class KafkaLinks:
             since_ms,
             bury,
         )
-        self._results: TopicReader[CommandResult] = TopicReader(
-            kafka,
-            dict.fromkeys(topics.names(RESULTS), CommandResult),
-            since_ms,
-            bury,
-            lambda name, result: topics.fault(name, result.broker),
-        )
+        self._results = ResultReader(kafka, plans, since_ms, bury)
         self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
         self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, lambda: self._waiting_count() == 0)
         self._readers = (self._state, self._results, self._clients, self._orders)
@@ -230,15 +221,13 @@ class KafkaLinks:
             metrics.kafka_faults.labels(name).set_function(partial(getattr, reader, "fault_count"))
         for topic in (EVENTS, AUDIT, DEAD_LETTERS):
             metrics.records_lost.labels(topic.suffix).set_function(
-                partial(self._lost_count, topic_name(topic, self._topics.namespace))
+                partial(self._lost_count, topic_name(topic, self._plans.topics.namespace))
             )
         for topic in (STATE, WINDOWS, RESULTS, CLIENTS, ORDERS):
-            metrics.dead_letters.labels(topic.suffix).set_function(
-                partial(self._undecodable_count, self._topics.names(topic))
-            )
+            metrics.dead_letters.labels(topic.suffix).set_function(partial(self._undecodable_count, topic))
 
-    def _undecodable_count(self, names: tuple[str, ...]) -> int:
-        return sum(reader.undecodable[name] for reader in self._readers for name in names)
+    def _undecodable_count(self, topic: Topic) -> int:
+        return sum(reader.undecodable[name] for reader in self._readers for name in self._plans.topics.names(topic))
 
     def _lost(self) -> Counter[str]:
         return self._letters.lost + self._plans.lost

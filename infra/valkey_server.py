@@ -1,6 +1,6 @@
-"""Run a Valkey server as a supervised service: append-only file, password, loopback only.
+"""Run a Valkey server as a supervised service: in memory alone, password, loopback only.
 
-In: a run directory. Out: a Service and its URL. The same directory gives the same port, password and data again.
+In: a run directory. Out: a Service and its URL. The same directory gives the same port and password again.
 A server of the user's own (``REGRAFT_REDIS_URL``, ``REDIS_URL``) is found here too, and then none is started.
 """
 
@@ -30,12 +30,12 @@ URL_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
 MEMORY_MB_MAX = 256
 PROBE_TIMEOUT_S = 1.0
 
-# noeviction: the live view is small, and a write that is refused is seen, while an evicted lease would not be.
+# Nothing is kept on disk: the stages write the view whole again, and a file that a full disk has cut in the middle
+# keeps the server from starting. noeviction: the view is small, and a write that is refused is seen.
 STORE_SETTINGS = """\
 dir {data_dir}
 daemonize no
-appendonly yes
-appendfsync everysec
+appendonly no
 save ""
 maxmemory {memory_mb_max}mb
 maxmemory-policy noeviction

@@ -21,7 +21,7 @@ from overlay.tree_costs import LinkSwap, TreeCosts
 class OverlayCosts:
     """A tree and homes (positions of brokers, by publisher) with their cost.
 
-    ``tree`` costs the links; change it by :meth:`apply` and :meth:`move` alone. Memory and set-up are those of
+    ``tree`` costs the links; whoever makes swaps on it says so (:meth:`links_changed`). Memory and set-up are those of
     :class:`TreeCosts`, a move takes O(brokers * words of the publisher).
     """
 
@@ -50,11 +50,9 @@ class OverlayCosts:
         self._at_homes = None
         return self.tree.apply(swap)
 
-    def linked(self, tree: TreeCosts) -> OverlayCosts:
-        """Return the same homes on another tree, which was costed with them."""
-        twin = self.copy()
-        twin.tree, twin._at_homes = tree, None
-        return twin
+    def links_changed(self) -> None:
+        """Note that swaps were made on ``tree`` itself."""
+        self._at_homes = None
 
     def move(self, homes: Mapping[int, int]) -> None:
         """Move publishers to brokers, both by position."""

@@ -65,6 +65,21 @@ class PublisherSets:
         return cls._placed(brokers, publishers, sets, counts, spans, homes)
 
     @classmethod
+    def fixed(cls, sets: WeightedSets) -> PublisherSets:
+        """Return sets, over one span, of which no publisher may move."""
+        none = np.zeros(0, dtype=np.intp)
+        return cls(
+            sets.brokers,
+            (),
+            sets.words,
+            sets.weights[:, 0],
+            float(sets.spans_s[0]),
+            none,
+            none,
+            np.zeros(0, dtype=np.uint64),
+        )
+
+    @classmethod
     def _placed(
         cls,
         brokers: tuple[str, ...],

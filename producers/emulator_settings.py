@@ -40,7 +40,7 @@ class EmulatorSettings:
     ``chaos_for_s``: how long one of them lasts on average. ``chaos_kinds``: which of death, suspension, slow and cut
     there are. ``chaos_down_share_max``: how many of the brokers may be down at once, as a share.
     ``candidate_probes_per_s``: how many probes a second all brokers together send over links that are not in the
-    overlay, each broker in turn to its 100 nearest peers, so that the controller knows what these links would cost; 0
+    overlay, each broker in turn to its 40 nearest peers, so that the controller knows what these links would cost; 0
     for none. Default 40: each of 40 brokers has probed all others within 40 s.
     ``outage_notice_ms``: how long until neighbours notice a death, at least.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,

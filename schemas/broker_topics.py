@@ -5,9 +5,10 @@ In: the agent of each broker, from the inventory. Out: names of topics, and what
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from schemas.member import Member
 from schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_names
 
 # For broker, agent and topic: Spark fills it in, too.
@@ -36,6 +37,12 @@ class BrokerTopics:
     def of_agents(self, agents: Collection[str]) -> BrokerTopics:
         """Return what these agents know: their own brokers and topics."""
         return BrokerTopics(self.namespace, {name: agent for name, agent in self.agent_of.items() if agent in agents})
+
+    def with_members(self, members: Iterable[Member]) -> BrokerTopics:
+        """Return the topics once these members' facts are known: they say who speaks for a broker from then on."""
+        told = {member.broker: member.facts.agent for member in members if member.facts is not None}
+        is_same = all(self.agent_of.get(broker, NO_AGENT) == agent for broker, agent in told.items())
+        return self if is_same else BrokerTopics(self.namespace, {**self.agent_of, **told})
 
     def speaks_for(self, broker: str) -> bool:
         """Tell whether who has these topics may speak for the broker; without agents anybody may."""

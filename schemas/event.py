@@ -28,6 +28,7 @@ class EventKind(StrEnum):
     PLAN_ABORTED = "plan_aborted"
     PLAN_STALLED = "plan_stalled"
     GAIN_MISSED = "gain_missed"
+    CHANGE_DETECTED = "change_detected"
     MODEL_DRIFT = "model_drift"
     PROPOSAL_REFUSED = "proposal_refused"
     WINDOW_INCOMPLETE = "window_incomplete"

@@ -32,8 +32,8 @@ class Situation:
     life of a subscription, None when it is not known.
     ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
     person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
-    ``evacuated`` move away. ``recent`` is what plans have changed, and when.
-    ``changed_since_ms`` is since when the traffic is another than before, None when no change of it is known.
+    ``evacuated`` move away. ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic
+    has been as it is: the state holds no window from before. None while no change is known.
     """
 
     state: OverlayState

@@ -44,11 +44,11 @@ class ShadowPlanner:
     they are, so the cost of this overlay on a real window is exact. A user is where this planner has moved it, else
     where it would be without the acting planner's moves since the start; one that goes elsewhere by itself is there for
     this planner, too.
-    The rules are those of the acting planner: judge, choice, cool-down, one plan at a time until it is verified, a plan
-    that made things worse taken back and its planner muted. Only transitions are missing: a plan holds at once and
-    costs no message. So a shadow keeps the pace of the same planner at work whose transitions are over within a window;
-    where they take longer, it is quicker. A restarted controller begins again at the configuration then in force. What
-    the planner raises is counted and goes no further.
+    The rules are those of the acting planner: judge, choice, cool-down, a plan that made things worse taken back and
+    its planner muted, what was before a change of traffic let go of. Only transitions are missing: a plan holds at once
+    and costs no message. So a shadow keeps the pace of the same planner at work whose transitions are over within a
+    window; where they take longer, it is quicker. A restarted controller begins again at the configuration then in
+    force. What the planner raises is counted and goes no further.
     """
 
     def __init__(
@@ -78,23 +78,30 @@ class ShadowPlanner:
         self._left: deque[tuple[int, OverlayConfiguration, Mapping[str, str]]] = deque(maxlen=OVERLAYS_LEFT_MAX)
         self._before: OverlayConfiguration | None = None  # The overlay before the plan that is not verified yet.
         self._verify_on: list[ClosedWindow] = []
-        self._closed_on: ClosedWindow | None = None  # The window that ended the verification.
         self._planned_ms: int | None = None
         self._windows_since_plan = 0
         self._lifetime_s: float | None = None
         self._muted_until_ms: dict[str, int] = {}
+        self._taken_back_ms = 0
 
     @property
     def homes_moved(self) -> dict[str, str]:
         """Where the clients are that are elsewhere on this overlay than on the one in force."""
         return self._homes.shown(self.overlay.home_of)
 
-    def add_window(self, window: ClosedWindow, now_ms: int, homes_before_acting: HomesBefore) -> float | None:
+    def add_window(
+        self,
+        window: ClosedWindow,
+        now_ms: int,
+        homes_before_acting: HomesBefore,
+        changed_since_ms: int | None = None,
+    ) -> float | None:
         """Return what the overlays of the window's time cost on it, per second; None where it cannot be costed.
 
         A plan counts from when it was decided on, some seconds after the end of the window that it is about. The last
         plan is verified when enough windows have come after it. ``homes_before_acting`` tells where clients were before
-        the acting planner's plans to epochs later than a given one.
+        the acting planner's plans to epochs later than a given one. What was decided on before traffic changed, at
+        ``changed_since_ms``, is not verified any more.
         """
         if not self._kind.can_be_costed(window):
             return None
@@ -102,7 +109,10 @@ class ShadowPlanner:
         if homes is not None:
             self._place(homes)
         cost = self._cost_by_time_per_s(window)
-        if self._planned_ms is not None and window.start_ms >= self._planned_ms:
+        if self._before is not None and self.plans[-1].window_end_ms <= (changed_since_ms or 0):
+            self._before = None
+        # A window that begins with the plan would, at work, have the transition in it.
+        if self._planned_ms is not None and window.start_ms > self._planned_ms:
             self._windows_since_plan += 1
             self._verify(window, now_ms)
         return cost
@@ -122,6 +132,10 @@ class ShadowPlanner:
         kept = dict(list(homes.items())[max(len(homes) - HOMES_KEPT_MAX, 0) :])
         self._homes.forget_all_but(kept)
         self.overlay = self.overlay.with_homes(kept)
+
+    def reprice(self, kind: AnyKind) -> None:
+        """Take other costs of the same brokers and links into use."""
+        self._kind = kind
 
     def decide(self, acting: Situation, price_of: Price) -> bool:
         """Decide on the acting planner's situation as if this planner's overlay were in force; return False on a fault.
@@ -151,15 +165,15 @@ class ShadowPlanner:
         newest, overlay = acting.state.newest, self.overlay
         own = dataclasses.replace(newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch, epochs={})
         windows = (*acting.state.windows[:-1], own)
-        # As at work, a plan whose verification ends with a window is closed too late for a decision on that window.
-        is_running = self._before is not None or self._closed_on is newest
+        changed_ms = acting.changed_since_ms or 0
+        is_calm = self._planned_ms is None or self._planned_ms <= changed_ms
         return dataclasses.replace(
             acting,
             state=self._kind.state_of(overlay, windows),
             price_per_s=price_of(overlay),
-            plan_running=self.plans[-1].plan if is_running else "",
-            windows_since_plan=None if self._planned_ms is None else self._windows_since_plan,
-            muted_until_ms=self._muted_until_ms,
+            plan_running="",
+            windows_since_plan=None if is_calm else self._windows_since_plan,
+            muted_until_ms={} if self._taken_back_ms < changed_ms else self._muted_until_ms,
             paused="",  # A person keeps the acting planner from acting; this one changes nothing.
             plan_in_review="",
             recent=RecentChanges.of(self.plans),
@@ -189,7 +203,7 @@ class ShadowPlanner:
                 self._before = None  # As the acting planner's plans are closed unverified.
             return
         plan, before = self.plans[-1], self._before
-        self._before, self._closed_on = None, window
+        self._before = None
         known = self.overlay.home_of
         first = {client: home for client, home in homes_before([plan]).items() if client in known}
         before = before.with_homes(known | first)  # With the clients that have come since, or gone elsewhere.
@@ -200,5 +214,6 @@ class ShadowPlanner:
             self._left.append((now_ms, self.overlay, homes_after([plan])))
             self.overlay = before.at_epoch(self.overlay.epoch + 1)
             self._planned_ms, self._windows_since_plan = now_ms, 0
+            self._taken_back_ms = now_ms
             for proposal in plan.proposals:
                 self._muted_until_ms[proposal.planner] = now_ms + self._settings.decision.mute_ms

@@ -31,7 +31,8 @@ class PlanVerifier:
     """Looks at the plans that are carried out and not yet checked, also while the next one is carried out.
 
     A plan that made things worse is taken back only while it is the newest in force; once others have followed, that
-    is told and left to the planners. ``begin`` takes up the plan that takes another back, or has it reviewed first.
+    is told and left to the planners. One that was decided on before traffic changed is closed: it was made for other
+    traffic. ``begin`` takes up the plan that takes another back, or has it reviewed first.
     """
 
     def __init__(
@@ -72,6 +73,9 @@ class PlanVerifier:
         after = plan_log.configuration_of(plan.epoch_to)
         if after is None or is_membership(plan):
             self._close(plan, None, "brokers have changed, which nobody did for a gain", now_ms)
+            return
+        if plan.window_end_ms <= (state.changed_since_ms or 0):
+            self._close(plan, None, "not verified: traffic has changed since it was decided on", now_ms)
             return
         windows = [window.over(after.brokers) for window in self._windows.verifying(plan.epoch_to)]
         if len(windows) < self._settings.verify_windows:

@@ -29,7 +29,12 @@ class ShadowStarter:
         )
 
     def follow(self, state: LoopState) -> None:
-        """Begin again where brokers have joined, left or died: an overlay of others says little."""
+        """Let shadows price links as the acting planner does.
+
+        They begin again where brokers have joined, left or died: an overlay of others says little.
+        """
         brokers = state.plan_log.present.brokers
         if any(shadow.overlay.brokers != brokers for shadow in state.shadows):
             self.begin(state)
+        for shadow in state.shadows:
+            shadow.reprice(self._kind.over(state.fleet.inventory_over(brokers)))

@@ -42,8 +42,9 @@ class SituationFinder:
         plan_log, reviewer = state.plan_log, self._reviewer
         present, ended_ms = plan_log.present, plan_log.transition_ended_ms
         kind = self._kind.over(state.fleet.inventory_over(present.brokers))
+        changed_ms = state.changed_since_ms or 0
         leaving = state.fleet.in_state(MemberState.LEAVING)
-        found, horizon = self._windows.horizon(newest)
+        found, horizon = self._windows.horizon(newest, state.changed_since_ms)
         windows = tuple(window.over(present.brokers) for window in found)
         state.horizon = horizon or state.horizon
         return Situation(
@@ -52,14 +53,15 @@ class SituationFinder:
             kind=kind,
             price_per_s=self.price_per_s(present, state),
             plan_running=self._plan_running(state),
-            windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms else None,
+            windows_since_plan=self._windows.windows_since(ended_ms) if ended_ms > changed_ms else None,
             transition_ended_ms=ended_ms,
-            muted_until_ms=self._muted_until_ms(plan_log),
+            muted_until_ms=self._muted_until_ms(plan_log, changed_ms),
             subscription_lifetime_s=self._windows.lifetime_s,
             paused=reviewer.paused(now_ms),
             plan_in_review=plan_log.proposed.plan if plan_log.proposed else "",
             maintained=dict.fromkeys(leaving, "it is being drained") | reviewer.maintained(now_ms),
             evacuated=reviewer.evacuated(now_ms) | frozenset(leaving),
+            changed_since_ms=state.changed_since_ms,
             recent=RecentChanges.of(plan_log.in_force),
         )
 
@@ -77,7 +79,7 @@ class SituationFinder:
         pay_back_s = self._settings.decision.pay_back_within_s(self._windows.lifetime_s)
         return transition_price_per_s(kind, overlay, state.plan_log.control_messages_mean, pay_back_s)
 
-    def _muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
+    def _muted_until_ms(self, plan_log: PlanLog, changed_ms: int) -> dict[str, int]:
         refused = self._reviewer.muted_until_ms(plan_log)
-        undone = plan_log.muted_until_ms(self._settings.decision.mute_ms)
+        undone = plan_log.muted_until_ms(self._settings.decision.mute_ms, changed_ms)
         return {planner: max(refused.get(planner, 0), undone.get(planner, 0)) for planner in refused | undone}

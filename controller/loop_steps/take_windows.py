@@ -6,11 +6,14 @@ metrics, an event where a window is incomplete.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from controller.control_ports import EventSink
 from controller.controller_settings import ControllerSettings
 from controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
 from controller.kinds.overlay_kind import AnyKind
 from controller.loop_state import LoopState
+from controller.loop_steps.watch_changes import ChangeWatch
 from controller.report.loop_metrics import LoopMetrics
 from controller.report.set_metrics import set_costs
 from controller.report.tell_refusals import RefusalTeller
@@ -28,6 +31,7 @@ class TakeWindows:
         settings: ControllerSettings,
         kind: AnyKind,
         windows: WindowReader,
+        changes: ChangeWatch,
         teller: RefusalTeller,
         events: EventSink,
         metrics: LoopMetrics,
@@ -35,6 +39,7 @@ class TakeWindows:
         self._settings = settings
         self._kind = kind
         self._windows = windows
+        self._changes = changes
         self._teller = teller
         self._events = events
         self._metrics = metrics
@@ -43,7 +48,10 @@ class TakeWindows:
         """Take the windows that are put together now."""
         state.taken = tuple(self._windows.read(state.plan_log, state.fleet, now_ms))
         for window in state.taken:
-            point = self._cost_point(window, _shadow_costs_per_s(window, state, now_ms), state)
+            point = self._cost_point(window, state)
+            self._changes.look(window, point, state, now_ms)
+            shadow_costs_per_s = _shadow_costs_per_s(window, state, now_ms)
+            point = point and replace(point, cost_shadows_per_s=shadow_costs_per_s)
             state.add_window(window, point, now_ms)
             self._metrics.windows.labels(str(window.is_complete).lower()).inc()
             if point is not None:
@@ -54,9 +62,7 @@ class TakeWindows:
                 if event is not None:
                     self._events.emit(event)
 
-    def _cost_point(
-        self, window: ClosedWindow, shadow_costs_per_s: dict[str, float], state: LoopState
-    ) -> CostPoint | None:
+    def _cost_point(self, window: ClosedWindow, state: LoopState) -> CostPoint | None:
         """Return the window's point of the cost series; None where the window of a ring knows no interests."""
         kind, plan_log = self._kind, state.plan_log
         if not kind.can_be_costed(window):
@@ -75,7 +81,6 @@ class TakeWindows:
             is_one_epoch=window.epoch is not None,
             is_complete=window.is_complete,
             notifications_per_s=window.sets.notification_count * 1000 / (window.end_ms - window.start_ms),
-            cost_shadows_per_s=shadow_costs_per_s,
         )
 
 
@@ -85,7 +90,9 @@ def _shadow_costs_per_s(window: ClosedWindow, state: LoopState, now_ms: int) -> 
     looking_on = state.shadows if window.end_ms >= state.started_ms else ()
     homes_before = state.plan_log.homes_before_plans_since
     found = {
-        shadow.name: shadow.add_window(window.over(shadow.overlay.brokers), now_ms, homes_before)
+        shadow.name: shadow.add_window(
+            window.over(shadow.overlay.brokers), now_ms, homes_before, state.changed_since_ms
+        )
         for shadow in looking_on
     }
     return {name: float(cost_per_s) for name, cost_per_s in found.items() if cost_per_s is not None}

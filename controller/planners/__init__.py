@@ -4,6 +4,7 @@ Each file ends with its ``SPEC``. Which of them are ours stands here; :mod:`cont
 """
 
 BUILT_IN = (
+    "controller.planners.search_overlay_cost",
     "controller.planners.swap_links_cost",
     "controller.planners.swap_links_ci",
     "controller.planners.swap_links_lmst",

@@ -79,6 +79,7 @@ class TopicReader(Generic[Record]):
         self._consumer = _consumer(self.kafka)
         self._decoder = RecordDecoder(self.bury, self.fault)
         self._assigned = False
+        self._awaited: dict[str, type[Record]] = {}
         self._unread: set[tuple[str, int]] = set()
         self._retry_at_s = 0.0
         self._faults = 0
@@ -104,10 +105,16 @@ class TopicReader(Generic[Record]):
         records = [self.decoded(message) for message in self.messages(RECORDS_PER_POLL_MAX)]
         return [record for record in records if record is not None]
 
+    def read_also(self, record_types: Mapping[str, type[Record]]) -> None:
+        """Read these topics, too, from the same time on, each as soon as it is there; the others do not wait for it."""
+        self._awaited = {name: told for name, told in record_types.items() if name not in self.record_types}
+
     def messages(self, count_max: int) -> list[Message]:
         """Return the messages that have come since, tombstones too, at most ``count_max``; does not wait."""
         if not self._assigned and not self._try_assign():
             return []
+        if self._awaited:
+            self._try_awaited()
         try:
             found = self._consumer.consume(count_max, timeout=0)
         except KafkaException as failure:
@@ -170,12 +177,7 @@ class TopicReader(Generic[Record]):
             return False
         self._retry_at_s = time.monotonic() + RETRY_S
         try:
-            found = [part for topic in self.record_types for part in _partitions(self._consumer, topic)]
-            timed = [TopicPartition(part.topic, part.partition, self.since_ms) for part in found]
-            starts = self._consumer.offsets_for_times(timed, timeout=CALL_S)
-            for start in starts:
-                if start.offset < 0:  # Nothing that late yet: begin at the present end, found before anything comes.
-                    start.offset = self._consumer.get_watermark_offsets(start, timeout=CALL_S)[1]
+            starts = [start for topic in self.record_types for start in self._starts(topic)]
             self._consumer.assign(starts)
         except KafkaException as error:
             self._tell_fault(str(error))
@@ -184,6 +186,30 @@ class TopicReader(Generic[Record]):
         self._assigned = True
         self.assigned_count += 1
         return True
+
+    def _try_awaited(self) -> None:
+        """Begin with those awaited topics that are there now."""
+        if time.monotonic() < self._retry_at_s:
+            return
+        self._retry_at_s = time.monotonic() + RETRY_S
+        for topic in list(self._awaited):
+            try:
+                starts = self._starts(topic)
+                self._consumer.incremental_assign(starts)
+            except KafkaException as error:
+                self._tell_fault(f"{topic}: {error}")
+                continue
+            self._unread |= {(start.topic, start.partition) for start in starts}
+            self.record_types = {**self.record_types, topic: self._awaited.pop(topic)}
+
+    def _starts(self, topic: str) -> list[TopicPartition]:
+        """Return where to begin in a topic. Raises KafkaException."""
+        timed = [TopicPartition(topic, part.partition, self.since_ms) for part in _partitions(self._consumer, topic)]
+        starts: list[TopicPartition] = self._consumer.offsets_for_times(timed, timeout=CALL_S)
+        for start in starts:
+            if start.offset < 0:  # Nothing that late yet: begin at the present end, found before anything comes.
+                start.offset = self._consumer.get_watermark_offsets(start, timeout=CALL_S)[1]
+        return starts
 
     def _tell_fault(self, reason: str) -> None:
         self._faults += 1

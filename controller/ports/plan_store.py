@@ -42,13 +42,14 @@ NOTHING: Batch = (None, (), ())
 class KafkaPlanStore:
     """One writer of plans, commands and events; ``lost`` counts by topic what found no room while Kafka was away.
 
-    ``agent_of`` names the agent of each broker, in whose topic its commands go.
+    ``agent_of`` names the agent of each broker of the inventory, in whose topic its commands go. Members that are
+    loaded or stored may have others: ``topics`` are those of all.
     """
 
     def __init__(self, kafka: KafkaAccess, namespace: str, agent_of: Mapping[str, str] | None = None) -> None:
         self._kafka = kafka
         self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, MEMBERS, EVENTS, AUDIT, LEADER)}
-        self._topics = BrokerTopics(namespace, agent_of or {})
+        self.topics = BrokerTopics(namespace, agent_of or {})
         self._writer = TransactionWriter(kafka, writer_id(namespace))
         self._under_way: Batch | None = None
         self._told: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
@@ -106,7 +107,9 @@ class KafkaPlanStore:
 
     def load_members(self) -> list[Member] | None:
         """Return the newest record of each member; None and raises as :meth:`load`."""
-        return self._read(MEMBERS, Member)
+        members = self._read(MEMBERS, Member)
+        self.topics = self.topics.with_members(members or ())
+        return members
 
     def _read(self, topic: Topic, record_type: type[Record]) -> list[Record] | None:
         try:
@@ -178,6 +181,7 @@ class KafkaPlanStore:
             producer.produce(name, key=key.encode(), value=None if record is None else encode(record))
 
         plan, commands, members = batch
+        self.topics = self.topics.with_members(members)
         for forgotten in self._forgotten:
             produce(self._names[PLANS], forgotten, None)
         if plan is not None:
@@ -185,7 +189,7 @@ class KafkaPlanStore:
         for member in members:
             produce(self._names[MEMBERS], member.broker, member)
         for command in commands:
-            produce(self._topics.name(COMMANDS, command.broker), command.broker, command)
+            produce(self.topics.name(COMMANDS, command.broker), command.broker, command)
         for name, key, record in self._told:
             produce(name, key, record)
         self._filled = (len(self._told), len(self._forgotten))

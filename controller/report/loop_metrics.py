@@ -67,7 +67,10 @@ class LoopMetrics:
         )
 
     def _add_links(self) -> None:
-        """Make what tells of the links' costs and of the model made of them."""
+        """Make what tells of changes of traffic, of the links' costs and of the model made of them."""
+        self.changes_found = self.stage.counter(
+            "changes_found", "Changes of traffic found, by statistic.", ["statistic"]
+        )
         gauge = self.stage.gauge
         self.links_corrected = gauge("links_corrected", "Links that cost by measurement, not by the inventory.")
         self.model_drift_share = gauge(

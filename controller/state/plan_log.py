@@ -146,12 +146,15 @@ class PlanLog:
         """Return the plan that takes this one back, if there is one."""
         return next((other for other in self._plans.values() if other.undoes == plan), None)
 
-    def muted_until_ms(self, mute_ms: int) -> dict[str, int]:
-        """Return until when each planner is muted, for those of which a plan had to be undone."""
+    def muted_until_ms(self, mute_ms: int, changed_ms: int = 0) -> dict[str, int]:
+        """Return until when each planner is muted, for those of which a plan had to be undone.
+
+        What was undone before traffic changed, at ``changed_ms``, says nothing of the traffic since.
+        """
         muted: dict[str, int] = {}
         for undo in self._plans.values():
             undone = self._plans.get(undo.undoes)
-            if undone is None or not undo.history:
+            if undone is None or not undo.history or undo.history[0].time_ms < changed_ms:
                 continue
             for proposal in undone.proposals:
                 until_ms = undo.history[0].time_ms + mute_ms

@@ -80,8 +80,10 @@ class WindowReader:
         """Return how many windows lay wholly after a time, at most as many as the cool-down asks for."""
         return sum(start_ms >= time_ms for start_ms in self._starts_ms)
 
-    def horizon(self, newest: ClosedWindow) -> tuple[tuple[ClosedWindow, ...], Horizon | None]:
-        """Return the complete windows that end with the newest, without those from before a long gap.
+    def horizon(
+        self, newest: ClosedWindow, changed_since_ms: int | None = None
+    ) -> tuple[tuple[ClosedWindow, ...], Horizon | None]:
+        """Return the complete windows that end with the newest, without those from before a long gap or a change.
 
         An incomplete window stands alone, and nothing is said of how far it looks back.
         """
@@ -96,7 +98,7 @@ class WindowReader:
             settings.horizon_windows_min,
             settings.horizon_windows_max,
         )
-        earliest_ms = newest.end_ms - 2 * count * window_ms
+        earliest_ms = max(newest.end_ms - 2 * count * window_ms, changed_since_ms or 0)
         found = tuple(window for window in self.complete if window.end_ms > earliest_ms)[-count:]
         return found, Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
 

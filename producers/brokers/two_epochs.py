@@ -204,12 +204,13 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     def _reason_to_refuse(self, command: Command) -> tuple[Refusal, str]:
         if command.epoch_to <= self._epoch_aborted_max:
-            return Refusal.PHASE, f"epoch {command.epoch_to} was aborted"
+            return Refusal.PHASE, f"epoch {command.epoch_to} is over: epoch {self._epoch_aborted_max} was aborted"
+        is_outside = len(self.tables) == 1 and self.tables[self.epoch].is_outside
+        if is_outside and self.broker not in command.brokers_joined:  # Of whatever epoch: it began anew.
+            return Refusal.OUTSIDE, f"is outside epoch {self.epoch}, and the plan does not take it in"
         if command.epoch_from != self.epoch or len(self.tables) > 1:
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
             return Refusal.PLAN if command.epoch_from == self.epoch else Refusal.EPOCH, reason
-        if self.tables[self.epoch].is_outside and self.broker not in command.brokers_joined:
-            return Refusal.OUTSIDE, f"is outside epoch {self.epoch}, and the plan does not take it in"
         if self._early_overflowed:
             self._early_overflowed = False
             return Refusal.PHASE, f"more than {EARLY_MESSAGES_MAX} messages came before the prepare"

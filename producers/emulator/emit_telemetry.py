@@ -21,7 +21,7 @@ from schemas.client import Client, PredicateRecord, Role
 from schemas.command import CommandResult
 from schemas.telemetry import LinkProbe, QueueSample, TelemetryBatch
 
-CANDIDATES_MAX = 100  # How many peers a broker probes in turn beside its neighbours: the nearest by the inventory.
+CANDIDATES_MAX = 40  # How many peers a broker probes in turn beside its neighbours: the nearest by the inventory.
 SECOND_MS = 1_000.0
 RTT_JITTER_SHARE = 0.02  # Standard deviation of a probe around the link's delay: probes are never all alike.
 

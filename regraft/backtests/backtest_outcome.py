@@ -48,11 +48,15 @@ class PlanMark(msgspec.Struct, frozen=True):
 
 
 class Deliveries(msgspec.Struct, frozen=True):
-    """The account of a re-simulation: ``published`` counts notifications, the rest hand-overs to subscriptions."""
+    """The account of a re-simulation: ``published`` counts notifications, the rest hand-overs to subscriptions.
+
+    ``lost_to_deaths`` had to cross a broker that died: no fault, and not among the ``lost``.
+    """
 
     published: int
     expected: int
     lost: int
+    lost_to_deaths: int
     repeated: int
     out_of_order: int
 

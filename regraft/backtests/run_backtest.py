@@ -24,18 +24,20 @@ from controller.kinds.find_kind import kind_of
 from infra.show_progress import show_progress
 from producers.recordings.read_recording import Recording, RecordingError, open_recording
 from regraft.backtests.backtest_outcome import BOOTSTRAP, RECORDED, CostPoint, Outcome
+from regraft.backtests.choose_settings import AUTO, Candidate, Choice, candidates_for, choose
 from regraft.backtests.run_closed_loop import ClosedLoopTask, longest_s, run_closed_loop
 from regraft.backtests.run_open_loop import OpenLoopTask, run_open_loop
 from regraft.recordings.aggregate_recording import AggregatedRecording, aggregate_recording, work_count
 from regraft.recordings.divide_work import divide_work
 from regraft.settings.recorded_settings import reading_bounds, settings_of, why_not_emulated
 from regraft.settings.run_settings import Flags, Settings, SettingsError
-from schemas.topics import CLIENTS
+from schemas.topics import CLIENTS, MEMBERS
 
 CLOSED_LOOP_S = 180
 SMALL_WINDOWS = 50  # Some seconds of work at most.
 SMALL_CLOSED_S = 60
 SECOND_MS = 1_000
+AUTO_IS_OPEN = "candidates are compared in the open loop only"
 
 
 class BacktestError(ValueError):
@@ -50,9 +52,9 @@ class BacktestError(ValueError):
 class BacktestOptions:
     """What `regraft backtest` was asked for.
 
-    Without ``planners`` it is who decided when it was recorded. ``from_ms``, ``to_ms``: the part of the recording, None
-    for its begin and end. ``closed_loop_s``: how much of the run is emulated again, 0 for none. ``is_resimulated``:
-    emulate again whatever the recording is of.
+    Without ``planners`` it is who decided when it was recorded; AUTO alone compares all that suit the overlay.
+    ``from_ms``, ``to_ms``: the part of the recording, None for its begin and end. ``closed_loop_s``: how much of the
+    run is emulated again, 0 for none. ``is_resimulated``: emulate again whatever the recording is of.
     """
 
     file: Path
@@ -80,6 +82,7 @@ class Backtest:
     end_ms: int
     records: int
     windows: int
+    choice: Choice | None = None
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -105,11 +108,14 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
         raise BacktestError(fault.faults) from fault
     except RecordingError as fault:
         raise BacktestError([str(fault)]) from fault
-    if not options.planners:
-        options = replace(options, planners=_recorded_planners(recording))
+    candidates, is_auto = _candidates(options, recording), options.planners == (AUTO,)
+    named = [one.planner for one in candidates]
+    options = replace(options, planners=tuple(dict.fromkeys(named) if is_auto else named))
     settings, first_ms, end_ms = _checked(options, recording)
     notes = [_open_note(recording)]
-    why_not = _why_not_closed(options, recording, settings)
+    why_not = (
+        "candidates are compared in the open loop only" if is_auto else _why_not_closed(options, recording, settings)
+    )
     tasks = [] if why_not else _closed_tasks(options, recording, settings)
     notes.append(_closed_note(why_not, tasks, settings))
     with tempfile.TemporaryDirectory(prefix="regraft-backtest-") as folder:
@@ -119,7 +125,7 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
             )
         if not aggregated.windows:
             raise BacktestError([_empty_text(recording, first_ms, end_ms)])
-        opened = _run_open(options, recording, settings, aggregated, console)
+        opened = _run_open(candidates, recording, settings, aggregated, console)
     closed: list[Outcome] = []
     if tasks:
         with show_progress("Emulating again", sum(task.work_count for task in tasks), console) as tell:
@@ -133,12 +139,16 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
         end_ms,
         aggregated.records,
         aggregated.windows,
+        choose(one for one in opened if not one.is_yardstick) if is_auto else None,
     )
 
 
-def _recorded_planners(recording: Recording) -> tuple[str, ...]:
-    """Return who decided when it was recorded, as far as that is known."""
-    return (str(recording.info.settings.get("controller", {}).get("planner", ControllerSettings.planner)),)
+def _candidates(options: BacktestOptions, recording: Recording) -> tuple[Candidate, ...]:
+    """Return who is to decide: those named, all there are, or who decided when it was recorded, as far as is known."""
+    acting = str(recording.info.settings.get("controller", {}).get("planner", ControllerSettings.planner))
+    if options.planners == (AUTO,):
+        return candidates_for(recording.info.inventory.bootstrap.KIND, acting)
+    return tuple(Candidate(planner) for planner in options.planners or (acting,))
 
 
 def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, int, int]:
@@ -211,24 +221,20 @@ def _time_text(time_ms: int) -> str:
 
 
 def _run_open(
-    options: BacktestOptions,
+    candidates: Sequence[Candidate],
     recording: Recording,
     settings: Settings,
     aggregated: AggregatedRecording,
     console: Console,
 ) -> list[Outcome]:
     streaming = settings.streaming
+    known_after_ms = streaming.grace_ms + streaming.trigger_ms
     tasks = [
-        OpenLoopTask(
-            planner,
-            str(recording.path),
-            aggregated,
-            replace(settings.controller, planner=planner, shadow_planners=())
-            if planner != RECORDED
-            else settings.controller,
-            streaming.grace_ms + streaming.trigger_ms,
+        OpenLoopTask(planner, str(recording.path), aggregated, controller, known_after_ms, name)
+        for planner, controller, name in (
+            *((one.planner, one.applied_to(settings.controller), one.name) for one in candidates),
+            (RECORDED, settings.controller, RECORDED),
         )
-        for planner in (*options.planners, RECORDED)
     ]
     with show_progress("Planning", sum(task.work_count for task in tasks), console) as tell:
         *planned, recorded = divide_work(tasks, run_open_loop, Outcome, tell, "planners", SMALL_WINDOWS)
@@ -284,6 +290,8 @@ def _open_note(recording: Recording) -> str:
         "Open loop: each planner decided on the recorded windows, on an overlay of its own; its costs are exact, what "
         "its transitions would have lost or repeated is not known."
     )
+    if MEMBERS.suffix in recording.info.topics:
+        note += " Brokers that were added or died since its begin change nothing about the brokers of that overlay."
     if CLIENTS.suffix not in recording.info.topics:
         note += (
             " The recording holds no clients, so the life of a subscription is not known and decisions look back as "
@@ -317,6 +325,6 @@ def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated
     if aggregated.refused:
         found.append(
             f"{aggregated.refused} records of telemetry were not used: they did not decode, their clock is off, or "
-            "their broker is not in the inventory."
+            "their broker is neither in the inventory nor was it added."
         )
     return found

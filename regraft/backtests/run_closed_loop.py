@@ -91,6 +91,13 @@ def _outcome(task: ClosedLoopTask, loop: VirtualLoop, ledger: LedgerSnapshot, is
         windows_incomplete=state.windows_incomplete,
         refusals={str(verdict): count for verdict, count in sorted(state.refusals.items())},
         decision_time=DecisionTime() if times is None else DecisionTime(times.count, times.mean_ms, times.max_ms),
-        deliveries=Deliveries(ledger.published, ledger.expected, ledger.lost, ledger.repeated, ledger.out_of_order),
+        deliveries=Deliveries(
+            ledger.published,
+            ledger.expected,
+            ledger.lost - ledger.excused,
+            ledger.excused,
+            ledger.repeated,
+            ledger.out_of_order,
+        ),
         is_settled=is_settled and ledger.final,
     )

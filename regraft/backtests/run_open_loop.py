@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -32,6 +32,7 @@ from infra.stack_error import StackError
 from overlay.inventory import Inventory
 from overlay.members import FleetView
 from overlay.overlay_configuration import OverlayConfiguration
+from producers.recordings.recorded_members import added_members
 from regraft.backtests.backtest_outcome import RECORDED, CostPoint, DecisionTime, Mode, Outcome, PlanMark
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
 from regraft.recordings.aggregate_span import opened_recording
@@ -42,7 +43,8 @@ from schemas.plan import Plan
 class OpenLoopTask(msgspec.Struct, frozen=True):
     """One planner on one recording; ``planner`` RECORDED looks only at what the overlays of the recording cost.
 
-    ``known_after_ms``: how long after its end a window is known, as grace and trigger of the live job make it.
+    ``name`` is what its outcome is called. ``known_after_ms``: how long after its end a window is known, as grace and
+    trigger of the live job make it.
     """
 
     planner: str
@@ -50,11 +52,12 @@ class OpenLoopTask(msgspec.Struct, frozen=True):
     aggregated: AggregatedRecording
     settings: ControllerSettings
     known_after_ms: int
+    name: str
 
     @property
     def label(self) -> str:
         """Name the task."""
-        return self.planner
+        return self.name
 
     @property
     def work_count(self) -> int:
@@ -72,6 +75,7 @@ class WindowFeed:
         self.reader = WindowReader(task.settings, self.kind, self._ports.ports)
         self.plan_log = PlanLog(inventory)
         self.fleet = FleetView(inventory)
+        self._has_asked = False
 
     def windows(self) -> Iterator[tuple[ClosedWindow, int]]:
         """Yield each window with the time at which it is known."""
@@ -87,6 +91,7 @@ class WindowFeed:
                 else:
                     self._ports.clients.put(change.client)
                 change = next(changes, None)
+            self._know(broker.broker for broker in recorded.marker.brokers)
             while plan is not None and plan.time_ms <= now_ms:
                 self._record(plan.plan)
                 plan = next(plans, None)
@@ -94,7 +99,14 @@ class WindowFeed:
             for window in self.reader.read(self.plan_log, self.fleet, now_ms):
                 yield window, now_ms
 
+    def _know(self, brokers: Iterable[str]) -> None:
+        """Take in who was added, once anybody is named whom the inventory does not have: that reads all blocks."""
+        if not self._has_asked and not self.fleet.members.keys() >= set(brokers):
+            self._has_asked = True
+            self.fleet = self.fleet.with_records(added_members(opened_recording(self._task.recording)))
+
     def _record(self, plan: Plan) -> None:
+        self._know(plan.brokers_target)
         try:
             self.plan_log.record(plan)
         except ValueError as fault:
@@ -178,7 +190,8 @@ class _OpenLoop:
                 start = self._feed.plan_log.present
                 name = self._task.planner
                 shadow = ShadowPlanner(name, planners_of(name, self._settings), start, self._feed.kind, self._settings)
-            cost = shadow.add_window(window, now_ms, self._feed.plan_log.homes_before_plans_since)
+            seen = window.over(shadow.overlay.brokers)
+            cost = shadow.add_window(seen, now_ms, self._feed.plan_log.homes_before_plans_since)
             incomplete += not window.is_complete
             if cost is not None and window.is_complete:
                 points.append(CostPoint(window.end_ms, cost, math.nan))  # Measured once for all planners.
@@ -186,7 +199,8 @@ class _OpenLoop:
         return self._outcome(shadow, tuple(points), incomplete)
 
     def _decide(self, shadow: ShadowPlanner, window: ClosedWindow, now_ms: int) -> None:
-        windows, _ = self._feed.reader.horizon(window)
+        found, _ = self._feed.reader.horizon(window)
+        windows = tuple(one.over(shadow.overlay.brokers) for one in found)
         situation = Situation(
             state=OverlayState(shadow.overlay, self._feed.kind.inventory, windows),  # The shadow makes its own of it.
             now_ms=now_ms,
@@ -207,10 +221,10 @@ class _OpenLoop:
 
     def _outcome(self, shadow: ShadowPlanner | None, points: tuple[CostPoint, ...], incomplete: int) -> Outcome:
         if shadow is None:
-            return Outcome(self._task.planner, Mode.OPEN_LOOP, points)
+            return Outcome(self._task.name, Mode.OPEN_LOOP, points)
         times = self._times
         return Outcome(
-            planner=self._task.planner,
+            planner=self._task.name,
             mode=Mode.OPEN_LOOP,
             points=points,
             plans=tuple(mark_of(plan, made_ms) for plan, made_ms in self._plans.values()),

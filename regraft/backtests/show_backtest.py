@@ -13,18 +13,20 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import msgspec
 from rich.table import Table
 
 from infra.measured_figures import Figure, run_facts
 from regraft.backtests.backtest_outcome import BOOTSTRAP, MODE_TITLES, Mode, Outcome, outcomes_by_mode
+from regraft.backtests.choose_settings import Choice
 from regraft.backtests.run_backtest import Backtest, BacktestOptions
 from regraft.report_page.html_parts import html_table, number_text
 from schemas.status_file import replace_file
 
 NAME_WIDTH_MIN = 11
 OPEN_HEADS = ("planner", "cost/s", "saved", "plans", "undone", "links", "moves", "IDs", "ms")
-CLOSED_HEADS = (*OPEN_HEADS, "lost", "repeated")
-
+CLOSED_HEADS = (*OPEN_HEADS, "lost", "to deaths", "repeated")
+SHOWN_IF_ANY = ("IDs", "to deaths")
 
 PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -64,7 +66,7 @@ def outcome_tables(outcomes: Sequence[Outcome]) -> list[Table]:
         places = [
             place
             for place, head in enumerate(_heads(mode))
-            if head != "IDs" or any(row[place] not in "0" for row in rows)
+            if head not in SHOWN_IF_ANY or any(row[place] not in "0" for row in rows)
         ]
         for place in places:
             is_name = place == 0
@@ -115,7 +117,24 @@ def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any
         "warnings": list(found.warnings),
     }
     run = run_facts(settings, found.settings.run.seed)
-    return {"run": run, "figures": [asdict(figure) for figure in backtest_figures(found.outcomes)]}
+    figures = [*backtest_figures(found.outcomes), *_choice_figures(found.choice)]
+    return {"run": run, "figures": [asdict(figure) for figure in figures]}
+
+
+def _choice_figures(choice: Choice | None) -> list[Figure]:
+    """Return how far each candidate is above the best, with the ends of its interval, and which one is to be taken."""
+    if choice is None:
+        return []
+    return [
+        Figure(name, {"planner": one.name, "mode": str(Mode.OPEN_LOOP)}, float(value), "share")
+        for one in choice.compared
+        for name, value in (
+            ("above_best_share", one.above_share),
+            ("above_best_share_low", one.low_share),
+            ("above_best_share_high", one.high_share),
+            ("is_taken", one is choice.taken),
+        )
+    ]
 
 
 def _heads(mode: Mode) -> tuple[str, ...]:
@@ -142,7 +161,9 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     )
     if outcome.mode is Mode.OPEN_LOOP:
         return row
-    return (*row, "", "") if sent is None else (*row, str(sent.lost), str(sent.repeated))
+    if sent is None:
+        return (*row, "", "", "")
+    return (*row, str(sent.lost), str(sent.lost_to_deaths), str(sent.repeated))
 
 
 def _figures(outcome: Outcome) -> list[Figure]:
@@ -171,9 +192,8 @@ def _figures(outcome: Outcome) -> list[Figure]:
         ]
     if outcome.deliveries is not None:
         sent = outcome.deliveries
-        counts = {"published": sent.published, "lost": sent.lost, "repeated": sent.repeated}
-        found += [(name, count, "notifications") for name, count in counts.items()]
-        found.append(("out_of_order", sent.out_of_order, "notifications"))
+        counts = msgspec.structs.asdict(sent)
+        found += [(name, count, "notifications") for name, count in counts.items() if name != "expected"]
     figures = [Figure(name, where, float(value), unit) for name, value, unit in found if value is not None]
     refused = [
         Figure("refused", {**where, "verdict": verdict}, float(count), "proposals")
@@ -192,7 +212,11 @@ def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
         for outcome in found.outcomes
         for verdict, count in sorted(outcome.refusals.items())
     ]
-    told = (*found.notes, *(f"Warning: {warning}" for warning in found.warnings))
+    told = (
+        *(found.choice.text if found.choice else ()),
+        *found.notes,
+        *(f"Warning: {warning}" for warning in found.warnings),
+    )
     return PAGE.substitute(
         file=escape(options.file.name),
         notes="".join(f"<p>{escape(text)}</p>" for text in told),

@@ -30,7 +30,7 @@ def backtest(
         typer.Option(
             "--planner",
             metavar="NAME",
-            help="Who decides, several joined by +; repeat to compare. Default: who did.",
+            help="Who decides, several joined by +; repeat to compare; auto compares all. Default: who did.",
         ),
     ] = None,
     assignments: Annotated[
@@ -108,6 +108,8 @@ def _show(
     for table in outcome_tables(found.outcomes):
         console.print(table)
         console.print()
+    for line in () if found.choice is None else found.choice.text:
+        typer.echo(line)
     for note in found.notes:
         typer.echo(note)
     for warning in found.warnings:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from experiments.run_tasks import TellWork
 from producers.recordings.read_recording import Recording, RecordingBlock, open_recording
 from producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
+from producers.recordings.recorded_members import added_members
 from producers.recordings.recording_format import NULL_BRANCH, FormError
 from regraft.recordings.find_telemetry import BlockRecords, find_telemetry
 from regraft.run_records.replay_register import ClientChange
@@ -100,6 +101,12 @@ def opened_recording(path: str, bounds: ReadingBounds = DEFAULT_BOUNDS) -> Recor
     return open_recording(Path(path), bounds)
 
 
+@lru_cache(maxsize=1)
+def _added_brokers(recording: Recording) -> frozenset[str]:
+    """Return who was added while it was recorded."""
+    return frozenset(member.broker for member in added_members(recording))
+
+
 class _Told:
     """What clients and plans the blocks of one span tell of."""
 
@@ -127,7 +134,8 @@ class _Telemetry:
     def __init__(self, task: SpanTask) -> None:
         self._task = task
         self._bounds = EventBounds(task.future_ms_max, task.past_ms_max)
-        self._brokers = opened_recording(task.recording, task.bounds).info.inventory.brokers
+        self._recording = opened_recording(task.recording, task.bounds)
+        self._brokers = frozenset(self._recording.info.inventory.brokers)
         self._schema = json.loads(latest_schema(TELEMETRY.record).text)
         self.tables: list[pa.Table] = []
         self.records = self.refused = 0
@@ -137,7 +145,11 @@ class _Telemetry:
         """Take bodies of the newest schema: where they stand, how large they are, and Kafka's time of each."""
         found = decode_columns(raw, starts, starts + sizes, self._schema, WANTED)
         kafka_ms = kafka_ms[found.places]
-        sane = is_sane(found.rows, kafka_ms, self._bounds) & is_of(found.rows, self._brokers)
+        known = is_of(found.rows, self._brokers)
+        if not known.all():
+            self._brokers |= _added_brokers(self._recording)
+            known = is_of(found.rows, self._brokers)
+        sane = is_sane(found.rows, kafka_ms, self._bounds) & known
         rows = found.rows if sane.all() else found.rows.filter(pa.array(sane))
         kafka_ms = kafka_ms[sane]
         rows = with_near_deliveries(rows, kafka_ms, self._bounds)

@@ -15,8 +15,8 @@ from rich.table import Table
 from infra.show_progress import show_progress
 from producers.recordings.read_recording import Recording, open_recording
 from producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
+from producers.recordings.recorded_members import added_members
 from producers.recordings.recording_format import read_varint
-from regraft.recordings.recorded_members import added_members
 from schemas.codec import CONFLUENT_HEADER_BYTES, header
 from schemas.topics import TELEMETRY
 

@@ -23,15 +23,16 @@ from regraft.settings.settings_model import SettingsModel
 from schemas.client import Client
 from schemas.codec import UndecodableRecordError, decode
 from schemas.command import CommandResult
+from schemas.member import Member, MemberState
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import WindowClosed
-from schemas.topics import CLIENTS, ORDERS, PLANS, RESULTS, WINDOWS
+from schemas.topics import CLIENTS, MEMBERS, ORDERS, PLANS, RESULTS, WINDOWS
 
 TAKEN_SECTIONS = ("streaming", "controller")
 # What belongs to the machine that was recorded, not to what it decided.
 LEFT_OUT = ("metrics_port", "metrics_host", "telemetry_topic", "status_file")
-TOLD_TOPICS = (CLIENTS, RESULTS, ORDERS, PLANS, WINDOWS)
+TOLD_TOPICS = (CLIENTS, RESULTS, ORDERS, PLANS, WINDOWS, MEMBERS)
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -115,6 +116,7 @@ class _InputReader:
         self._results: list[tuple[int, CommandResult]] = []
         self._orders: list[tuple[int, Order]] = []
         self._known: dict[str, Plan] = {}
+        self._members: dict[str, Member] = {}
         self._recorded: dict[str, Plan] = {}
         self._markers_ms: dict[int, int] = {}
         self.faults: Counter[str] = Counter()
@@ -134,7 +136,8 @@ class _InputReader:
         elif topic == ORDERS.suffix and (order := self._decoded(message, Order)):
             self._orders.append((time_ms, order))
         elif time_ms < self._begin_ms:
-            return
+            if topic == MEMBERS.suffix and (member := self._decoded(message, Member)):
+                self._members[member.broker] = member
         elif topic == RESULTS.suffix and (result := self._decoded(message, CommandResult)):
             self._results.append((time_ms, result))
         elif topic == WINDOWS.suffix and (marker := self._decoded(message, WindowClosed)):
@@ -148,8 +151,14 @@ class _InputReader:
             orders=[(time_ms, self._meant(order)) for time_ms, order in self._orders],
             recorded=self._recorded,
             plans_known=list(self._known.values()) if is_answered else [],
+            members_known=list(self._members.values()) if is_answered else self._to_join(),
             markers_ms=self._markers_ms,
         )
+
+    def _to_join(self) -> list[Member]:
+        """Return who had been added and served, for a loop that begins with the first overlay."""
+        added = [member for member in self._members.values() if member.facts is not None and member.state.is_serving]
+        return [msgspec.structs.replace(member, state=MemberState.JOINING, since_ms=0) for member in added]
 
     def _meant(self, order: Order) -> Order:
         """Return an order that says which plan it means; those of earlier versions only named it."""

@@ -20,6 +20,7 @@ from overlay.inventory import Inventory
 from regraft.replays.imagine_brokers import ImaginedBrokers
 from schemas.client import Client
 from schemas.command import Command, CommandPhase, CommandResult
+from schemas.member import Member
 from schemas.order import Order
 from schemas.plan import Plan
 from schemas.state import StateRow, WindowClosed
@@ -41,7 +42,8 @@ class DecisionInputs:
 
     ``clients``: name and record, None for one that left. ``results``: answers of brokers; None where nobody recorded
     them, then brokers are imagined that obey at once. ``recorded``: the newest version of each recorded plan, by name.
-    ``plans_known``: plans from before. ``markers_ms``: when each window's marker was there, by the window's end.
+    ``plans_known``, ``members_known``: plans and members from before; who is added later is added by an order.
+    ``markers_ms``: when each window's marker was there, by the window's end.
     """
 
     clients: Sequence[tuple[int, str, Client | None]] = ()
@@ -49,6 +51,7 @@ class DecisionInputs:
     orders: Sequence[tuple[int, Order]] = ()
     recorded: Mapping[str, Plan] = field(default_factory=dict)
     plans_known: Sequence[Plan] = ()
+    members_known: Sequence[Member] = ()
     markers_ms: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -201,6 +204,7 @@ class _DecisionRun:
         self._ports.clients.is_known = bool(inputs.clients)
         for plan in inputs.plans_known:
             self._ports.plans.commit(plan, ())
+        self._ports.plans.commit(None, (), inputs.members_known)
         self._plans: dict[str, Plan] = {}
         self._known = {plan.plan for plan in inputs.plans_known}
         self._asked: dict[Question, Command] = {}

@@ -24,6 +24,7 @@ from infra.stack_error import StackError
 from infra.supervise import Supervisor
 from producers.recordings.read_recording import Recording, open_recording
 from producers.recordings.record_topics import RECORD_TYPES
+from producers.recordings.recorded_members import recorded_inventory
 from producers.recordings.replay_recording import (
     INPUTS,
     RecordingReplayer,
@@ -156,7 +157,7 @@ class _ReplayRun:
         settings = self._streaming_settings(flags, settings_file, given, len(tail))
         closable_ms = last_closable_ms(self._recording, settings.streaming, options.to_ms)
         run_directory = settings.run.directory
-        self._recording.info.inventory.save(run_directory / "inventory.json")  # The job believes no other brokers.
+        recorded_inventory(self._recording).save(run_directory / "inventory.json")  # The job believes no other brokers.
         with Supervisor() as supervisor:
             supervisor.start(loop_service(STREAMING, settings))
             streamed = StreamedReplay(supervisor, run_directory, stop)

@@ -96,6 +96,16 @@ def _alerts(events: Iterable[AdaptationEvent], kind: EventKind) -> dict[str, int
     return dict(sorted(found.items()))
 
 
+def last_deaths(notes: Iterable[Sequence[object]]) -> dict[str, int]:
+    """Return when each broker that died did so last, by the emulator's notes."""
+    found: dict[str, int] = {}
+    for time_ms, text in notes:
+        names, _, what = str(text).partition(": ")
+        if what == DEATH_WORD:
+            found |= dict.fromkeys(names.split(", "), int(str(time_ms)))
+    return found
+
+
 def _planner_of(plan: Plan) -> str:
     return plan.proposals[0].planner if plan.proposals else ""
 

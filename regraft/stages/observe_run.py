@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regraft.run_records.outage_story import OutageStory, outage_story
+from regraft.run_records.outage_story import OutageStory, last_deaths, outage_story
 from regraft.run_records.run_record import (
     DecisionTime,
     DeliveryLedger,
@@ -104,15 +104,15 @@ class RunObserver:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether every broker that is up is in the overlay in force, and no other is."""
+        """Tell whether all deaths are known, and every broker that is up is in the overlay in force, and no other."""
         if self.view is None or not self.emulator:
             return False
-        members, epochs = self.view.members, self.emulator["brokers_by_epoch"]
-        down_count = int(self.emulator["brokers_dead"])
+        members = self.view.members
+        changed_ms = {one.broker: one.since_ms for one in members.members}  # Who died lately is among these.
+        is_known = all(changed_ms.get(name, 0) > time_ms for name, time_ms in last_deaths(self.outage_notes).items())
         away_count = sum(members.counts.get(state, 0) for state in (MemberState.DEAD, MemberState.JOINING))
         is_dead_inside = any(one.state == MemberState.DEAD and one.in_overlay for one in members.members)
-        at_epoch_count = int(epochs.get(str(self.view.configuration.epoch), 0))
-        return away_count == down_count and not is_dead_inside and at_epoch_count + down_count >= sum(epochs.values())
+        return is_known and away_count == int(self.emulator["brokers_dead"]) and not is_dead_inside
 
     @property
     def has_followed_shift(self) -> bool:

@@ -78,17 +78,21 @@ def test_too_many_at_once_are_a_failure_of_monitoring_until_a_person_says_otherw
 
 
 def test_a_dead_broker_comes_back_as_an_outsider_and_joins_by_a_plan_after_a_pause() -> None:
-    """The second time the pause is longer, and it serves again each time."""
+    """Each time the pause is twice as long, the overlay is whole without it meanwhile, and it serves again after it."""
     fleet = fleet_of()
     fleet.run_windows(6)
     pauses = []
-    for _ in range(2):
+    for _ in range(4):
         fleet.dead.add("b01")
         fleet.run_until(MemberState.DEAD, "b01")
         fleet.run_windows(4)
         assert "b01" not in fleet.present_brokers
+        assert fleet.lost == frozenset()
         fleet.restart("b01")
         pauses.append(fleet.member("b01").returns_ms - fleet.member("b01").since_ms)
+        dead = fleet.member("b01")
+        fleet.run_until(MemberState.JOINING, "b01")
+        assert fleet.member("b01").since_ms >= dead.returns_ms
         fleet.run_until(MemberState.IN_SERVICE, "b01")
         assert fleet.present_brokers == INVENTORY.brokers
         assert fleet.last_plan.brokers_lost == ()
@@ -96,7 +100,7 @@ def test_a_dead_broker_comes_back_as_an_outsider_and_joins_by_a_plan_after_a_pau
         assert {one.broker for one in installs} == {"b01"}
         assert installs[-1].epoch_to == fleet.last_plan.epoch_from
         assert installs[-1].brokers_joined == tuple(one for one in INVENTORY.brokers if one != "b01")
-    assert pauses == [2_000, 4_000]
+    assert pauses == [2_000, 4_000, 8_000, 16_000]
 
 
 def test_a_broker_that_starts_again_before_it_is_missed_comes_back_by_one_plan() -> None:
@@ -172,6 +176,18 @@ def test_a_death_while_a_plan_is_prepared_ends_the_plan_and_the_repair_follows()
     assert first.phase is PlanPhase.ABORTED
     assert "b01 declared dead" in first.history[-2].reason
     assert repair.brokers_lost == ("b01",)
+
+
+def test_a_plan_that_is_being_verified_holds_up_no_repair() -> None:
+    """A repair begins at the next turn."""
+    fleet = ScriptedFleet(INVENTORY, lambda start_ms: far_ends(0), settings_of(members=QUICK, verify_windows=5))
+    while fleet.phases != [PlanPhase.VERIFYING] and fleet.now_ms < 100_000:
+        fleet.tick()
+    fleet.order(OrderKind.DEAD, "b01")
+    fleet.tick()
+    fleet.tick()
+    assert fleet.plans[0].phase is PlanPhase.VERIFYING
+    assert fleet.last_plan.brokers_lost == ("b01",)
 
 
 def test_a_death_during_a_repair_leads_to_the_next_one() -> None:

@@ -36,7 +36,12 @@ class SlowLinks:
             return told.link_delay_ms(broker, peer) * factor
 
         controller = ControllerSettings(
-            bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=seed, links=settings
+            bootstrap="virtual",
+            inventory_path=Path("virtual"),
+            dry_run=False,
+            seed=seed,
+            links=settings,
+            shadow_planners=("swap_links_cost",),
         )
         timing = OverlayTiming(told.service_ms, delay_ms)
         virtual = VirtualSettings(seed=seed, timing=timing, candidate_probes_per_s=PROBES_PER_S)
@@ -75,6 +80,8 @@ def test_a_link_ten_times_slower_than_the_file_says_is_left(seed: int) -> None:
     assert run.loop.loop.state.fleet.measured.keys() == {slow}
     run.loop.run_for(4 * WINDOW_MS)
     assert slow not in run.links
+    (shadow,) = run.loop.loop.state.shadows
+    assert slow not in shadow.overlay.links  # It lives in the same world.
     run.loop.finish()
     assert run.loop.virtual.finish().is_clean
 

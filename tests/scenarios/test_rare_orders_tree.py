@@ -6,6 +6,7 @@ import pytest
 
 from overlay.configuration import Configuration
 from producers.brokers.broker_messages import (
+    AdvertiseAck,
     AdvertiseConfirmed,
     AdvertiseRequest,
     CancelRequest,
@@ -333,3 +334,15 @@ def test_a_broker_is_not_prepared_before_its_subscriptions_are_confirmed() -> No
     assert overlay.said(Outcome.PREPARED) == {"b1", "b2"}
     overlay.run()
     assert overlay.said(Outcome.PREPARED) == {"b0", "b1", "b2"}
+
+
+def test_the_acknowledgement_of_an_earlier_stay_says_nothing_of_the_next_one() -> None:
+    """The next one would publish before those beyond know it, and be lost to their subscriptions."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
+    overlay.feed("b0", "b1", AdvertiseAck(0, "p", 0))
+    assert overlay.told_of(AdvertiseConfirmed) == []
+    overlay.run()
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 1)]

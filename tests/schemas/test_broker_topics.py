@@ -3,7 +3,8 @@
 import pytest
 
 from schemas.broker_topics import BrokerTopics
-from schemas.topics import COMMANDS, PLANS, RESULTS, TELEMETRY
+from schemas.member import BrokerFacts, Member, MemberState
+from schemas.topics import COMMANDS, NO_AGENT, PLANS, RESULTS, TELEMETRY
 
 ALL_NAMED = BrokerTopics("live", {"b1": "west", "b2": "east", "b3": "west"})
 SOME_NAMED = BrokerTopics("live", {"b1": "west", "b2": ""})
@@ -50,3 +51,17 @@ def test_nobody_speaks_for_a_broker_of_another_agent(
     fault = topics.fault(name, broker)
     assert (not fault) == is_taken
     assert is_taken or (broker in fault and "a broker of another agent" in fault)
+
+
+def test_members_say_who_speaks_for_them() -> None:
+    """Facts take the place of the inventory's word; a member without facts changes nothing."""
+    first = BrokerTopics("live", {"b00": "west", "b01": "east"})
+    dead = Member("b00", MemberState.DEAD, 5, "silent")
+    moved = Member("b01", MemberState.IN_SERVICE, 5, "", facts=BrokerFacts(agent="west"))
+    added = Member("b41", MemberState.JOINING, 5, "", facts=BrokerFacts(agent="north"))
+    assert first.with_members([dead]) is first
+    found = first.with_members([dead, moved, added])
+    assert found.agent_of == {"b00": "west", "b01": "west", "b41": "north"}
+    assert found.with_members([added, moved]) is found
+    alone = Member("b41", MemberState.JOINING, 5, "", facts=BrokerFacts())
+    assert BrokerTopics("live").with_members([alone]).agents == (NO_AGENT,)

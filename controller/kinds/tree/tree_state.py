@@ -116,7 +116,9 @@ class TreeState(OverlayState):
 
     @cached_property
     def publisher_sets(self) -> PublisherSets:
-        """The delivery sets of the whole horizon by publisher, for any homes. Raises ValueError as publisher_costs."""
+        """The delivery sets of the whole horizon by publisher, for any homes; all fixed where they cannot move."""
+        if not self.can_move_publishers:
+            return PublisherSets.fixed(self.weighted)
         return PublisherSets.of([window.sets for window in self.windows], self.configuration.home_of)
 
     @cached_property

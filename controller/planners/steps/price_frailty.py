@@ -15,6 +15,7 @@ from controller.kinds.tree.tree_state import TreeState
 from overlay.configuration import Configuration
 from overlay.cut_off import tree_cut_off
 from overlay.overlay_configuration import Link
+from overlay.overlay_costs import OverlayCosts
 
 
 @dataclass
@@ -41,3 +42,37 @@ class FrailtyPrice:
 
     def _worst_share(self, links: Iterable[Link]) -> float:
         return tree_cut_off(Configuration.of(0, self.brokers, links), self.deliveries_per_s).worst_share
+
+
+@dataclass(frozen=True, eq=False)
+class OverlayFrailty:
+    """The same for a tree with its publishers, held against the present one.
+
+    ``handed_per_s`` (publishers, brokers) is what is handed to subscribers of each publisher at each broker.
+    """
+
+    brokers: tuple[str, ...]
+    handed_per_s: NDArray[np.float64]
+    per_share: float
+
+    @classmethod
+    def of(cls, state: TreeState, weight: float) -> OverlayFrailty | None:
+        """Return the price at the traffic of a state; None where nothing counts, or is known of deliveries."""
+        if not weight or not state.local_deliveries:
+            return None
+        publishers, index = state.publisher_sets.publishers, state.inventory.index
+        handed = np.zeros((len(publishers), len(index)))
+        for place, publisher in enumerate(publishers):
+            for broker, count in state.local_deliveries.get(publisher, {}).items():
+                if broker in index:
+                    handed[place, index[broker]] += count
+        return cls(
+            state.inventory.brokers, handed / state.publisher_sets.span_s, weight * state.overlay_costs.cost_per_s
+        )
+
+    def price_per_s(self, overlay: OverlayCosts) -> float:
+        """Return what it counts that the worst single death cuts off what it does. O(brokers^2)."""
+        deliveries_per_s = np.zeros((len(self.brokers), len(self.brokers)))
+        np.add.at(deliveries_per_s, overlay.homes, self.handed_per_s)
+        tree = Configuration(0, self.brokers, overlay.tree.links)
+        return self.per_share * tree_cut_off(tree, deliveries_per_s).worst_share

@@ -24,7 +24,7 @@ TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A found swap is taken from an older look while it gains this share of what the best then did.
 KICK_SWAPS = (2, 4)  # Random swaps of a kick: one is undone at once, many are a random tree.
 LINK_WORDS = 10_000  # What a look takes for each link besides its words, in words: it is a few array calls.
-LOOK_WORDS = 50_000_000  # Of a look, some 50 ms: all links of some 300 brokers, where there are more only the dearest.
+LOOK_WORDS = 50_000_000  # Of a look: all links of some 300 brokers, where there are more only the dearest.
 
 
 @dataclass
@@ -52,6 +52,13 @@ class Search:
             return numbers
         is_new = np.array([costs.link_at(number) not in self.present for number in range(len(costs.ends))])
         return numbers if int(is_new.sum()) < self.links_max else numbers[is_new[numbers]]
+
+    def has_room(self, costs: TreeCosts, swap: LinkSwap) -> bool:
+        """Tell whether no more links than may be are new after a swap."""
+        if self.links_max is None:
+            return True
+        links = (*costs.links, swap.added)
+        return sum(one not in self.present for one in links) - (swap.removed not in self.present) <= self.links_max
 
 
 def descend(
@@ -176,7 +183,7 @@ def _kick(costs: TreeCosts, search: Search, rng: random.Random) -> None:
     cycle = costs.cycle(added)
     if added not in cycle:
         swap = LinkSwap(rng.choice(cycle), added)
-        if _keeps_caps(costs, search, swap):
+        if keeps_caps(costs, search, swap):
             costs.apply(swap)
 
 
@@ -186,21 +193,15 @@ def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
         gain_per_s = costs.gain_per_s(swap)
     except NotATreeError:
         return 0.0
-    if gain_per_s <= 0 or not _keeps_caps(costs, search, swap):
+    if gain_per_s <= 0 or not keeps_caps(costs, search, swap):
         return 0.0
-    if search.links_max is not None and _new_links(costs, search, swap) > search.links_max:
+    if not search.has_room(costs, swap):
         return 0.0
     if search.frailty is None:
         return gain_per_s
     links = costs.links
     after = [*(pair for pair in links if pair != swap.removed), swap.added]
     return gain_per_s - search.frailty.rise_per_s(links, after)
-
-
-def _new_links(costs: TreeCosts, search: Search, swap: LinkSwap) -> int:
-    """Return how many links the tree would have after the swap that are not of the present one."""
-    links = (*costs.links, swap.added)
-    return sum(pair not in search.present for pair in links) - (swap.removed not in search.present)
 
 
 def is_worth_its_frailty(costs: TreeCosts, better: TreeCosts, frailty: FrailtyPrice | None) -> bool:
@@ -210,7 +211,8 @@ def is_worth_its_frailty(costs: TreeCosts, better: TreeCosts, frailty: FrailtyPr
     return costs.cost_per_s - better.cost_per_s > frailty.rise_per_s(costs.links, better.links)
 
 
-def _keeps_caps(costs: TreeCosts, search: Search, swap: LinkSwap) -> bool:
+def keeps_caps(costs: TreeCosts, search: Search, swap: LinkSwap) -> bool:
+    """Tell whether a swap keeps the caps of degree and load, where a broker above its cap may stay so."""
     if costs.degree_after(swap) > search.degree_max:
         return False
     if search.load_max_per_s is None:

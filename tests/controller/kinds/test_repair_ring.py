@@ -56,6 +56,16 @@ def test_the_place_of_the_dead_is_vacated_and_its_users_go_where_their_topics_ar
     assert repair.plan(RING, 5, 0).id_moves == (IdMove("b02", 2, OFF_RING),)
 
 
+def test_a_repair_moves_no_more_users_than_a_plan_may() -> None:
+    """Who is not moved is not at home anywhere on the new ring: it waits for its broker."""
+    change = BrokerChange(lost=frozenset({"b02", "b04"}))
+    for moves_max, moved in ((0, 0), (1, 1), (9, 2)):
+        task = RepairTask(change, ring_inventory(), (WINDOW,), moves_max=moves_max)
+        repair = KIND.repaired(RING, task)
+        assert len(repair.moves) == moved
+        assert not {"b02", "b04"} & set(repair.target.home_of.values())
+
+
 def test_a_new_broker_takes_the_cheapest_of_the_ids_of_its_name() -> None:
     """No other of the free IDs would have cost less, among those that were asked."""
     without = ChordConfiguration.of(0, 16, {broker: WIDE.id_of[broker] for broker in RING.brokers[:7]})

@@ -7,19 +7,22 @@ from controller.control_ports import DeposedError
 from controller.ports.kafka_links import TopicReader
 from controller.ports.order_topic import KafkaOrders
 from controller.ports.plan_store import KafkaPlanStore
+from controller.ports.result_reader import ResultReader
 from controller.state.plan_log import PlanLog
+from infra.create_topics import create_topics
 from infra.decode_strictly import UnreadableRecordError
 from infra.kafka_access import KafkaAccess
 from infra.kafka_server import RunningKafka
 from infra.order_keys import OrderSettings
 from schemas.audit import GivenOrder
 from schemas.codec import encode
-from schemas.command import Command, CommandPhase
+from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.member import Member, MemberState
+from schemas.member import BrokerFacts, Member, MemberState
 from schemas.order import Order, OrderKind
 from schemas.plan import PlanPhase
-from schemas.topics import COMMANDS, EVENTS, ORDERS, PLANS, topic_name
+from schemas.topics import COMMANDS, EVENTS, NO_AGENT, ORDERS, PLANS, RESULTS, topic_name
 from tests.controller.state.test_plan_log import INVENTORY, plan_at
 from tests.wait_until import wait_until
 
@@ -34,9 +37,13 @@ def begun(kafka: RunningKafka, namespace: str) -> KafkaPlanStore:
     return store
 
 
-def commands_in(kafka: RunningKafka, namespace: str) -> list[Command]:
+def answer_of(broker: str) -> CommandResult:
+    return CommandResult("plan-1", CommandPhase.INSTALL, broker, 1, Outcome.INSTALLED, "", 3, 0)
+
+
+def commands_in(kafka: RunningKafka, namespace: str, agent: str = NO_AGENT) -> list[Command]:
     """Return the commands that brokers read."""
-    reader = TopicReader(kafka.access, {topic_name(COMMANDS, namespace): Command}, 0, pytest.fail)
+    reader = TopicReader(kafka.access, {topic_name(COMMANDS, namespace, agent): Command}, 0, pytest.fail)
     found: list[Command] = []
     wait_until(lambda: bool(found.extend(reader.poll())) or reader.has_read_all())
     reader.close()
@@ -73,6 +80,37 @@ def test_members_are_stored_with_a_plan_and_loaded_in_their_newest_state(kafka: 
     assert following.load_members() == [Member("b02", MemberState.LEAVING, 6, "drain by ann"), back]
     assert following.load() == [plan_at(1, PlanPhase.PREPARING)]
     assert commands_in(kafka, namespace) == [PREPARE]
+    store.close()
+
+
+def test_a_broker_that_is_added_is_spoken_to_by_its_agent(kafka: RunningKafka, namespace: str) -> None:
+    """While the store is in use: commands go to its agent's topic, and answers are read once that topic is there."""
+    store, letters = begun(kafka, namespace), list[DeadLetter]()
+    answers = ResultReader(kafka.access, store, 0, letters.append)
+    found: list[CommandResult] = []
+
+    def has(count: int) -> bool:
+        found.extend(answers.poll())
+        return len(found) >= count
+
+    added = Member("b41", MemberState.JOINING, 5, "added", facts=BrokerFacts(agent="east"))
+    assert store.commit(None, (), [added])
+    write(kafka, topic_name(RESULTS, namespace), b"b00", encode(answer_of("b00")))
+    wait_until(lambda: has(1))  # The agent's topic, which is not there yet, holds up nobody.
+    create_topics(kafka.access, namespace=namespace, agents=("east",))
+    commands = [PREPARE, Command("plan-1", CommandPhase.INSTALL, "b41", 0, 1)]
+    assert store.commit(None, commands)
+    for broker in ("b00", "b41"):
+        write(kafka, topic_name(RESULTS, namespace, "east"), broker.encode(), encode(answer_of(broker)))
+    wait_until(lambda: has(2) and bool(letters))
+    assert [result.broker for result in found] == ["b00", "b41"]
+    assert [letter.topic for letter in letters] == [topic_name(RESULTS, namespace, "east")]
+    assert commands_in(kafka, namespace) == commands[:1]
+    assert commands_in(kafka, namespace, "east") == commands[1:]
+    following = KafkaPlanStore(kafka.access, namespace)
+    following.load_members()
+    assert following.topics == store.topics  # Whoever leads next knows as much.
+    answers.close()
     store.close()
 
 

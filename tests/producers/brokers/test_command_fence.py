@@ -177,6 +177,15 @@ def test_an_aborted_plan_is_never_answered_as_carried_out(overlay: OverlayConfig
 
 
 @BOTH
+def test_an_epoch_before_one_that_was_aborted_is_prepared_no_more(overlay: OverlayConfiguration) -> None:
+    """Also of a plan that was never heard of here: what came early for it has been thrown away with the later one."""
+    broker = FencedBroker(overlay)
+    broker.go((ABORT,), 2)
+    (answer,) = broker.obey(broker.command(PREPARE))
+    assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.PHASE)
+
+
+@BOTH
 def test_a_plan_of_a_later_epoch_is_refused_while_one_is_under_way(overlay: OverlayConfiguration) -> None:
     """The controller is told that the broker belongs to another plan; from another epoch, that it is elsewhere."""
     broker = FencedBroker(overlay)

@@ -196,6 +196,7 @@ def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguratio
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b"), 1)
     assert outcome_of(core, prepare_same(overlay.at_epoch(7), "b")) == (Outcome.REFUSED, Refusal.OUTSIDE)
+    assert outcome_of(core, prepare_same(overlay.at_epoch(11), "b")) == (Outcome.REFUSED, Refusal.OUTSIDE)
     assert outcome_of(core, prepare_same(overlay.at_epoch(7), "b", "b")) == (Outcome.PREPARED, Refusal.NONE)
 
 

@@ -22,6 +22,7 @@ from producers.recordings import recording_format
 from producers.recordings.read_recording import open_recording
 from regraft.backtests.backtest_outcome import BOOTSTRAP, RECORDED, Mode, Outcome
 from regraft.backtests.run_backtest import Backtest, BacktestError, BacktestOptions, run_backtest
+from regraft.backtests.show_backtest import figures_document
 from regraft.cli import app
 from regraft.recordings import aggregate_recording as aggregating
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
@@ -375,3 +376,21 @@ def test_telemetry_of_an_older_schema_is_read(tmp_path: Path, monkeypatch: pytes
     assert [list(window.rows) for window in read_windows_of(found)] == expected
     assert expected
     assert found.refused == 2
+
+
+def test_auto_compares_all_planners_and_says_which_settings_to_take(
+    recorded: tuple[Path, VirtualLoop, Settings],
+) -> None:
+    """Every candidate has seen every window, the choice is one of them, and stands in the figures."""
+    options = BacktestOptions(recorded[0], ("auto",))
+    found = run_backtest(options, QUIET)
+    assert found.choice is not None
+    candidates = [outcome for outcome in found.outcomes if not outcome.is_yardstick]
+    assert {one.name for one in found.choice.compared} == {outcome.planner for outcome in candidates}
+    assert {len(outcome.points) for outcome in candidates} == {found.choice.windows}
+    assert all(outcome.mode is Mode.OPEN_LOOP for outcome in candidates)
+    assert found.choice.compared[0].above_share == 0
+    figures = figures_document(found, options)["figures"]
+    taken = [figure for figure in figures if figure["name"] == "is_taken" and figure["value"] == 1]
+    assert [figure["where"]["planner"] for figure in taken] == [found.choice.taken.name]
+    assert run_backtest(BacktestOptions(recorded[0], (PLANNER,), closed_loop_s=0), QUIET).choice is None

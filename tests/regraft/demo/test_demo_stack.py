@@ -56,7 +56,7 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(tmp_path: Path) -> N
     answer = _regraft(
         *("demo", "--scenario", "outage", "--json", "--seed", "3", "--duration", "45", "--out", str(tmp_path)),
         *settings,
-        timeout_s=400,
+        timeout_s=700,
     )
     assert answer.stdout, answer.stderr[-4000:]  # So small an overlay may end dearer than it began: no success.
     summary = json.loads(answer.stdout)

@@ -1,19 +1,32 @@
 """Telemetry of a broker that was added while a run was recorded is no stranger's."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
+from controller.controller_settings import ControllerSettings
+from controller.kinds.find_kind import kind_of
+from controller.kinds.repair import RepairTask
+from overlay.overlay_configuration import BrokerChange
 from producers.recordings.read_recording import open_recording
+from producers.recordings.recorded_members import added_members, recorded_inventory
+from regraft.backtests.backtest_outcome import RECORDED
+from regraft.backtests.run_backtest import BacktestOptions, run_backtest
+from regraft.recordings.aggregate_recording import aggregate_recording, read_windows_of
 from regraft.recordings.describe_recording import describe_recording
-from regraft.recordings.recorded_members import added_members
+from regraft.replays.read_inputs import read_inputs
 from schemas.codec import decode, encode
 from schemas.member import BrokerFacts, Member, MemberState, PeerCost
+from schemas.plan import PhaseChange, PlanPhase
 from schemas.telemetry import TelemetryBatch
+from streaming.streaming_settings import EventBounds
 from tests.producers.recorded_messages import BROKERS, START_MS, Sent, sent, telemetry, write
 
 ADDED = "b99"
+BOUNDS = EventBounds(60_000, 3_600_000)
 
 
 def with_added(*, is_member: bool) -> list[Sent]:
@@ -31,6 +44,13 @@ def with_added(*, is_member: bool) -> list[Sent]:
     return [member, *found] if is_member else found
 
 
+def at_epoch(epoch: int, one: Sent) -> Sent:
+    """The same message of a broker that is at this epoch."""
+    if one.topic != "telemetry" or one.value is None:
+        return one
+    return dataclasses.replace(one, value=encode(replace(decode(one.value, TelemetryBatch), epoch=epoch)))
+
+
 @pytest.mark.parametrize("is_member", [True, False])
 def test_who_was_added_is_known(tmp_path: Path, *, is_member: bool) -> None:
     """By the topic of members; without it, the broker is a stranger and the description says so."""
@@ -39,3 +59,52 @@ def test_who_was_added_is_known(tmp_path: Path, *, is_member: bool) -> None:
     assert [one.broker for one in added_members(open_recording(file))] == [ADDED] * is_member
     warnings = " ".join(describe_recording(file)["warnings"])
     assert (ADDED in warnings) is not is_member
+
+
+def test_telemetry_of_who_was_added_is_aggregated(tmp_path: Path) -> None:
+    """A member's telemetry counts, in a span that begins long after its record, too; a stranger's is refused."""
+    first_ms, end_ms = START_MS + 20_000, START_MS + 40_000
+    for is_member in (True, False):
+        folder = tmp_path / str(is_member)
+        folder.mkdir()
+        write(folder / "rec.avro", with_added(is_member=is_member))
+        found = aggregate_recording(open_recording(folder / "rec.avro"), folder, first_ms, end_ms, 5_000, BOUNDS)
+        seen = {one.broker for window in read_windows_of(found) for one in window.marker.brokers}
+        assert (ADDED in seen) is is_member
+        assert (found.refused == 0) is is_member
+
+
+def test_the_overlay_that_an_added_broker_joined_is_costed(tmp_path: Path) -> None:
+    """A plan took it in: each window is of a known overlay, and the planner looks on over the brokers of the first."""
+    file = tmp_path / "rec.avro"
+    begun_ms = START_MS + 20_000
+    messages = [at_epoch(1, one) if one.time_ms > begun_ms else one for one in with_added(is_member=True)]
+    write(file, messages)
+    recording = open_recording(file)
+    kind = kind_of(recording.info.inventory, ControllerSettings(bootstrap="", inventory_path=Path()))
+    present = recording.info.inventory.bootstrap
+    repair = kind.repaired(present, RepairTask(BrokerChange(joined=frozenset({ADDED})), recorded_inventory(recording)))
+    plan = replace(
+        repair.plan(present, 1, begun_ms),
+        phase=PlanPhase.COMPLETED,
+        history=(PhaseChange(PlanPhase.COMPLETED, begun_ms, ""),),
+    )
+    file.unlink()
+    write(file, [sent(plan, "plans", plan.plan, begun_ms), *messages])
+    options = BacktestOptions(file, ("swap_links_cost",), closed_loop_s=0)
+    found = run_backtest(options, Console(quiet=True))
+    recorded = next(one for one in found.outcomes if one.planner == RECORDED)
+    assert not found.faults
+    assert not recorded.windows_unknown
+    assert recorded.points[-1].end_ms > begun_ms + 5_000
+
+
+def test_a_replay_knows_who_was_a_member_before(tmp_path: Path) -> None:
+    """The job that aggregates again takes its telemetry, and the loop knows its facts."""
+    file = tmp_path / "rec.avro"
+    write(file, with_added(is_member=True))
+    recording = open_recording(file)
+    assert set(recorded_inventory(recording).brokers) == {*BROKERS, ADDED}
+    assert recorded_inventory(recording).bootstrap == recording.info.inventory.bootstrap
+    inputs = read_inputs(recording, START_MS + 1_000)
+    assert [(one.broker, one.facts is not None) for one in inputs.members_known] == [(ADDED, True)]

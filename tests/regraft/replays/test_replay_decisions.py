@@ -209,5 +209,5 @@ def test_a_recording_without_clients_can_be_decided_on(tmp_path: Path) -> None:
     """Telemetry alone gives inputs with nothing in them, and brokers are imagined."""
     write(tmp_path / "few.avro", telemetry(range(4)), topics=("telemetry",))
     inputs = read_inputs(open_recording(tmp_path / "few.avro"))
-    assert inputs == DecisionInputs(clients=[], orders=[], plans_known=[])
+    assert inputs == DecisionInputs(clients=[], orders=[], plans_known=[], members_known=[])
     assert decide(inputs=inputs).imagined_from_ms == 0

@@ -70,5 +70,5 @@ def test_planners_are_tried_on_it(recording: Recording) -> None:
     assert {one.mode for one in found.outcomes} == {Mode.OPEN_LOOP, Mode.CLOSED_LOOP}
     assert all(one.points and not one.windows_unknown for one in found.outcomes)
     closed = next(one.deliveries for one in found.outcomes if one.deliveries is not None)
-    assert closed.lost > 0  # What was in the dead broker and on its links.
-    assert (closed.repeated, closed.out_of_order) == (0, 0)
+    assert closed.lost_to_deaths > 0  # What was in the dead broker and on its links.
+    assert (closed.lost, closed.repeated, closed.out_of_order) == (0, 0, 0)

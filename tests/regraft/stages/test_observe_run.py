@@ -139,17 +139,21 @@ def test_an_overlay_is_whole_when_all_that_are_up_are_in_it(tmp_path: Path) -> N
     assert not observer.is_whole
     dead = ShownMember(broker="b01", state=MemberState.DEAD, since_ms=START_MS, reason="silent", in_overlay=True)
     out, joining = replace(dead, in_overlay=False), replace(dead, state=MemberState.JOINING, in_overlay=False)
+    back = replace(dead, state=MemberState.IN_SERVICE)
+    first, second = [[START_MS - 1, "b00, b01: died"]], [[START_MS - 1, "b01: died"], [START_MS + 5, "b01: died"]]
     course = (
-        ("all is well", {"0": 3}, 0, {"in_service": 3}, (), True),
-        ("b01 died, nobody knows", {"0": 3}, 1, {"in_service": 3}, (), False),
-        ("and is known to be dead", {"0": 3}, 1, {"in_service": 2, "dead": 1}, (dead,), False),
-        ("the overlay does without it", {"0": 3}, 1, {"in_service": 2, "dead": 1}, (out,), True),
-        ("it is back, nobody knows", {"0": 3}, 0, {"in_service": 2, "dead": 1}, (out,), False),
-        ("and is to join", {"0": 3}, 0, {"in_service": 2, "joining": 1}, (joining,), False),
-        ("it began again before it was missed", {"-1": 1, "0": 2}, 0, {"in_service": 3}, (), False),
+        ("all is well", [], 0, {"in_service": 3}, (), True),
+        ("b01 died, nobody knows", second[:1], 1, {"in_service": 3}, (), False),
+        ("and is known to be dead", second[:1], 1, {"in_service": 2, "dead": 1}, (dead,), False),
+        ("the overlay does without it", second[:1], 1, {"in_service": 2, "dead": 1}, (out,), True),
+        ("it is back, nobody knows", second[:1], 0, {"in_service": 2, "dead": 1}, (out,), False),
+        ("and is to join", second[:1], 0, {"in_service": 2, "joining": 1}, (joining,), False),
+        ("and is taken in", second[:1], 0, {"in_service": 3}, (back,), True),
+        ("b00 came back, too, before anybody missed it", first, 0, {"in_service": 3}, (back,), False),
+        ("b01 began again before it was missed", second, 0, {"in_service": 3}, (back,), False),
     )
-    for what, epochs, dead_count, counts, members, is_whole in course:
-        _write(tmp_path, "emulator", {"brokers_by_epoch": epochs, "brokers_dead": dead_count})
+    for what, notes, dead_count, counts, members, is_whole in course:
+        _write(tmp_path, "emulator", {"outage_notes": notes, "brokers_dead": dead_count})
         _show(tmp_path, _view({}, 1, members=ShownFleet(counts=counts, members=members)))
         observer.refresh()
         assert observer.is_whole is is_whole, what

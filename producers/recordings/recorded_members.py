@@ -6,6 +6,12 @@ where telemetry names brokers that the recorded inventory does not have.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
+
+from overlay.inventory import Inventory
+from overlay.members import FleetView
 from producers.recordings.read_recording import Recording
 from schemas.codec import UndecodableRecordError, decode
 from schemas.member import Member, MemberState
@@ -13,7 +19,10 @@ from schemas.topics import MEMBERS
 
 
 def added_members(recording: Recording) -> list[Member]:
-    """Return the brokers with facts, by name, all as in service: which were in the overlay, the plans say."""
+    """Return the brokers with facts, by name, all as in service: which were in the overlay, the plans say.
+
+    They have no agents: a recording holds in one topic what all agents said.
+    """
     found: dict[str, Member] = {}
     if MEMBERS.suffix not in recording.info.topics:
         return []
@@ -23,5 +32,15 @@ def added_members(recording: Recording) -> list[Member]:
         except UndecodableRecordError:
             continue
         if member is not None and member.facts is not None:
-            found[member.broker] = Member(member.broker, MemberState.IN_SERVICE, 0, member.reason, facts=member.facts)
+            facts = msgspec.structs.replace(member.facts, agent="")
+            found[member.broker] = Member(member.broker, MemberState.IN_SERVICE, 0, member.reason, facts=facts)
     return [found[broker] for broker in sorted(found)]
+
+
+def recorded_inventory(recording: Recording) -> Inventory:
+    """Return the inventory of all brokers of which the recording may hold telemetry; its first overlay has the first.
+
+    It takes a whole reading.
+    """
+    fleet = FleetView.of(recording.info.inventory, added_members(recording))
+    return replace(fleet.inventory, agent_of={})

@@ -1,0 +1,122 @@
+"""Search of links and homes together: descents from several starts, then kicks, within what one plan may change.
+
+In: an overlay with its cost, a budget, limits. Out: a better overlay. In which order a plan gets there belongs to
+:mod:`controller.planners.steps.order_changes`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.planners.steps.price_frailty import OverlayFrailty
+from controller.planners.steps.search_homes import HomeSearch
+from controller.planners.steps.search_swaps import KICK_SWAPS, TIE_SHARE, Search, descend, keeps_caps
+from overlay.configuration import link
+from overlay.link_sides import Places
+from overlay.overlay_costs import OverlayCosts
+from overlay.publisher_placement import PublisherPlacement
+from overlay.tree_costs import LinkSwap
+
+HOMES_LOOKED_AT_MAX = 2_000_000  # By one descent over homes, when caps of load bind hard.
+HOMES_WORDS = 300_000  # What a look at all homes takes besides its words, in words: it is some array calls.
+KICK_NEAR = 8  # Of the brokers whose link costs least, to how many a kick joins one.
+
+
+@dataclass(frozen=True, eq=False)
+class OverlaySearch:
+    """A search from a present overlay; ``search`` has its budget, its caps and how many links may differ.
+
+    ``moves_max`` is how many publishers may differ in their home. An overlay is worth its cost and what it counts that
+    one death cuts off (``frailty``).
+    """
+
+    present: OverlayCosts
+    search: Search
+    moves_max: int
+    frailty: OverlayFrailty | None
+
+    def value_per_s(self, overlay: OverlayCosts) -> float:
+        """Return what the overlay costs, with what its frailty counts above that of the present one."""
+        if self.frailty is None:
+            return overlay.cost_per_s
+        rise_per_s = self.frailty.price_per_s(overlay) - self.frailty.price_per_s(self.present)
+        return overlay.cost_per_s + max(rise_per_s, 0.0)
+
+    def best(self, starts: Sequence[OverlayCosts]) -> OverlayCosts:
+        """Return the best overlay that a descent from each of the starts, or from the present one, ends at."""
+        found = []
+        for start in starts:
+            trial = start.copy()
+            self.settle(trial)
+            found.append(trial)
+        return min([self.present, *starts, *found], key=self.value_per_s)
+
+    def escape(self, best: OverlayCosts, rng: random.Random) -> OverlayCosts:
+        """Return the best overlay that kicks from this one, each with a descent after it, lead to in the budget."""
+        best_per_s = self.value_per_s(best)
+        while not self.search.is_over and len(best.tree.ends) > 2:
+            trial = best.copy()
+            touched = self._kick(trial, rng)
+            self.settle(trial, touched)
+            if trial.cost_per_s >= best_per_s - TIE_SHARE * best.cost_per_s:
+                continue
+            value_per_s = self.value_per_s(trial)
+            if value_per_s < best_per_s - TIE_SHARE * best.cost_per_s:
+                best, best_per_s = trial, value_per_s
+        return best
+
+    def settle(self, overlay: OverlayCosts, near: Places | None = None) -> None:
+        """Move publishers to their best homes and swap links, in turn, until neither helps or the budget is used up.
+
+        With ``near`` only swaps of these links and of those that change with them are looked at.
+        """
+        while True:
+            self.rehome(overlay)
+            swaps = list(descend(overlay.tree, self.search, near=near))
+            if not swaps:
+                return
+            overlay.links_changed()
+            if self.search.is_over:
+                self.rehome(overlay)
+                return
+
+    def rehome(self, overlay: OverlayCosts) -> None:
+        """Move publishers to their best homes on the tree, no more of them from the present ones than may."""
+        if not len(overlay.homes):
+            return
+        self.search.words_left -= HOMES_WORDS + 2 * overlay.sets.words.size
+        homes = self._best_homes(overlay)
+        values = overlay.at_homes.costs_per_s
+        places = np.arange(len(homes))
+        gains = values[places, self.present.homes] - values[places, homes]
+        stay = np.argsort(-gains, kind="stable")[self.moves_max :]
+        homes[stay] = self.present.homes[stay]
+        homes[gains <= TIE_SHARE * overlay.cost_per_s] = self.present.homes[gains <= TIE_SHARE * overlay.cost_per_s]
+        overlay.move({int(place): int(homes[place]) for place in np.flatnonzero(homes != overlay.homes)})
+
+    def _best_homes(self, overlay: OverlayCosts) -> Places:
+        at_homes, caps_per_s = overlay.at_homes, self.search.load_max_per_s
+        if caps_per_s is None:
+            return np.asarray(at_homes.costs_per_s.argmin(axis=1), dtype=np.intp)
+        placement = PublisherPlacement(at_homes, range(len(overlay.homes)), overlay.homes.tolist(), caps_per_s)
+        HomeSearch(at_homes.costs_per_s, HOMES_LOOKED_AT_MAX).descend(placement)
+        return placement.homes
+
+    def _kick(self, overlay: OverlayCosts, rng: random.Random) -> Places:
+        """Make some random swaps and moves that keep the caps; return the links whose swaps they may have changed."""
+        names, costs = overlay.inventory.brokers, overlay.inventory.link_cost
+        touched: set[int] = set()
+        for _ in range(rng.randint(*KICK_SWAPS)):
+            one = rng.randrange(len(names))
+            nearest = [other for other in np.argsort(costs[one], kind="stable").tolist() if other != one][:KICK_NEAR]
+            added = link(names[one], names[rng.choice(nearest)])
+            cycle = overlay.tree.cycle(added)
+            if added not in cycle:
+                swap = LinkSwap(rng.choice(cycle), added)
+                if keeps_caps(overlay.tree, self.search, swap) and self.search.has_room(overlay.tree, swap):
+                    touched.update(overlay.apply(swap))
+        return np.array(sorted(touched), dtype=np.intp)

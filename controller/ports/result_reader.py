@@ -1,0 +1,37 @@
+"""The answers of all brokers, in the topics of all agents, also of those that come while the controller runs.
+
+In: Kafka, and the plan store, which knows who speaks for whom. Out: answers. What is in the name of another agent's
+broker is a dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.ports.kafka_links import TopicReader
+from controller.ports.plan_store import KafkaPlanStore
+from infra.kafka_access import KafkaAccess
+from schemas.command import CommandResult
+from schemas.dead_letter import DeadLetter
+from schemas.topics import RESULTS
+
+
+class ResultReader(TopicReader[CommandResult]):
+    """A reader of answers that follows the members."""
+
+    def __init__(
+        self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, bury: Callable[[DeadLetter], None]
+    ) -> None:
+        super().__init__(
+            kafka,
+            dict.fromkeys(plans.topics.names(RESULTS), CommandResult),
+            since_ms,
+            bury,
+            lambda name, result: plans.topics.fault(name, result.broker),
+        )
+        self._plans = plans
+
+    def poll(self) -> list[CommandResult]:
+        """Return what has come since; an agent's topic is read as soon as it is there."""
+        self.read_also(dict.fromkeys(self._plans.topics.names(RESULTS), CommandResult))
+        return super().poll()

@@ -1,0 +1,137 @@
+"""Choose a planner and how far it looks back by what each would have cost on a recording, and say how sure that is.
+
+In: the outcomes of candidates over the same windows. Out: a Choice. Running the candidates belongs to ``run_backtest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.controller_settings import ControllerSettings
+from controller.decide.find_planners import PLANNERS, planner_names, planner_spec
+from regraft.backtests.backtest_outcome import Outcome
+
+AUTO = "auto"
+HORIZONS_LIFETIMES = (0.5, 1.0, 2.0, 4.0)
+SAMPLES = 2_000
+LEVEL = 0.95
+SEED = 1
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A chain of planners and how many lifetimes of a subscription it looks back; None as the settings have it."""
+
+    planner: str
+    horizon_lifetimes: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called beside the others."""
+        if self.horizon_lifetimes is None:
+            return self.planner
+        return f"{self.planner}, horizon_lifetimes {self.horizon_lifetimes:g}"
+
+    def applied_to(self, settings: ControllerSettings) -> ControllerSettings:
+        """Return the settings with this planner, without shadows."""
+        lifetimes = settings.horizon_lifetimes if self.horizon_lifetimes is None else self.horizon_lifetimes
+        return replace(settings, planner=self.planner, horizon_lifetimes=lifetimes, shadow_planners=())
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a candidate cost above the least of all, as a share of that, with its interval over samples of windows."""
+
+    name: str
+    cost_per_s: float
+    above_share: float
+    low_share: float
+    high_share: float
+    changes: int
+
+    @property
+    def is_as_good(self) -> bool:
+        """Tell whether the windows do not tell it from the best."""
+        return self.low_share <= 0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """All candidates, best first, and which one is to be taken: of those as good as the best who changes least."""
+
+    compared: tuple[Compared, ...]
+    windows: int
+    block_windows: int
+
+    @property
+    def taken(self) -> Compared:
+        """The candidate to take."""
+        return min((one for one in self.compared if one.is_as_good), key=lambda one: (one.changes, one.cost_per_s))
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """Say what was found, a line for each candidate."""
+        lines = [
+            f"{one.name}: {one.cost_per_s:,.0f}/s, {one.above_share:+.1%} ({one.low_share:+.1%} to "
+            f"{one.high_share:+.1%}) against the best, {one.changes} links, homes and IDs changed"
+            for one in self.compared
+        ]
+        head = (
+            f"Of {len(self.compared)} candidates on {self.windows} windows take {self.taken.name}: of those that the "
+            f"windows do not tell from the best it changes least. Intervals hold {LEVEL:.0%} of {SAMPLES:,} samples of "
+            f"blocks of {self.block_windows} windows; what transitions cost is not in the costs."
+        )
+        return (head, *lines)
+
+
+def candidates_for(kind: str, acting: str) -> tuple[Candidate, ...]:
+    """Return every planner of a kind of overlay, the acting and the default chain, and these looking back otherwise."""
+    singles = sorted(name for name, spec in PLANNERS.items() if spec.kind == kind)
+    default = ControllerSettings.planner
+    suits = all(planner_spec(name).kind == kind for name in planner_names(default))
+    chains = dict.fromkeys([acting, *([default] if suits else [])])
+    found = [Candidate(name) for name in singles if name not in chains]
+    return (*found, *(Candidate(chain, lifetimes) for chain in chains for lifetimes in HORIZONS_LIFETIMES))
+
+
+def choose(outcomes: Iterable[Outcome]) -> Choice:
+    """Compare candidates on the windows that all of them know.
+
+    The interval is of the difference to the best, window by window, so that what all have in common is no noise; by a
+    circular block bootstrap, as the same subscriptions live through many windows (blocks of n^(1/2) windows, longer
+    than Künsch, 1989, has them, since plans last, too). Raises ValueError without a common window.
+    """
+    known = [outcome for outcome in outcomes if outcome.points]
+    ends = sorted(set.intersection(*({point.end_ms for point in one.points} for one in known))) if known else []
+    if not ends:
+        raise ValueError("the candidates have no window in common: choose a longer part of the recording")
+    costs = np.array([_costs(outcome, ends) for outcome in known])
+    best = int(costs.mean(axis=1).argmin())
+    block = max(round(len(ends) ** 0.5), 1)
+    picked = _block_samples(len(ends), block, np.random.default_rng(SEED))
+    base = costs[best][picked].mean(axis=1)
+    tail = (1 - LEVEL) / 2
+    found = []
+    for outcome, row in zip(known, costs, strict=True):
+        shares = row[picked].mean(axis=1) / base - 1
+        low, high = np.quantile(shares, [tail, 1 - tail])
+        changes = outcome.links_exchanged + outcome.moves + outcome.id_moves
+        above = float(row.mean() / costs[best].mean() - 1)
+        found.append(Compared(outcome.planner, float(row.mean()), above, float(low), float(high), changes))
+    return Choice(tuple(sorted(found, key=lambda one: one.cost_per_s)), len(ends), block)
+
+
+def _costs(outcome: Outcome, ends: Sequence[int]) -> list[float]:
+    by_end = {point.end_ms: point.cost_per_s for point in outcome.points}
+    return [by_end[end] for end in ends]
+
+
+def _block_samples(count: int, block: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return places of windows, shape (SAMPLES, count): each row of blocks that begin anywhere and go around."""
+    starts = generator.integers(count, size=(SAMPLES, -(-count // block), 1))
+    places = (starts + np.arange(block)) % count
+    return places.reshape(SAMPLES, -1)[:, :count]

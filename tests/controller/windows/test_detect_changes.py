@@ -1,0 +1,170 @@
+"""Changes of traffic: quiet traffic alarms as seldom as stated, and a step is found in its first whole window."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from controller.state.closed_window import ClosedWindow
+from controller.windows.detect_changes import (
+    ChangeDetector,
+    ChangeFound,
+    deliveries_in,
+    hellinger,
+    limit_for,
+    normal_score,
+)
+from overlay.delivery_sets import DeliverySets
+from tests.controller.scripted_windows import WINDOW_MS, closed_window
+
+BROKERS = tuple(f"b{number:02}" for number in range(10))
+PUBLISHERS = tuple(f"p{number}" for number in range(24))
+
+
+@dataclass
+class Traffic:
+    """Windows in which each publisher publishes by a Poisson process and each broker wants a share of it."""
+
+    seed: int
+    alike: float = 0.0
+    churn: float = 200.0
+    turn: int = 0
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self.shares = self.rng.choice([0.05, 0.8], (len(BROKERS), len(PUBLISHERS)))
+        self.level = 0.0
+
+    def window(self) -> tuple[ClosedWindow, float]:
+        """The next window, and what a notification cost: its logarithm is a first-order autoregression."""
+        rng = self.rng
+        counts = np.minimum(rng.poisson(40, len(PUBLISHERS)), 64)
+        wanted = rng.random((len(BROKERS), len(PUBLISHERS), 64)) < self.shares[:, :, None]
+        wanted &= np.arange(64)[None, None] < counts[None, :, None]
+        weights = (1 << np.arange(64, dtype=np.uint64)).astype(np.uint64)
+        words = (wanted * weights).sum(axis=2, dtype=np.uint64)
+        columns = tuple((publisher, self.turn) for publisher in PUBLISHERS)
+        self.level = self.alike * self.level + rng.normal(0, 0.02) * math.sqrt(1 - self.alike**2)
+        start_ms, self.turn = self.turn * WINDOW_MS, self.turn + 1
+        sets = DeliverySets(BROKERS, columns, words, 1.0)
+        changes = int(rng.poisson(self.churn))
+        window = ClosedWindow(start_ms, start_ms + WINDOW_MS, sets, client_changes=changes, epoch_min=0, epoch_max=0)
+        return window, 100 * math.exp(self.level)
+
+
+def alarms(detector: ChangeDetector, traffic: Traffic, count: int) -> Iterator[ChangeFound]:
+    for _ in range(count):
+        found = detector.add(*traffic.window())
+        if found is not None:
+            yield found
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.8, 0.98])
+def test_quiet_traffic_alarms_no_more_than_stated(alike: float) -> None:
+    """Over 2,000 windows, whether what a notification costs wanders slowly or not; three deviations are granted."""
+    windows_per_alarm, count = 100.0, 500
+    found = sum(len(list(alarms(ChangeDetector(windows_per_alarm), Traffic(seed, alike), count))) for seed in range(4))
+    expected = 4 * count / windows_per_alarm
+    assert found <= expected + 3 * math.sqrt(expected)
+    assert found >= 1  # At a rate that high silence would mean that it hears nothing.
+
+
+def test_sums_of_normal_values_pass_the_limit_as_seldom_as_the_formula_says() -> None:
+    """Siegmund's mean time holds within a fifth, for one sum: a quarter of the alarms of all four."""
+    rng, windows_per_alarm = np.random.default_rng(1), 250.0
+    limit, total, count = limit_for(windows_per_alarm), 0.0, 0
+    for value in rng.normal(0, 1, 400_000):
+        total = max(total + value - 1.0, 0.0)
+        if total > limit:
+            total, count = 0.0, count + 1
+    assert 400_000 / count == pytest.approx(4 * windows_per_alarm, rel=0.2)
+
+
+def test_scores_of_few_values_are_those_of_a_normal_distribution() -> None:
+    """Predicted from 20 values, one in 50 lies beyond 2.33 deviations upwards or downwards, as it should."""
+    rng = random.Random(2)
+    scores = []
+    for _ in range(5_000):
+        reference = [rng.gauss(5, 3) for _ in range(20)]
+        scores.append(normal_score(rng.gauss(5, 3), reference))
+    # Values that look alike by chance make scores smaller, never larger.
+    assert 0.012 < sum(abs(score) > 2.326 for score in scores) / len(scores) < 0.021
+
+
+@pytest.mark.parametrize("quiet", [15, 100])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_shift_of_interests_is_found_in_its_first_window(seed: int, quiet: int) -> None:
+    """Half of all brokers want what they did not: new traffic begins with that window, and what follows is quiet."""
+    detector, traffic = ChangeDetector(2000.0), Traffic(seed)
+    assert not list(alarms(detector, traffic, quiet))
+    traffic.shares[:5] = 1 - traffic.shares[:5]
+    (found,) = alarms(detector, traffic, 20)
+    assert (found.since_ms, found.window_end_ms) == (quiet * WINDOW_MS, (quiet + 1) * WINDOW_MS)
+    assert found.value > found.limit
+    assert found.statistic in found.text
+
+
+def test_a_change_that_lies_mostly_in_the_next_window_counts_from_there() -> None:
+    """A window of which a fifth is new shows a change, the next one a larger step: old traffic is not new."""
+    detector, traffic = ChangeDetector(2000.0), Traffic(3)
+    assert not list(alarms(detector, traffic, 30))
+    before = traffic.shares.copy()
+    traffic.shares[:3] = 0.75 * before[:3] + 0.25 * (1 - before[:3])
+    traffic.churn = 400.0
+    (first,) = alarms(detector, traffic, 1)
+    traffic.shares[:3] = 1 - before[:3]
+    traffic.churn = 1000.0
+    (second,) = alarms(detector, traffic, 1)
+    traffic.churn = 200.0
+    assert not list(alarms(detector, traffic, 20))
+    assert (first.since_ms, second.since_ms) == (30 * WINDOW_MS, 31 * WINDOW_MS)
+
+
+def test_one_publisher_that_publishes_more_is_a_change() -> None:
+    """No interest changes, but what is delivered does, and what a notification costs."""
+    detector, traffic = ChangeDetector(2000.0), Traffic(4)
+    assert not list(alarms(detector, traffic, 30))
+    traffic.shares[:, 1:] /= 3
+    assert len(list(alarms(detector, traffic, 20))) == 1
+
+
+def test_a_new_level_of_churn_is_told_once() -> None:
+    """Clients that change their minds three times as often are a change; that they go on doing so is none."""
+    detector, traffic = ChangeDetector(2000.0), Traffic(6)
+    assert not list(alarms(detector, traffic, 30))
+    traffic.churn *= 3
+    assert 1 <= len(list(alarms(detector, traffic, 60))) <= 2
+    assert not list(alarms(detector, traffic, 60))
+
+
+def test_a_gap_and_a_transition_are_no_change() -> None:
+    """After a gap windows are not compared, and clients that a plan moved count as changes of interest."""
+    detector, traffic = ChangeDetector(2000.0), Traffic(5)
+    assert not list(alarms(detector, traffic, 30))
+    window, cost = traffic.window()
+    assert detector.add(replace(window, client_changes=2000, epoch_max=1), cost) is None
+    for _ in range(3):
+        traffic.window()
+    traffic.shares[:3] = 1 - traffic.shares[:3]
+    assert detector.add(*traffic.window()) is None
+
+
+def test_windows_without_traffic_say_nothing() -> None:
+    """A silent system has neither deliveries nor costs."""
+    detector = ChangeDetector(2000.0)
+    silent = [closed_window(BROKERS, [], turn * WINDOW_MS) for turn in range(20)]
+    assert [detector.add(window, None) for window in silent] == [None] * 20
+
+
+def test_deliveries_are_told_by_publisher_and_broker() -> None:
+    """On a ring only by publisher: there plans move who wants what from broker to broker."""
+    window = closed_window(("b00", "b01"), [{"b00"}, {"b00", "b01"}])
+    assert deliveries_in(window) == {("b00", "p0"): 2.0, ("b01", "p0"): 1.0}
+    assert deliveries_in(window, by_broker=False) == {("", "p0"): 2.0}
+    assert hellinger({("a", "p"): 3.0}, {("a", "p"): 6.0}) == pytest.approx(0.0, abs=1e-7)
+    assert hellinger({("a", "p"): 3.0}, {("b", "p"): 3.0}) == 1.0

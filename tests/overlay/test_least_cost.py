@@ -1,0 +1,53 @@
+"""The bound of the cost, against the least cost of all trees and homes of small overlays."""
+
+import random
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from experiments.psoop.exact_optimum import tree_costs_per_s
+from overlay.cost import overlay_cost
+from overlay.delivery_sets import DeliverySets
+from overlay.least_cost import least_cost_per_s
+from tests.overlay.published_overlays import PublishedOverlay, draw_overlay
+from tests.overlay.small_overlays import inventory_of, line_of, publishers_of
+
+
+def optimum_per_s(overlay: PublishedOverlay) -> float:
+    """The least cost of all trees with each publisher at its best home on each: they do not influence each other."""
+    inventory, sets = overlay.inventory, DeliverySets.joined(overlay.spans)
+    trees = 0.0
+    for publisher in sorted({name for name, _ in sets.columns}):
+        own = sets.of_publishers({publisher})
+        trees = trees + np.min([tree_costs_per_s(inventory, own.at_homes({publisher: b})) for b in own.brokers], axis=0)
+    return float(np.min(trees))
+
+
+def test_no_tree_with_any_homes_is_below_the_bound() -> None:
+    """On up to six brokers no overlay costs less than the bound, and on average it is two thirds of the least."""
+    rng = random.Random(23)
+    shares = []
+    while len(shares) < 60:
+        overlay = draw_overlay(rng, brokers_max=6)
+        least_per_s = optimum_per_s(overlay)
+        bound_per_s = least_cost_per_s(overlay.inventory, overlay.spans)
+        assert bound_per_s <= least_per_s * (1 + 1e-9)
+        if least_per_s > 0:
+            shares.append(bound_per_s / least_per_s)
+    assert fmean(shares) > 2 / 3
+
+
+def test_two_brokers_have_no_choice() -> None:
+    """Where both of two brokers want all, the bound is the cost."""
+    tree = line_of(2)
+    inventory = inventory_of(tree, {("b00", "b01"): 7.0})
+    sets = publishers_of(tree.brokers, {"p": ("b00", [{"b00", "b01"}] * 5)})
+    cost_per_s = overlay_cost(tree, inventory, sets).total_per_s
+    assert least_cost_per_s(inventory, [sets]) == pytest.approx(cost_per_s)
+
+
+def test_without_a_window_there_is_no_bound() -> None:
+    """No span is refused with what is missing."""
+    with pytest.raises(ValueError, match="at least one window"):
+        least_cost_per_s(inventory_of(line_of(2), {}), [])

@@ -1,0 +1,78 @@
+"""Choosing settings by a recording: differences that the windows show count, those that they do not are no reason."""
+
+import random
+
+import pytest
+
+from controller.controller_settings import ControllerSettings
+from overlay.configuration import Configuration
+from regraft.backtests.backtest_outcome import CostPoint, Mode, Outcome, PlanMark
+from regraft.backtests.choose_settings import HORIZONS_LIFETIMES, Candidate, candidates_for, choose
+
+WINDOWS = 100
+
+
+def traffic(seed: int) -> list[float]:
+    """What windows cost that live through the same subscriptions, with much noise that all candidates share."""
+    rng = random.Random(seed)
+    costs, swing = [], 0.0
+    for _ in range(WINDOWS):
+        swing = 0.8 * swing + rng.gauss(0, 100)
+        costs.append(1_000 + swing)
+    return costs
+
+
+def outcome(name: str, costs: list[float], links: int, first: int = 0) -> Outcome:
+    """A candidate that cost this from a window on, and exchanged links in one plan."""
+    points = tuple(CostPoint((first + place) * 5_000, cost, 2_000.0) for place, cost in enumerate(costs))
+    plans = (PlanMark("p", 0, links, 0, 0, 1.0, None),)
+    return Outcome(name, Mode.OPEN_LOOP, points, plans)
+
+
+def own(costs: list[float], share: float, seed: int) -> list[float]:
+    """The same traffic on another overlay, dearer by a share, with some noise of its own."""
+    rng = random.Random(seed)
+    return [cost * (1 + share) + rng.gauss(0, 20) for cost in costs]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_real_difference_is_found_in_noise_that_all_share(seed: int) -> None:
+    """Three per cent are told from the best although the traffic swings by fifteen."""
+    base = traffic(seed)
+    found = choose([outcome("best", own(base, 0.0, 1), 50), outcome("dear", own(base, 0.03, 2), 1)])
+    assert [one.name for one in found.compared] == ["best", "dear"]
+    best, dear = found.compared
+    assert best.is_as_good
+    assert not dear.is_as_good
+    assert dear.low_share < 0.03 < dear.high_share
+    assert found.taken is best
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_those_that_cost_as_much_the_one_that_changes_least_is_taken(seed: int) -> None:
+    """What the windows do not tell apart is told by what it takes."""
+    base = traffic(seed)
+    found = choose([outcome("busy", own(base, 0.0, 1), 50), outcome("calm", own(base, 0.0005, 2), 3)])
+    assert found.taken.name == "calm"
+    assert "take calm" in found.text[0]
+
+
+def test_only_common_windows_count() -> None:
+    """A candidate that has seen a dearer part of the traffic is not held against it; with none in common it is said."""
+    costs = [1_000.0] * WINDOWS
+    found = choose([outcome("long", [9_000.0] * 50 + costs, 1), outcome("short", costs, 1, first=50)])
+    assert found.windows == WINDOWS
+    assert [one.above_share for one in found.compared] == [0.0, 0.0]
+    with pytest.raises(ValueError, match="no window in common"):
+        choose([outcome("early", costs, 1), outcome("late", costs, 1, first=WINDOWS)])
+
+
+def test_candidates_are_all_that_suit_and_the_chains_at_each_horizon() -> None:
+    """No planner of another kind of overlay, nobody twice."""
+    found = candidates_for(Configuration.KIND, "swap_links_ci")
+    names = [one.name for one in found]
+    assert len(set(names)) == len(names)
+    assert Candidate("swap_links_cost") in found
+    assert not any("dynatops" in name for name in names)
+    for chain in ("swap_links_ci", ControllerSettings.planner):
+        assert [one.horizon_lifetimes for one in found if one.planner == chain] == list(HORIZONS_LIFETIMES)

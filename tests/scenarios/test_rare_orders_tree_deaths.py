@@ -1,0 +1,230 @@
+"""A broker of a tree dies in a plan, or a plan is aborted: rare orders, as short as they can be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay.configuration import Configuration, link
+from producers.brokers.broker_messages import (
+    Advertise,
+    AdvertiseAck,
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    PublisherTaken,
+    SubscribeRequest,
+    Unadvertise,
+    UnadvertiseRequest,
+)
+from schemas.plan import ClientMove
+from tests.scenarios.step_by_step import ALL, StepByStep
+from tests.scenarios.tree_repair import (
+    ABORT,
+    ACTIVATE,
+    EXCHANGED,
+    FIVE,
+    FIVE_WITHOUT_B1,
+    LINE,
+    PREPARE,
+    RETIRE,
+    WITHOUT_B1,
+    WITHOUT_B1_LATER,
+    Repair,
+)
+
+
+def test_what_is_told_twice_in_an_epoch_that_is_aborted_is_taken_back_all_the_same() -> None:
+    """It hears of an end over two ways in the newer epoch, and of the abort before the older one says so, too."""
+    overlay = StepByStep(LINE)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
+    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    for _ in range(2):
+        overlay.feed("b3", "b0", Unadvertise(1, "p", 0))
+    overlay.command("b3", ABORT, target)
+    assert overlay.publishers_at("b3") == {"p": 0}
+    overlay.feed("b3", "b2", Unadvertise(0, "p", 0))
+    assert not overlay.publishers_at("b3")
+
+
+def test_an_end_in_the_older_epoch_counts_where_the_newer_one_has_ended_and_told_of_the_stay_again() -> None:
+    """What the newer epoch lets a broker know hides what it let it forget, which an abort would bring back."""
+    overlay = StepByStep(LINE)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
+    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.feed("b3", "b0", Unadvertise(1, "p", 0))
+    overlay.feed("b3", "b0", Advertise(1, "p", 0, "b0", ALL))
+    overlay.feed("b3", "b2", Unadvertise(0, "p", 0))
+    overlay.command("b3", ABORT, target)
+    assert not overlay.publishers_at("b3")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_next_stay_comes_when_the_earlier_one_was_told_of_in_an_epoch_that_is_aborted(first: int) -> None:
+    """It waited for the end of that, and had come in the older epoch, too, where nobody would tell of it again."""
+    overlay = StepByStep(LINE)
+    target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
+    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.feed("b3", "b0", Advertise(1, "p", 0, "b0", ALL))
+    for epoch in (first, 1 - first):
+        overlay.feed("b3", "b0" if epoch else "b2", Advertise(epoch, "p", 1, "b2", ALL))
+    overlay.command("b3", ABORT, target)
+    assert overlay.publishers_at("b3") == {"p": 1}
+    assert list(overlay.links["b3", "b2"]) == [AdvertiseAck(0, "p", 1)]
+
+
+def test_the_next_stay_waits_on_when_what_it_waits_for_is_told_of_in_the_older_epoch() -> None:
+    """It had come before that, from elsewhere, and nobody would tell of it again."""
+    overlay = Repair(FIVE)
+    overlay.die()
+    overlay.tell(PREPARE, FIVE_WITHOUT_B1)
+    overlay.feed("b2", "b0", Advertise(1, "p", 0, "b3", ALL))
+    overlay.feed("b2", "b4", Advertise(0, "p", 1, "b4", ALL))
+    overlay.feed("b2", "b3", Advertise(0, "p", 0, "b3", ALL))
+    overlay.feed("b2", "b3", Unadvertise(0, "p", 0))
+    assert overlay.publishers_at("b2") == {"p": 1}
+
+
+def test_whoever_told_of_a_publisher_waits_no_longer_when_it_has_ended_in_the_newer_epoch() -> None:
+    """It may be aborted before the end comes in the older one, or the end may be lost there."""
+    overlay = StepByStep(LINE)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.cross("b0", "b1")
+    overlay.cross("b1", "b2")
+    target = LINE.replaced(1, [link("b0", "b1")], [link("b0", "b2")])
+    overlay.command("b2", PREPARE, target)
+    overlay.feed("b2", "b0", Unadvertise(1, "p", 0))
+    (bundle,) = overlay.links["b2", "b1"]
+    assert AdvertiseAck(0, "p", 0) in bundle.messages
+
+
+def test_the_end_of_a_publisher_goes_over_new_links_too_as_a_death_may_cut_the_old_ones() -> None:
+    """A plan without deaths exchanges a link; the end meets a death on its old way alone."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
+    overlay.carry_out(target, phases=(PREPARE,))
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.die()
+    overlay.run()
+    assert overlay.publishers_at("b3") == {}
+
+
+def test_a_new_home_asks_again_whether_its_publisher_comes_when_a_broker_has_died_in_the_plan() -> None:
+    """The end that it had said at its old home was lost on its way to the new one."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    target = LINE.replaced(1, [], [])
+    overlay.carry_out(target, (ClientMove("p", "b0", "b3"),), phases=(PREPARE,))
+    overlay.tell(ACTIVATE, target, brokers=("b3", "b2"))
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.die()
+    for phase in (ACTIVATE, RETIRE):
+        overlay.tell(phase, target)
+    assert overlay.told_of(PublisherTaken) == [PublisherTaken("p", 0)] * 2
+    overlay.feed("b3", None, UnadvertiseRequest("p", 0))
+    overlay.run()
+    assert (overlay.publishers_at("b2"), overlay.publishers_at("b3")) == ({}, {})
+
+
+def test_a_new_home_asks_for_no_stay_that_the_plan_has_not_moved() -> None:
+    """A later stay has begun at the old home in the new epoch; its client would go where nobody knows it."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.carry_out(EXCHANGED, (ClientMove("p", "b0", "b3"),), phases=(PREPARE,))
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    overlay.run()
+    overlay.die()
+    overlay.tell(ACTIVATE, EXCHANGED)
+    overlay.tell(RETIRE, EXCHANGED, brokers=("b0",))
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
+    overlay.run()
+    overlay.tell(RETIRE, EXCHANGED, brokers=("b2", "b3"))
+    assert overlay.publishers_at("b3") == {"p": 1}
+    assert overlay.told_of(PublisherTaken) == []
+
+
+def exchanged(overlay: Repair, target: Configuration = EXCHANGED) -> None:
+    """Let b1 die when it has prepared the exchange of a link, which is carried out without it."""
+    overlay.die()
+    for broker in overlay.brokers:
+        if broker != "b1":
+            overlay.command(broker, PREPARE, target)
+    for phase in (ACTIVATE, RETIRE):
+        overlay.tell(phase, target)
+
+
+def test_a_repair_tells_what_has_ended_over_links_of_the_plan_in_which_the_broker_died() -> None:
+    """One end of such a link passed the end on before it prepared that plan, the other lost it with the dead."""
+    overlay = Repair()
+    for publisher in ("p", "q"):
+        overlay.feed("b0", None, AdvertiseRequest(publisher, ALL))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    exchanged(overlay)
+    assert overlay.publishers_at("b3") == {"p": 0, "q": 0}
+    for phase in (PREPARE, ACTIVATE, RETIRE):
+        overlay.tell(phase, WITHOUT_B1_LATER)
+    assert [overlay.publishers_at(broker) for broker in WITHOUT_B1.brokers] == [{"q": 0}] * 3
+
+
+def test_a_repair_tells_what_has_come_over_links_of_the_plan_in_which_the_broker_died() -> None:
+    """The advertisement was confirmed without those behind the dead, when these had prepared that plan."""
+    overlay = Repair()
+    overlay.feed("b3", None, SubscribeRequest("s", "u", ALL))
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    exchanged(overlay)
+    assert overlay.publishers_at("b3") == {}
+    for phase in (PREPARE, ACTIVATE):
+        overlay.tell(phase, WITHOUT_B1_LATER)
+    overlay.publish("b0", "p", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "p", 0)]
+
+
+def test_what_a_repair_tells_over_a_link_in_both_epochs_is_known_when_those_beyond_know_it() -> None:
+    """The acknowledgement in the newer epoch comes at once, as it says nothing of those beyond."""
+    five = Configuration.of(0, (*LINE.brokers, "b4"), [*LINE.links, ("b0", "b4")])
+    overlay = Repair(five)
+    exchanged(overlay, five.replaced(1, [link("b1", "b2")], [link("b0", "b2")]))
+    target = Configuration.of(2, ("b0", "b2", "b3", "b4"), [("b0", "b2"), ("b2", "b3"), ("b0", "b4")])
+    for broker in ("b2", "b0"):
+        overlay.command(broker, PREPARE, target, lost_brokers=("b1",))
+    overlay.feed("b3", None, AdvertiseRequest("p", ALL))
+    overlay.run(held=[("b0", "b4")])
+    assert overlay.publishers_at("b0") == {"p": 0}
+    assert overlay.told_of(AdvertiseConfirmed) == []
+    overlay.run()
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+
+
+def test_who_has_told_of_a_publisher_is_not_waited_for() -> None:
+    """It is told so over the same link in the newer epoch, and it may take it for ended unless it is."""
+    overlay = Repair()
+    exchanged(overlay)
+    target = Configuration.of(2, WITHOUT_B1.brokers, [("b0", "b3"), ("b0", "b2")])
+    for broker in ("b2", "b0"):
+        overlay.command(broker, PREPARE, target, lost_brokers=("b1",))
+    overlay.feed("b3", None, AdvertiseRequest("p", ALL))
+    overlay.command("b3", PREPARE, target, lost_brokers=("b1",))
+    overlay.run()
+    assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]
+    for phase in (ACTIVATE, RETIRE):
+        overlay.tell(phase, target)
+    assert [overlay.publishers_at(broker) for broker in WITHOUT_B1.brokers] == [{"p": 0}] * 3
+
+
+def test_what_dies_with_a_broker_that_leaves_is_known_by_its_last_plan_as_no_repair_follows() -> None:
+    """An end that was passed on to it before that plan was prepared has not gone over the links that take its place."""
+    overlay = Repair()
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b0", None, UnadvertiseRequest("p", 0))
+    exchanged(overlay, WITHOUT_B1)
+    assert [overlay.publishers_at(broker) for broker in WITHOUT_B1.brokers] == [{}] * 3
