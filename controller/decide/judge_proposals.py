@@ -119,6 +119,11 @@ def gain_shares(before: Reached, after: Reached, lifetime_s: float | None) -> Me
     return mean_gain(saved_per_s / np.maximum(costs_per_s, COST_MIN_PER_S), before.spans, lifetime_s)
 
 
+def _memory_s(situation: Situation) -> float | None:
+    """Return how long windows show the same subscriptions, None where the register tells these: only rates differ."""
+    return None if situation.kind.NEEDS_REGISTER else situation.subscription_lifetime_s
+
+
 def judge_change(
     proposal: Proposal, before: Reached, after: Reached, situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
@@ -133,7 +138,7 @@ def judge_change(
     floor_per_s = settings.change_share_min * before.cost_per_s
     if proposal.gain_per_s <= floor_per_s:
         return Verdict.GAIN_WITHIN_NOISE, f"saves {proposal.gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
-    gain = gain_shares(before, after, situation.subscription_lifetime_s)
+    gain = gain_shares(before, after, _memory_s(situation))
     choices = situation.kind.choices_in(proposal)
     limit = gain.limit(settings.change_noise_factor, choices=choices)
     if _is_tabu(proposal, situation, settings):
@@ -157,7 +162,7 @@ def judge_luck(
     The planner has picked the best of many changes; of as many worthless ones the best must not pass.
     """
     alternatives = max(situation.kind.alternatives_to(one) for one in chosen)
-    gain = gain_shares(start, reached, situation.subscription_lifetime_s)
+    gain = gain_shares(start, reached, _memory_s(situation))
     limit = gain.limit(settings.noise_factor, alternatives)
     return None if gain.mean > limit else _within_noise(gain, limit)
 
