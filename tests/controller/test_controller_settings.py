@@ -81,7 +81,7 @@ def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
     """The planner gets the inventory's cap, or the one of the settings, and the bounds of a plan."""
     inventory = replace(inventory_of(line_of(4), {}), degree_max=8)
     told = kind_of(inventory, GOOD).planner_context(16, GOOD.decision)
-    assert told == TreeContext(proposals_max=16, moves_max=24, degree_max=8, frailty_weight=0.3)
+    assert told == TreeContext(proposals_max=16, moves_max=24, links_max=12, degree_max=8, frailty_weight=0.3)
     assert kind_of(inventory, replace(GOOD, degree_max=5)).planner_context(16, GOOD.decision) == replace(
         told, degree_max=5
     )
