@@ -22,7 +22,6 @@ from infra.find_port import LOOPBACK, choose_ports
 from infra.kafka_access import KafkaAccess
 from infra.run_clock import RunClock
 from infra.serve_metrics import MetricsPortError
-from schemas.broker_topics import BrokerTopics
 from schemas.command import CommandPhase, CommandResult, Outcome
 from schemas.leader import LeaderTerm
 from schemas.live_view import LiveView, LiveViewError, decode_view
@@ -47,7 +46,7 @@ class MemoryLinks:
 
     results = MemoryResults()
 
-    def __init__(self, settings: ControllerSettings, now_ms: int, plans: object, topics: BrokerTopics) -> None:
+    def __init__(self, settings: ControllerSettings, now_ms: int, plans: object) -> None:
         self._ports = MemoryPorts(plans=HangingPlans(), results=self.results).ports
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
