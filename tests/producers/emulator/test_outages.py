@@ -174,6 +174,37 @@ def test_clients_of_a_dead_broker_come_again_when_a_plan_has_taken_it_in_again()
     assert virtual.overlay.publishers.reconnected_count == virtual.overlay.subscribers.reconnected_count == 1
 
 
+def test_publishers_that_come_home_after_a_minute_do_not_flood_brokers_with_what_they_have_kept() -> None:
+    """Ten of them publish 20 a second each; no queue holds more than 500, and the slowest broker bears 330 a second."""
+    tree = Configuration.of(0, NAMES, [("a", "b"), ("b", "c"), ("c", "d")])
+    inventory = Inventory(NAMES, np.array([1.0, 2.0, 3.0, 1.0]), HOP_MS * (1.0 - np.eye(4)), 3, tree)
+    virtual = VirtualOverlay(inventory, settings=VirtualSettings(start_ms=0.0, flush_ms=None, queue_length_max=500))
+    publishers = [f"p{number}" for number in range(10)]
+    for name in publishers:
+        virtual.overlay.advertise(name, "a", ALL)
+    virtual.overlay.subscribe("s", "d", ALL)
+    virtual.run_until(1_000.0)
+    for number in range(20 * 300):
+        event = virtual.env.timeout(number * 50.0)
+        event.callbacks.append(lambda _: [virtual.overlay.publish(name, {"symbol": "A"}, 1) for name in publishers])
+    virtual.run_until(2_000.0)
+    virtual.overlay.kill("a", notice_ms=20.0)
+    virtual.run_until(3_000.0)
+    without = tree.replaced(1, (), (), change=BrokerChange(lost=frozenset("a")))
+    repair(virtual, without, BrokerChange(lost=frozenset("a")))
+    virtual.run_until(62_000.0)
+    virtual.overlay.come_back("a")
+    install(virtual, "a", without)
+    joined = without.replaced(2, (), [("a", "b")], change=BrokerChange(joined=frozenset("a")))
+    repair(virtual, joined, BrokerChange(joined=frozenset("a")))
+    assert virtual.overlay.publishers.kept_count > 11_000
+    virtual.run_until(302_000.0)
+    assert virtual.overlay.publishers.kept_count == virtual.overlay.overflow_count == 0
+    account = virtual.finish()
+    assert account.is_clean, account
+    assert account.published == len(publishers) * 20 * 300
+
+
 def test_a_publisher_whose_stay_is_ended_goes_on_in_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not hear that it is to leave for c, and is waited for no longer; what it publishes then is not lost."""
     monkeypatch.setattr("producers.brokers.two_epochs.CLIENT_WAIT_MS_MAX", 500.0)
