@@ -118,6 +118,25 @@ def test_a_slow_link_and_a_cut_one_lose_nothing() -> None:
     assert 700.0 < account.delivery_ms_max < 1_000.0
 
 
+def test_a_subscription_that_ends_behind_a_broker_that_stands_still_may_get_more_until_that_has_heard_of_it() -> None:
+    """d waits for c before it lets go of it, twice as long as a notification may be under way; that is no fault."""
+    virtual = line()
+    virtual.overlay.advertise("q", "d", ALL)
+    virtual.run_until(3_500.0)
+    virtual.overlay.suspend("c")
+    virtual.overlay.cancel("s-d")
+    for number in range(240):
+        event = virtual.env.timeout(1.0 + number * 500.0)
+        event.callbacks.append(lambda _: virtual.overlay.publish("q", {"symbol": "A"}, 1))
+    virtual.run_for(2 * virtual.settings.settle_ms)
+    virtual.overlay.resume("c")
+    virtual.run_for(virtual.settings.settle_ms + 5_000.0)
+    assert "s-d" not in virtual.ledger._lives
+    account = virtual.finish()
+    assert account.is_clean, account
+    assert account.concurrent == 240
+
+
 def test_a_death_excuses_what_was_in_the_broker_or_had_to_cross_it_and_nothing_else() -> None:
     """c dies at 2 s: s-c and s-d miss what was published later, and what had not left c by then."""
     virtual = line()
