@@ -90,6 +90,7 @@ def test_each_agent_has_rights_to_its_own_topics_alone(tmp_path: Path) -> None:
     may = {(rule["principal"], rule["name"], rule["operation"]) for rule in shown["acls"]}
     by_agent = {right for right in may if right[1].endswith((".west", ".east"))}
     assert {right for right in by_agent if right[0] in ("User:w", "User:regraft-brokers-west")} == {
+        ("User:w", "regraft.announcements.west", "WRITE"),
         ("User:w", "regraft.commands.west", "READ"),
         ("User:w", "regraft.results.west", "WRITE"),
         ("User:w", "regraft.telemetry.west", "WRITE"),
