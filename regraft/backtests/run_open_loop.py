@@ -187,7 +187,9 @@ class _OpenLoop:
         for window, now_ms in self._feed.windows():
             tell_work(1)
             if shadow is None:
-                start = self._feed.plan_log.present
+                # What was planned during the first window is no part of what the planner begins with.
+                plan_log = self._feed.plan_log
+                start = plan_log.configuration_of(window.epoch_min) or plan_log.present
                 name = self._task.planner
                 shadow = ShadowPlanner(name, planners_of(name, self._settings), start, self._feed.kind, self._settings)
             seen = window.over(shadow.overlay.brokers)
