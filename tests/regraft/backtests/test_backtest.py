@@ -40,7 +40,7 @@ from tests.streaming.random_telemetry import BROKERS as TELEMETRY_BROKERS
 PLANNER, PEER = "swap_links_cost+relocate_publishers_joint", "swap_links_ci"
 RECORDED_S, CLOSED_S = 50, 25
 WINDOW_MS = 5_000
-KINDS = ("delivery", "churn")
+KINDS = ("delivery", "rtt", "churn")
 BOUNDS = EventBounds(60_000, 3_600_000)
 QUIET = Console(quiet=True)
 
@@ -90,7 +90,7 @@ def test_windows_of_a_recording_are_those_of_the_reference(
         reference.take(batch)
     expected = {
         window.marker.window_start_ms: (
-            [row for row in window.rows if row.kind in ("delivery", "churn")],
+            [row for row in window.rows if row.kind in KINDS],
             window.marker,
         )
         for window in reference.finish()
