@@ -186,6 +186,7 @@ class WallClockEmulator:
         while not stop.is_set():
             self._turn()
         self._workload.stop()
+        self.overlay.publishers.stop()
         self._outages.stop()
         self._phase = "draining"
         deadline_ms = self._env.now + self._settings.drain_s_max * SECOND_MS
@@ -246,6 +247,7 @@ class WallClockEmulator:
             "queue_overflows": self.overlay.overflow_count,
             "publishers_moved": self.overlay.publishers.moves.moved,
             "publisher_wait_ms_max": round(self.overlay.publishers.moves.wait_ms_max, 1),
+            "notifications_kept": self.overlay.publishers.kept_count,
             "notifications_waited": self.overlay.publishers.moves.notifications_waited,
             **EMULATED_KINDS[self.overlay.inventory.bootstrap.KIND].counts(self.overlay),
             "notification_hops": self.overlay.hop_count,

@@ -175,13 +175,14 @@ class VirtualOverlay:
         self.run_until(self.env.now + duration_ms)
 
     def finish(self, drain_ms_max: float = 60_000.0) -> LedgerSnapshot:
-        """Stop the workload, run until the model is quiet, flush all telemetry and return the final account.
+        """End all traffic and outages, run until the model is quiet, flush all telemetry and return the final account.
 
         The account is not final when the model has not become quiet within ``drain_ms_max``, as while a transition
         that nobody drives holds deliveries back.
         """
         if self.workload:
             self.workload.stop()
+        self.overlay.publishers.stop()
         self.outages.stop()
         end_ms = self.env.now + drain_ms_max
         while not self.overlay.is_quiet and self.env.now < end_ms:
