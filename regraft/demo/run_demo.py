@@ -288,8 +288,7 @@ class _DemoRun:
         self._stop(STREAMING)
         self._show(screen, "collecting")
         self._measure()
-        kafka = self._settings.kafka
-        limits = self._settings.controller.assembly
+        kafka, limits = self._settings.kafka, self._settings.controller.assembly
         is_there = KAFKA not in self._given_up
         stored = read_stored_run(kafka.access, kafka.namespace, self._kind, limits) if is_there else StoredRun()
         return self._record(stored, traffic_end_ms)
@@ -304,7 +303,11 @@ class _DemoRun:
             has_shown &= self._observer.has_followed_shift or not self._expects_shift
         if emulator.outages or emulator.chaos_every_s is not None:
             has_shown &= self._observer.is_whole
-        return not has_shown and self._elapsed_s < self._running_s + LENGTHENED_S_MAX
+        # Who has died often may not come back before its pause is over.
+        pause_s = self._observer.returns_ms / 1000 - self._started_s - self._running_s
+        pause_s_max = self._settings.controller.members.return_pause_ms_max / 1000
+        end_s_max = self._running_s + min(max(pause_s, 0.0), pause_s_max) + LENGTHENED_S_MAX
+        return not has_shown and self._elapsed_s < end_s_max
 
     @property
     def _newest_window_ms(self) -> int:
@@ -351,9 +354,8 @@ class _DemoRun:
 
     def _tell_service(self, event: ServiceEvent, screen: RunScreen) -> None:
         if event.kind is ServiceEventKind.GAVE_UP:
-            log_file = self._settings.run.directory / "logs" / f"{event.service}.log"
-            how = f"ended with code {event.exit_code} and is not started again: see {log_file}"
-            self._given_up[event.service] = f"{event.service} {how}"
+            how = f"{event.service} ended with code {event.exit_code} and is not started again"
+            self._given_up[event.service] = f"{how}: see {self._settings.run.directory}/logs/{event.service}.log"
         elif event.kind in (ServiceEventKind.DIED, ServiceEventKind.RESTARTED):
             screen.tell(f"{event.service} {event.kind} (process {event.pid})", event.time_s - self._started_s)
 
