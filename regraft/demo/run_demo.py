@@ -291,8 +291,8 @@ class _DemoRun:
         self._show(screen, "collecting")
         self._measure()
         kafka = self._settings.kafka
-        limits = self._settings.controller.assembly
-        stored = read_stored_run(kafka.access, kafka.namespace, self._kind, limits)
+        told = self._settings.controller
+        stored = read_stored_run(kafka.access, kafka.namespace, self._kind, told.assembly, told.links)
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
@@ -384,6 +384,7 @@ class _DemoRun:
             comparison=compare_overlays(stored, self._kind, traffic_end_ms),
             regime_change_ms=observer.regime_change_ms,
             changes_found_ms=changes_found_ms(stored.events),
+            links_corrected=stored.links_corrected(),
             refusals=observer.refusals,
             latencies_ms=tuple(observer.latencies_ms.values()),
             emulator_behind_ms_max=observer.behind_ms_max,
