@@ -288,9 +288,13 @@ class _DemoRun:
         self._stop(STREAMING)
         self._show(screen, "collecting")
         self._measure()
-        kafka, limits = self._settings.kafka, self._settings.controller.assembly
+        kafka, told = self._settings.kafka, self._settings.controller
         is_there = KAFKA not in self._given_up
-        stored = read_stored_run(kafka.access, kafka.namespace, self._kind, limits) if is_there else StoredRun()
+        stored = (
+            read_stored_run(kafka.access, kafka.namespace, self._kind, told.assembly, told.links)
+            if is_there
+            else StoredRun()
+        )
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
@@ -384,6 +388,7 @@ class _DemoRun:
             comparison=compare_overlays(stored, self._kind, traffic_end_ms),
             regime_change_ms=observer.regime_change_ms,
             changes_found_ms=changes_found_ms(stored.events),
+            links_corrected=stored.links_corrected(),
             refusals=observer.refusals,
             latencies_ms=tuple(observer.latencies_ms.values()),
             emulator_behind_ms_max=observer.behind_ms_max,
