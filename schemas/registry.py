@@ -52,6 +52,7 @@ SCHEMAS: dict[int, str] = {
     1201: "audit_entry.v1",
     1301: "leader_term.v1",
     1401: "member.v1",
+    1501: "announcement.v1",
 }
 
 

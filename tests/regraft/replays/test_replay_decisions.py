@@ -146,6 +146,11 @@ def test_plans_from_before_the_recording_are_known() -> None:
     decided = decide(rows=rows, inputs=inputs)
     assert decided.windows >= 10
     assert decided.plans == ()  # As recorded: nothing more was worth a plan.
+    eager = decide(rows=rows, inputs=inputs, decision={"noise_factor": 0.0, "change_noise_factor": 0.0})
+    # The second one rests on a window that is not there: what is found now comes after it, on its overlay.
+    first = eager.plans[0]
+    assert (first.plan, first.epoch_from, first.window_end_ms > recorded()[1].window_end_ms) == ("plan-3", 2, True)
+    assert set(first.links_removed) <= set(recorded()[1].links_target)
 
 
 def test_what_differs_between_two_plans_is_said() -> None:
