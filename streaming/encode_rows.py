@@ -78,14 +78,14 @@ def _delivery_messages(window: WindowRows) -> list[Message]:
 def _row_longs(window: WindowRows) -> tuple[Longs, Longs]:
     """Return all longs of the delivery rows after their names, row by row, and where each row ends.
 
-    A row is notifications, local deliveries, bytes, three arrays (count, items, 0) and three unions that are null (0).
+    A row is notifications, local deliveries, bytes, three arrays (count, items, 0) and four unions that are null (0).
     """
     columns = window.deliveries
     rows = columns.of_window(window.window.start_ms)
     arrays = (columns.blocks, columns.masks, columns.published)
     starts = columns.starts[rows.start : rows.stop + 1]
     counts = np.diff(starts)
-    lengths = counts * len(arrays) + 2 * len(arrays) + 6
+    lengths = counts * len(arrays) + 2 * len(arrays) + 7
     ends = np.cumsum(lengths)
     begins = ends - lengths
     longs = np.zeros(int(ends[-1]), dtype=np.int64)
