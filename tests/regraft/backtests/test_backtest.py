@@ -215,7 +215,7 @@ def test_brokers_that_the_emulator_has_not_placed_are_not_emulated(
     strange = tmp_path / "strange.avro"
     record_virtual(settings, Inventory.from_json(others.to_json(), "test"), 20, strange)
     found = run_backtest(BacktestOptions(strange, (PEER,), closed_loop_s=5), QUIET)
-    assert [each.mode for each in found.outcomes] == [Mode.OPEN_LOOP] * 3
+    assert {each.mode for each in found.outcomes} == {Mode.OPEN_LOOP}
     assert any("may be real ones" in note for note in found.notes)
     forced = run_backtest(BacktestOptions(strange, (PEER,), closed_loop_s=5, is_resimulated=True), QUIET)
     assert outcome(forced, PEER, Mode.CLOSED_LOOP).deliveries is not None
