@@ -168,6 +168,7 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "epoch.mismatch": _told(EventKind.EPOCH_MISMATCH, by_subject=True),
     "deaths.doubted": _told(EventKind.DEATHS_DOUBTED, by_subject=True),
     "gain.missed": _told(EventKind.GAIN_MISSED),
+    "model.drift": _told(EventKind.MODEL_DRIFT, by_subject=True),
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,
     "telemetry.lost": _told(EventKind.TELEMETRY_LOST, by_subject=True),

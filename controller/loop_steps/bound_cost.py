@@ -12,6 +12,7 @@ from controller.kinds.overlay_kind import AnyKind
 from controller.loop_state import LoopState
 from controller.report.loop_metrics import LoopMetrics
 from controller.report.set_metrics import set_costs
+from overlay.members import FleetView
 
 BOUND_EVERY_MS = 60_000
 
@@ -24,15 +25,19 @@ class BoundCost:
         self._kind = kind
         self._metrics = metrics
         self._bounded_ms = -BOUND_EVERY_MS
+        self._fleet: FleetView | None = None
+        self._costed_ms = -1
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Bound the newest window's cost unless that of another one was within the last minute."""
         window = state.newest
-        if window is None or window.end_ms - self._bounded_ms < BOUND_EVERY_MS or not state.cost_points:
+        if window is None or not state.cost_points or window.end_ms - self._bounded_ms < BOUND_EVERY_MS:
             return
+        if state.fleet is not self._fleet:  # The window was costed before: its links may cost otherwise now.
+            self._fleet, self._costed_ms = state.fleet, window.end_ms
         point = state.cost_points[-1]
         is_fresh = now_ms - window.end_ms <= self._age_ms_max and point.window_end_ms == window.end_ms
-        if not is_fresh or not point.is_complete or not point.is_one_epoch:
+        if window.end_ms == self._costed_ms or not is_fresh or not point.is_complete or not point.is_one_epoch:
             return
         self._bounded_ms = window.end_ms
         brokers = state.plan_log.present.brokers

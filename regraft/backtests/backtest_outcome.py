@@ -80,6 +80,8 @@ class Outcome(msgspec.Struct, frozen=True):
     made things worse and were undone. ``windows_unknown`` are of an overlay that nothing recorded tells of.
     ``refusals`` is by verdict, ``faults`` counts decisions that raised. ``deliveries`` is None in an open loop, which
     has no transitions. ``is_settled`` is False where a plan was still under way at the end.
+    ``links_corrected`` counts the links that cost at the end what round trips say instead of what the inventory says,
+    ``changes_found_ms`` is since when traffic was another, change by change.
     """
 
     planner: str
@@ -95,6 +97,8 @@ class Outcome(msgspec.Struct, frozen=True):
     fault_text: str = ""
     deliveries: Deliveries | None = None
     is_settled: bool = True
+    links_corrected: int = 0
+    changes_found_ms: tuple[int, ...] = ()
 
     @property
     def is_yardstick(self) -> bool:

@@ -327,14 +327,30 @@ def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated
             f"What the overlay {RECORDED} cost is not known: the plans that led to it are not in the recording "
             "(regraft record --all)."
         )
-    elif recorded.windows_unknown:
+    if recorded is not None and recorded.windows_unknown:
         found.append(
             f"{recorded.windows_unknown} of {aggregated.windows} windows are of overlays that no recorded plan led to, "
             f"and do not count for the overlay {RECORDED}."
         )
+    if recorded is not None:
+        found += _world_notes(recorded)
     if aggregated.refused:
         found.append(
             f"{aggregated.refused} records of telemetry were not used: they did not decode, their clock is off, or "
             "their broker is neither in the inventory nor was it added."
         )
+    return found
+
+
+def _world_notes(recorded: Outcome) -> list[str]:
+    """Return what links cost by, and when traffic changed, for all planners alike."""
+    found = []
+    if recorded.links_corrected:
+        found.append(
+            f"{recorded.links_corrected} links cost what recorded round trips say, as they do for the controller; the "
+            "others cost what the inventory says."
+        )
+    if recorded.changes_found_ms:
+        times = ", ".join(_time_text(time_ms) for time_ms in recorded.changes_found_ms)
+        found.append(f"Traffic changed: planners look back no further than {times}.")
     return found

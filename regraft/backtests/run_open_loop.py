@@ -21,11 +21,14 @@ from controller.decide.judge_proposals import Situation, transition_price_per_s
 from controller.decide.shadow_planners import ShadowPlanner
 from controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
 from controller.kinds.find_kind import kind_of
+from controller.kinds.overlay_kind import AnyKind
 from controller.ports.memory_ports import MemoryPorts
 from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
 from controller.state.overlays_in_window import overlays_in
 from controller.state.plan_log import PlanLog
+from controller.windows.detect_changes import ChangeDetector
+from controller.windows.measure_links import LinkMeter
 from controller.windows.read_windows import WindowReader
 from experiments.run_tasks import TellWork
 from infra.stack_error import StackError
@@ -68,7 +71,11 @@ class OpenLoopTask(msgspec.Struct, frozen=True):
 
 
 class WindowFeed:
-    """Gives out the windows of a recording as a controller would have read them, with the plans known by then."""
+    """Gives out the windows of a recording as a controller would have read them, with the plans known by then.
+
+    It finds changes of traffic and corrects what links cost by recorded round trips as the controller does; of what
+    brokers counted, by which the controller holds its model against them, nothing is known here.
+    """
 
     def __init__(self, task: OpenLoopTask, inventory: Inventory) -> None:
         self._task = task
@@ -77,6 +84,10 @@ class WindowFeed:
         self.reader = WindowReader(task.settings, self.kind, self._ports.ports)
         self.plan_log = PlanLog(inventory)
         self.fleet = FleetView(inventory)
+        self.changes_found_ms: list[int] = []
+        per_change, by_broker = task.settings.quiet_windows_per_change, not self.kind.NEEDS_REGISTER
+        self._detector = ChangeDetector(per_change, by_broker=by_broker) if per_change else None
+        self._meter = LinkMeter(task.settings.links)
         self._has_asked = False
 
     def windows(self) -> Iterator[tuple[ClosedWindow, int]]:
@@ -99,7 +110,43 @@ class WindowFeed:
                 plan = next(plans, None)
             self._ports.state.records.extend(chain(recorded.rows, (recorded.marker,)))
             for window in self.reader.read(self.plan_log, self.fleet, now_ms):
+                self._find_change(window)
                 yield window, now_ms
+
+    def kind_over(self, brokers: tuple[str, ...]) -> AnyKind:
+        """Return the kind of overlay over these brokers, with links at the costs in use."""
+        return self.kind.over(self.fleet.inventory_over(brokers))
+
+    def cost_at_first_per_s(self, window: ClosedWindow) -> float:
+        """Return what a window would have cost on the first overlay, before any recorded plan."""
+        first = at_first(self.kind, self.plan_log.homes_origin)
+        return cost_over_per_s(self.kind, self.fleet, first, window)
+
+    def least_cost_per_s(self, window: ClosedWindow) -> float | None:
+        """Return what no overlay over the brokers of the inventory costs less than, None where none is known."""
+        brokers = self.kind.inventory.brokers
+        return self.kind_over(brokers).least_cost_per_s([window.over(brokers)])
+
+    def correct_links(self, window: ClosedWindow) -> None:
+        """Take in the round trips of a window: what is decided on it rests on them, what it cost does not."""
+        if self._meter.add(window, self.fleet.inventory_told):
+            self.fleet = self.fleet.with_measured(self._meter.costs)
+
+    def _find_change(self, window: ClosedWindow) -> None:
+        if self._detector is None or not window.is_complete:
+            return
+        cost_per_notification, count = None, window.sets.notification_count
+        if count and self.kind.can_be_costed(window):
+            rate_per_s = count * 1000 / (window.end_ms - window.start_ms)
+            cost_per_notification = self.cost_at_first_per_s(window) / rate_per_s
+        found = self._detector.add(window, cost_per_notification)
+        if found is not None:
+            self.changes_found_ms.append(found.since_ms)
+
+    @property
+    def changed_since_ms(self) -> int | None:
+        """Since when traffic is as it is, None as long as no change is known."""
+        return self.changes_found_ms[-1] if self.changes_found_ms else None
 
     def _know(self, brokers: Iterable[str]) -> None:
         """Take in who was added, once anybody is named whom the inventory does not have: that reads all blocks."""
@@ -139,10 +186,9 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         unknown += overlay is None
         if window.is_complete and kind.can_be_costed(window):
             cost = math.nan if overlay is None else _cost_per_s(feed, overlay, window)
-            first = at_first(kind, feed.plan_log.homes_origin)  # Before any recorded plan.
-            first_per_s = cost_over_per_s(kind, feed.fleet, first, window)
-            least_per_s = None if place % stride else kind.least_cost_per_s([window.over(inventory.brokers)])
-            points.append(CostPoint(window.end_ms, cost, first_per_s, least_per_s))
+            least_per_s = None if place % stride else feed.least_cost_per_s(window)
+            points.append(CostPoint(window.end_ms, cost, feed.cost_at_first_per_s(window), least_per_s))
+        feed.correct_links(window)
     marks = [mark_of(plan) for plan in feed.plan_log.in_force]
     here = tuple(mark for mark in marks if begin_ms is not None and begin_ms <= mark.time_ms <= (end_ms or 0))
     return Outcome(
@@ -153,6 +199,8 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         plans_taken_back=sum(mark.is_undo for mark in here),
         windows_incomplete=incomplete,
         windows_unknown=unknown,
+        links_corrected=len(feed.fleet.measured),
+        changes_found_ms=tuple(feed.changes_found_ms),
     )
 
 
@@ -191,26 +239,33 @@ class _OpenLoop:
         for window, now_ms in self._feed.windows():
             tell_work(1)
             if shadow is None:
-                start = self._feed.plan_log.present
+                # What was planned during the first window is no part of what the planner begins with.
+                plan_log = self._feed.plan_log
+                start = plan_log.configuration_of(window.epoch_min) or plan_log.present
                 name = self._task.planner
-                shadow = ShadowPlanner(name, planners_of(name, self._settings), start, self._feed.kind, self._settings)
-            seen = window.over(shadow.overlay.brokers)
-            cost = shadow.add_window(seen, now_ms, self._feed.plan_log.homes_before_plans_since)
+                kind = self._feed.kind_over(start.brokers)
+                shadow = ShadowPlanner(name, planners_of(name, self._settings), start, kind, self._settings)
+            seen, changed_ms = window.over(shadow.overlay.brokers), self._feed.changed_since_ms
+            cost = shadow.add_window(seen, now_ms, self._feed.plan_log.homes_before_plans_since, changed_ms)
             incomplete += not window.is_complete
             if cost is not None and window.is_complete:
                 points.append(CostPoint(window.end_ms, cost, math.nan))  # Measured once for all planners.
+            self._feed.correct_links(window)
+            shadow.reprice(self._feed.kind_over(shadow.overlay.brokers))
             self._decide(shadow, window, now_ms)
         return self._outcome(shadow, tuple(points), incomplete)
 
     def _decide(self, shadow: ShadowPlanner, window: ClosedWindow, now_ms: int) -> None:
-        found, _ = self._feed.reader.horizon(window)
+        found, _ = self._feed.reader.horizon(window, self._feed.changed_since_ms)
         windows = tuple(one.over(shadow.overlay.brokers) for one in found)
+        kind = self._feed.kind_over(shadow.overlay.brokers)
         situation = Situation(
-            state=OverlayState(shadow.overlay, self._feed.kind.inventory, windows),  # The shadow makes its own of it.
+            state=OverlayState(shadow.overlay, kind.inventory, windows),  # The shadow makes its own of it.
             now_ms=now_ms,
-            kind=self._feed.kind,
+            kind=kind,
             price_per_s=0.0,  # The shadow asks for that of its own overlay.
             subscription_lifetime_s=self._feed.reader.lifetime_s,
+            changed_since_ms=self._feed.changed_since_ms,
         )
         began_s = time.perf_counter()
         shadow.decide(situation, self._price_per_s)
@@ -221,7 +276,8 @@ class _OpenLoop:
 
     def _price_per_s(self, overlay: OverlayConfiguration) -> float:
         messages_mean = self._feed.plan_log.control_messages_mean
-        return transition_price_per_s(self._feed.kind, overlay, messages_mean, self._settings.decision.pay_back_s)
+        pay_back_s = self._settings.decision.pay_back_within_s(self._feed.reader.lifetime_s)
+        return transition_price_per_s(self._feed.kind_over(overlay.brokers), overlay, messages_mean, pay_back_s)
 
     def _outcome(self, shadow: ShadowPlanner | None, points: tuple[CostPoint, ...], incomplete: int) -> Outcome:
         if shadow is None:

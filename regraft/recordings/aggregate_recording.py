@@ -1,7 +1,7 @@
 """A recording -> its windows as files, on all cores: telemetry aggregated, and what clients and plans there were.
 
 In: a recording and a span of time. Out: files that ``read_windows_of`` yields records from, window by window. The rows
-are those of the Spark job for deliveries and changes of clients; queues and round trips, on which no planner rests, and
+are those of the Spark job for deliveries, round trips and changes of clients; queues, on which no planner rests, and
 common interest, which follows from the deliveries, are left out. Nothing comes late here: all that a broker ever said
 of a window counts. Planning does not belong here.
 """

@@ -37,9 +37,9 @@ from streaming.streaming_settings import EventBounds
 from streaming.tabulate_batches import FIELDS, is_of, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
 
 READ_BYTES_MIN = 8 << 20  # Of blocks that are read together.
-WANTED = frozenset({*FIELDS, "clients"})
+WANTED = frozenset({*FIELDS, "probes", "clients"})
 TOLD_TOPICS = (CLIENTS.suffix, PLANS.suffix)
-KINDS_KEPT = ("delivery", "churn")
+KINDS_KEPT = ("delivery", "rtt", "churn")
 
 
 class RecordedWindow(msgspec.Struct, frozen=True, array_like=True):

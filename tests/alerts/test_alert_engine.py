@@ -186,6 +186,20 @@ def test_an_epoch_mismatch_stands_while_it_is_told() -> None:
     assert words(scene.tick(900)) == ["900 epoch_mismatch epochs cleared"]
 
 
+def test_what_is_wrong_with_the_model_of_costs_is_one_alert_for_each_subject() -> None:
+    """Corrected links and a model that counters contradict are two; each ends half an hour after its last word."""
+    scene = Scene(load_rules(None))
+    (links,) = scene.tell(event(EventKind.MODEL_DRIFT, 0, "links", text="b0-b1 4 -> 40"))
+    (counted,) = scene.tell(event(EventKind.MODEL_DRIFT, 900, "messages", text="what brokers counted costs +30%"))
+    assert [(one.rule, one.subject, one.severity) for one in (links, counted)] == [
+        ("model_drift", "links", Severity.WARNING),
+        ("model_drift", "messages", Severity.WARNING),
+    ]
+    assert "b0-b1 4 -> 40" in links.text
+    assert "1800 model_drift links cleared" in words(scene.tick(1_800))
+    assert words(scene.tick(2_700)) == ["2700 model_drift messages cleared"]
+
+
 def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -> None:
     """Both are events of an order that was refused; only the first is somebody who may not order."""
     scene = Scene(load_rules(None))

@@ -477,14 +477,21 @@ def test_stale_windows_are_refused() -> None:
 
 
 def test_old_windows_before_a_gap_do_not_count() -> None:
-    """After a long silence the horizon starts anew, with one window alone."""
-    overlay = overlay_of()
+    """After a long silence the horizon starts anew, so one window alone starts no plan where it holds little."""
+    overlay = ScriptedOverlay(INVENTORY, lambda start_ms: far_ends(0)[:3], settings_of())
     overlay.write_window(0)
     overlay.loop.step(1000)
     overlay.now_ms = 600_000
     overlay.run_windows(1)
     assert overlay.loop.state.horizon is not None
     assert overlay.loop.state.horizon.windows == 1
+    assert overlay.plans == []
+    overlay.run_windows(2)
+    assert len(overlay.plans) == 1
+    without_gap = ScriptedOverlay(INVENTORY, lambda start_ms: far_ends(0)[:3], settings_of())
+    without_gap.run_windows(2)
+    without_gap.tick()
+    assert len(without_gap.plans) == 1
 
 
 def test_unfinished_plan_of_an_earlier_controller_is_carried_on_first() -> None:

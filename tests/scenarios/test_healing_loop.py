@@ -11,10 +11,14 @@ from producers.emulator.outage_schedule import outage_of
 from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.virtual_overlay import VirtualSettings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
+from schemas.event import EventKind
 from schemas.member import MemberState
+from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
 from tests.scenarios.test_closed_loop import WORKLOAD
 from tests.scenarios.test_closed_loop_ring import CHECKINS
+
+DEATH_MS = 40_000
 
 
 def tree_with(seed: int, *outages: str) -> VirtualLoop:
@@ -40,7 +44,7 @@ def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(
     overlay_with: Callable[..., VirtualLoop], seed: int, whom: str
 ) -> None:
     """The dead are out of the overlay within 20 s, adaptation goes on, and they serve again after their return."""
-    loop = overlay_with(seed, f"death {whom} at 40 for 40")
+    loop = overlay_with(seed, f"death {whom} at {DEATH_MS / 1000:g} for 40")
     loop.run_for(60_000)
     dead = tuple(whom.split(","))
     assert loop.loop.state.fleet.in_state(MemberState.DEAD) == dead
@@ -55,8 +59,15 @@ def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(
     loop.run_for(25_000)
     (repair,) = [plan for plan in loop.plans if plan.brokers_lost]
     assert repair.brokers_lost == dead
-    # A death ends what is being prepared; decisions go on with those that are left and with those that came back.
-    assert not any(LIFE[plan.phase].is_aborted for plan in loop.plans if plan.epoch_to > repair.epoch_to)
+    # A death ends what is being prepared then, nothing else: decisions go on without the dead and with the returned.
+    for plan in loop.plans:
+        if LIFE[plan.phase].is_aborted:
+            why = next(change for change in plan.history if change.phase is PlanPhase.ABORTING)
+            assert plan.epoch_to == repair.epoch_to - 1
+            assert why.time_ms > loop.virtual.settings.start_ms + DEATH_MS
+            assert why.reason.startswith(f"{dead[0]} dead")
+    changes = [event.text for event in loop.ports.events.emitted if event.kind is EventKind.CHANGE_DETECTED]
+    assert not changes or overlay_with is tree_with  # Of a tree's clients the interests do shift, after the death.
     loop.come_to_rest()
     account = loop.virtual.finish()
     assert account.is_clean, account

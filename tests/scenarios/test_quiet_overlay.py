@@ -103,7 +103,10 @@ def test_a_settled_overlay_is_left_alone(planner: str, seed: int, plans_max: int
 
 
 def test_publishers_move_where_it_saves_in_truth_and_then_stay() -> None:
-    """On a settled tree with publishers at random homes every plan saves, and few come after the first minutes."""
+    """On a settled tree with publishers at random homes every plan saves, and few come after the first minutes.
+
+    Whether in one plan or in several, moves save 4 % of the whole cost at least; the best homes would save 9.7 %.
+    """
     place = place_overlay(16, DEGREE_MAX, random.Random(3))
     windows = traffic_of(place, 3)
     inventory = settled(place, windows, "swap_links_cost")
@@ -113,6 +116,7 @@ def test_publishers_move_where_it_saves_in_truth_and_then_stay() -> None:
     gains = gains_per_s(loop, windows)
     assert gains
     assert min(gains) > 0, gains
+    assert sum(gains) > 0.04 * loop.plans[0].cost_before_per_s
     assert sum(len(plan.moves) for plan in loop.plans) >= 2
     assert not any(plan.links_added for plan in loop.plans)
     began_ms = loop.virtual.settings.start_ms

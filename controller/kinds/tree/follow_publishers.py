@@ -11,13 +11,18 @@ from controller.state.closed_window import ClosedWindow
 class FollowedPublishers(FollowedHomes):
     """A publisher is where the shadow has moved it, else where it first was, wherever the acting planner moves it."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_epoch: int) -> None:
+        self._start_epoch = start_epoch
         self._moved: set[str] = set()
 
     def learn(self, known: Mapping[str, str], window: ClosedWindow, homes_before: HomesBefore) -> dict[str, str] | None:
-        """Take publishers that are new here as they are."""
+        """Take publishers that are new here as they are, but for what the acting planner has moved since the start."""
         new = {publisher: home for publisher, home in window.homes.items() if publisher not in known}
-        return {**known, **new} if new else None
+        if not new:
+            return None
+        first = homes_before(self._start_epoch)
+        here = {publisher: first[publisher] for publisher in new if first.get(publisher) in window.sets.brokers}
+        return {**known, **new, **here}
 
     def note_moves(self, clients: Iterable[str], newest: ClosedWindow) -> None:
         """Remember who was moved."""

@@ -168,4 +168,4 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
 
     def followed_homes(self, start_epoch: int) -> FollowedHomes:
         """Return where publishers are on a shadow tree."""
-        return FollowedPublishers()
+        return FollowedPublishers(start_epoch)

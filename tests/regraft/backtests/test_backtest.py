@@ -40,7 +40,7 @@ from tests.streaming.random_telemetry import BROKERS as TELEMETRY_BROKERS
 PLANNER, PEER = "swap_links_cost+relocate_publishers_joint", "swap_links_ci"
 RECORDED_S, CLOSED_S = 50, 25
 WINDOW_MS = 5_000
-KINDS = ("delivery", "churn")
+KINDS = ("delivery", "rtt", "churn")
 BOUNDS = EventBounds(60_000, 3_600_000)
 QUIET = Console(quiet=True)
 
@@ -90,7 +90,7 @@ def test_windows_of_a_recording_are_those_of_the_reference(
         reference.take(batch)
     expected = {
         window.marker.window_start_ms: (
-            [row for row in window.rows if row.kind in ("delivery", "churn")],
+            [row for row in window.rows if row.kind in KINDS],
             window.marker,
         )
         for window in reference.finish()
@@ -138,20 +138,21 @@ def test_nothing_costs_less_than_the_bound(tested: Backtest) -> None:
                 assert all(point.cost_per_s >= least_per_s.get(point.end_ms, 0.0) for point in other.points)
 
 
-def test_a_planner_saves_on_what_was_recorded(recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest) -> None:
-    """Both planners save on the random tree, and only one of them moves publishers.
+def test_a_planner_saves_on_what_was_recorded(tested: Backtest) -> None:
+    """Both planners change links of the random tree and save; only one of them moves publishers.
 
-    They begin where the recorded plan of the first window leads to, which has changed links and homes already.
+    They begin with the overlay that the first window began with, not with that of the plan that came into force in it.
     """
     ours, peer = outcome(tested, PLANNER), outcome(tested, PEER)
     for found in (ours, peer):
         assert found.saved_share is not None
         assert found.saved_share > 0.1
+        assert found.links_exchanged > 0
         assert found.deliveries is None
         assert found.decision_time.count == len(found.points)
-    assert ours.refusals
-    assert any(plan.links_added for plan in recorded[1].plans)
-    assert any(plan.moves for plan in recorded[1].plans)
+        assert found.points[0].cost_per_s == pytest.approx(outcome(tested, BOOTSTRAP).points[0].cost_per_s)
+        assert found.refusals
+    assert ours.moves > 0
     assert peer.moves == 0
 
 
@@ -187,7 +188,7 @@ def test_settings_given_win_over_those_recorded(recorded: tuple[Path, VirtualLoo
     flags = {"controller": {"decision": {"gain_share_min": 0.99}}}
     found = run_backtest(BacktestOptions(recorded[0], flags=flags, closed_loop_s=0), QUIET)
     idle = outcome(found, PLANNER)  # Who decided when it was recorded.
-    assert idle.plans == ()
+    assert (idle.plans, idle.saved_share) == ((), 0.0)
     assert found.settings.controller.horizon_lifetimes == 1.0
     assert not any(each.mode is Mode.CLOSED_LOOP for each in found.outcomes)
     assert any("--closed-loop-s 0" in note for note in found.notes)
@@ -306,6 +307,7 @@ def test_on_a_ring_the_register_of_clients_is_replayed(tmp_path: Path) -> None:
     settings = load_settings(
         {
             "run": {"directory": str(tmp_path / "run"), "seed": 2},
+            "streaming": {"trigger_ms": 100},  # On the virtual clock a window is put together a step after its grace.
             "demo": {"brokers": 8, "scenario": "chord"},
             "controller": {"dry_run": False, "planner": planners, "horizon_lifetimes": 1.0},
             "planners": {"reassign_ids_assignment": {"ring_free_s": 60.0}},
@@ -319,8 +321,7 @@ def test_on_a_ring_the_register_of_clients_is_replayed(tmp_path: Path) -> None:
     points = outcome(found, RECORDED).points
     assert len(points) >= 6
     for point in points:
-        # A window is put together some 100 ms sooner or later, and what one of 100 users wants changes meanwhile.
-        assert point.cost_per_s == pytest.approx(seen[point.end_ms], rel=0.04)
+        assert point.cost_per_s == pytest.approx(seen[point.end_ms])
     assert outcome(found, planners).moves > 0
     assert outcome(found, "reassign_ids_ssbr").id_moves > 0
     again = outcome(found, planners, Mode.CLOSED_LOOP)
