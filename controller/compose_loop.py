@@ -20,6 +20,7 @@ from controller.execute.verify_plans import PlanVerifier
 from controller.kinds.find_kind import kind_of
 from controller.loop_state import LoopState
 from controller.loop_steps.begin_shadows import ShadowStarter
+from controller.loop_steps.bound_cost import BoundCost
 from controller.loop_steps.carry_on import CarryOn
 from controller.loop_steps.correct_links import CorrectLinks
 from controller.loop_steps.decide_once import DecideOnce
@@ -85,6 +86,7 @@ def compose_loop(
             FollowReview(reviewer, situations),
             DecideOnce(settings, planners, situations, reviewer, runner, begin, timer, teller, events, metrics),
             RunShadows(situations, shadows, timer, events),  # Last: it may not delay a plan that begins.
+            BoundCost(settings, kind, metrics),
         ),
         show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),
     )
