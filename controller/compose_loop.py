@@ -76,7 +76,7 @@ def compose_loop(
         carry_on=(
             CarryOn(orders, reviewer, runner),
             TakeWindows(settings, kind, windows, changes, teller, events, metrics),
-            FollowMembers(settings, orders, runner, events, metrics),
+            FollowMembers(settings, orders, ports.announcements, runner, events, metrics),
             CorrectLinks(settings, events, metrics),
         ),
         decide=(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from overlay.user_interests import UserInterests
+from schemas.announcement import Announcement
 from schemas.audit import AuditEntry, GivenOrder
 from schemas.command import Command, CommandResult
 from schemas.event import AdaptationEvent
@@ -36,6 +37,14 @@ class ResultSource(Protocol):
     """Answers of brokers as they come."""
 
     def poll(self) -> list[CommandResult]:
+        """Return what has come since, at most a bounded number; empty when nothing has."""
+        ...
+
+
+class AnnouncementSource(Protocol):
+    """What brokers that want to be members say of themselves, as it comes."""
+
+    def poll(self) -> list[Announcement]:
         """Return what has come since, at most a bounded number; empty when nothing has."""
         ...
 
@@ -161,4 +170,5 @@ class ControlPorts:
     clients: ClientRegister
     orders: OrderSource
     audit: AuditSink
+    announcements: AnnouncementSource
     views: tuple[ViewSink, ...] = ()

@@ -19,6 +19,7 @@ from overlay.members import FleetView
 from schemas.event import AdaptationEvent
 from schemas.live_view import CostPoint, DecisionTimes, Horizon
 from schemas.plan import Plan
+from schemas.shown_fleet import ShownAnnounced
 
 COST_POINTS_MAX = 2000
 EVENTS_MAX = 200
@@ -37,8 +38,8 @@ class LoopState:
     is the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which
     the acting planner has decided. ``changed_since_ms`` is since when traffic has been as it is, None while no change
     is known. ``is_changed`` says that there is something new since the state was shown at ``shown_ms``.
-    ``passed_per_s`` is how many notifications a second passed each broker when it was last heard. ``decision_times``
-    are by role and planner.
+    ``announced`` are the brokers that ask to join, by name. ``passed_per_s`` is how many notifications a second passed
+    each broker when it was last heard. ``decision_times`` are by role and planner.
     """
 
     plan_log: PlanLog
@@ -64,6 +65,7 @@ class LoopState:
     windows_incomplete: int = 0
     late_rows: int = 0
     client_changes: int = 0
+    announced: tuple[ShownAnnounced, ...] = ()
     passed_per_s: dict[str, float] = field(default_factory=dict)
     refusals: Counter[str] = field(default_factory=Counter)
     command_latencies_ms: dict[str, int] = field(default_factory=dict)

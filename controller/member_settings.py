@@ -23,6 +23,9 @@ class MemberSettings:
     moved by ordinary plans. Default 10 minutes.
     ``retry_ms``: pause after a repair, join or leave that was aborted, doubled with each; a further death ends it.
     Default 5 s, ``retry_ms_max`` bounds it, default 2 minutes.
+    ``admit_announced``: a broker that its agent announces becomes a member by that, without a person's order. Default
+    false: it is told and listed, and waits for `regraft members add`. ``announced_max``: how many brokers of one agent
+    may wait for that, and how many may be joining before another one is let in unasked. Default 20.
     """
 
     silence_ms: int = 10_000
@@ -33,6 +36,8 @@ class MemberSettings:
     drain_ms_max: int = 10 * MINUTE_MS
     retry_ms: int = 5_000
     retry_ms_max: int = 2 * MINUTE_MS
+    admit_announced: bool = False
+    announced_max: int = 20
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -44,6 +49,7 @@ class MemberSettings:
             "drain_ms_max": 0,
             "retry_ms": 1,
             "retry_ms_max": self.retry_ms,
+            "announced_max": 1,
         }
         found = values_below(self, least)
         if not 0 < self.deaths_share_max <= 1:

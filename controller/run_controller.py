@@ -22,6 +22,7 @@ from controller.controller_settings import ControllerSettings
 from controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from controller.execute.check_plan_log import check_plan_log
 from controller.loop_state import LoopState
+from controller.ports.announcement_reader import AnnouncementReader
 from controller.ports.client_register import KafkaClientRegister
 from controller.ports.kafka_links import LetterSender, TopicReader
 from controller.ports.leadership import HeldTerm, Leadership
@@ -37,9 +38,22 @@ from controller.state.plan_log import PlanLog
 from infra.serve_metrics import serve_metrics
 from overlay.inventory import Inventory
 from overlay.members import FleetView
+from schemas.announcement import STANDS_MS
 from schemas.order_book import OrderBook
 from schemas.state import StateRow, WindowClosed
-from schemas.topics import AUDIT, CLIENTS, DEAD_LETTERS, EVENTS, ORDERS, RESULTS, STATE, WINDOWS, Topic, topic_name
+from schemas.topics import (
+    ANNOUNCEMENTS,
+    AUDIT,
+    CLIENTS,
+    DEAD_LETTERS,
+    EVENTS,
+    ORDERS,
+    RESULTS,
+    STATE,
+    WINDOWS,
+    Topic,
+    topic_name,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -201,12 +215,17 @@ class KafkaLinks:
         self._results = ResultReader(kafka, plans, since_ms, bury)
         self._clients = KafkaClientRegister(kafka, settings.namespace, bury)
         self._orders = KafkaOrders(kafka, settings.namespace, bury, settings.orders, lambda: self._waiting_count() == 0)
-        self._readers = (self._state, self._results, self._clients, self._orders)
+        asked_ms = settings.clock.wall_ms(now_ms) - STANDS_MS  # The pace of announcements is wall time.
+        self._announcements = AnnouncementReader(kafka, plans, asked_ms, bury)
+        self._readers = (self._state, self._results, self._clients, self._orders, self._announcements)
 
     def ports(self, views: tuple[ViewSink, ...]) -> ControlPorts:
         """Return them as the control loop wants them."""
         plans = self._plans
-        return ControlPorts(self._state, self._results, plans, plans, self._clients, self._orders, plans, views)
+        announcements = self._announcements
+        return ControlPorts(
+            self._state, self._results, plans, plans, self._clients, self._orders, plans, announcements, views
+        )
 
     def faults(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic."""
@@ -217,7 +236,11 @@ class KafkaLinks:
     def show(self, metrics: LoopMetrics) -> None:
         """Let the metrics ask what waits, failed and was lost; they do at each scrape."""
         metrics.queue_length.labels("outbound").set_function(self._waiting_count)
-        for name, reader in (("state", self._state), ("results", self._results)):
+        for name, reader in (
+            ("state", self._state),
+            ("results", self._results),
+            ("announcements", self._announcements),
+        ):
             metrics.kafka_faults.labels(name).set_function(partial(getattr, reader, "fault_count"))
         for topic in (EVENTS, AUDIT, DEAD_LETTERS):
             metrics.records_lost.labels(topic.suffix).set_function(
@@ -225,6 +248,8 @@ class KafkaLinks:
             )
         for topic in (STATE, WINDOWS, RESULTS, CLIENTS, ORDERS):
             metrics.dead_letters.labels(topic.suffix).set_function(partial(self._undecodable_count, topic))
+
+        metrics.dead_letters.labels(ANNOUNCEMENTS.suffix).set_function(self._announcements.undecodable.total)
 
     def _undecodable_count(self, topic: Topic) -> int:
         return sum(reader.undecodable[name] for reader in self._readers for name in self._plans.topics.names(topic))
@@ -246,6 +271,7 @@ class KafkaLinks:
         self._results.close()
         self._clients.close()
         self._orders.close()
+        self._announcements.close()
 
 
 def _views(settings: ControllerSettings, metrics: LoopMetrics) -> tuple[ViewSink, ...]:

@@ -35,6 +35,7 @@ class EventKind(StrEnum):
     WINDOW_STALE = "window_stale"
     EPOCH_MISMATCH = "epoch_mismatch"
     MEMBER_CHANGED = "member_changed"
+    JOIN_ASKED = "join_asked"
     DEATHS_DOUBTED = "deaths_doubted"
     REPAIR_WAITS = "repair_waits"
     CONTROLLER_STARTED = "controller_started"

@@ -20,6 +20,19 @@ class ShownMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
     position: tuple[float, float] | None = None
 
 
+class ShownAnnounced(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A broker that is no member and asks to be one, since when, through which agent, and where it listens.
+
+    ``to_do`` says what lets it in, and what keeps it out until then.
+    """
+
+    broker: str
+    since_ms: int
+    to_do: str
+    agent: str = ""
+    address: str = ""
+
+
 class ShownRepair(Struct, frozen=True, kw_only=True):
     """A plan that takes lost brokers out: since when they are dead, and when its overlay was in force, 0 until then."""
 
@@ -33,11 +46,13 @@ class ShownRepair(Struct, frozen=True, kw_only=True):
 class ShownFleet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All known brokers: how many are in each state, and those that do not simply serve, by name.
 
-    ``repairs`` are the last ones, oldest first. ``traffic_at_risk_per_s`` is how many notifications a second passed
-    brokers that are in the overlay in force and whose life in it is over, None where no window says so.
+    ``announced`` are no members yet. ``repairs`` are the last ones, oldest first. ``traffic_at_risk_per_s`` is how many
+    notifications a second passed brokers that are in the overlay in force and whose life in it is over, None where no
+    window says so.
     """
 
     counts: dict[str, int] = {}
     members: tuple[ShownMember, ...] = ()
+    announced: tuple[ShownAnnounced, ...] = ()
     repairs: tuple[ShownRepair, ...] = ()
     traffic_at_risk_per_s: float | None = 0.0

@@ -108,6 +108,17 @@ MEMBERS = Topic(
     None,
     is_one_log=True,
 )
+# Repeated as long as nobody has let the broker in, so nothing of it needs to be kept.
+ANNOUNCEMENTS = Topic(
+    "announcements",
+    "Announcement",
+    "broker",
+    (BROKERS,),
+    (CONTROLLER, OPERATOR, RECORDER),
+    1,
+    DAY_MS,
+    is_by_agent=True,
+)
 # Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
 ORDERS = Topic(
     "orders",
@@ -143,6 +154,7 @@ TOPICS: tuple[Topic, ...] = (
     PLANS,
     LEADER,
     MEMBERS,
+    ANNOUNCEMENTS,
     EVENTS,
     ORDERS,
     AUDIT,

@@ -1,18 +1,19 @@
 """Follow where each member stands: what people order, who falls silent, starts again or comes back, who is taken in.
 
-In: orders about members, closed windows, what neighbours say, the plans in force. Out: the fleet, each change stored
-with its event; and whom the plan under way cannot count on. Taking brokers in and out of the overlay belongs to
-:mod:`controller.loop_steps.repair_overlay`.
+In: orders about members, announcements, closed windows, what neighbours say, the plans in force. Out: the fleet, each
+change stored with its event; and whom the plan under way cannot count on. Taking brokers in and out of the overlay
+belongs to :mod:`controller.loop_steps.repair_overlay`.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.control_ports import EventSink
+from controller.control_ports import AnnouncementSource, EventSink
 from controller.controller_settings import ControllerSettings
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.find_lost import lost_brokers, lost_to, taken_in_by
+from controller.execute.take_announcements import AnnouncementTaker
 from controller.execute.take_orders import OrderTaker
 from controller.execute.transition import EmitEvent, PersistMember
 from controller.loop_state import LoopState
@@ -27,6 +28,7 @@ from schemas.member_life import state_after
 from schemas.order import Order, OrderKind
 
 NAMED_MAX = 5
+ADMITTED = "it has announced itself (members.admit_announced)"
 SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All others are told as information.
 
 
@@ -37,6 +39,7 @@ class FollowMembers:
         self,
         settings: ControllerSettings,
         orders: OrderTaker,
+        announcements: AnnouncementSource,
         runner: PlanRunner,
         events: EventSink,
         metrics: LoopMetrics,
@@ -44,6 +47,7 @@ class FollowMembers:
         self._settings = settings.members
         self._window_age_ms_max = settings.decision.window_age_ms_max
         self._orders = orders
+        self._announcements = AnnouncementTaker(self._settings, announcements, events, metrics)
         self._runner = runner
         self._events = events
         self._metrics = metrics
@@ -58,6 +62,8 @@ class FollowMembers:
         heard = self._heard_in(state)
         for order in self._orders.take_about_members():
             self._follow(order, state, now_ms)
+        for one in self._announcements.read(state, now_ms):
+            self._change(Member(one.broker, MemberState.JOINING, now_ms, ADMITTED, facts=one.facts), state, now_ms)
         self._lost_peers |= self._runner.take_lost_peers()
         self._believe(self._runner.take_outside(), state, now_ms)
         for window in state.taken:

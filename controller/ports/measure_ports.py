@@ -45,6 +45,7 @@ def measured(ports: ControlPorts, metrics: LoopMetrics, health: LoopHealth) -> C
         ports,
         state=MeasuredSource(ports.state, "state", metrics),
         results=MeasuredSource(ports.results, "results", metrics, lambda result: _count_result(metrics, result)),
+        announcements=MeasuredSource(ports.announcements, "announcements", metrics),
         events=LoggedEvents(ports.events, binder),
         audit=MeasuredAudit(ports.audit, metrics),
         plans=MeasuredPlans(ports.plans, metrics, health, binder),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from controller.control_ports import ControlPorts
 from controller.windows.registered_clients import RegisteredClients
 from overlay.user_interests import UserInterests
+from schemas.announcement import Announcement
 from schemas.audit import AuditEntry, GivenOrder
 from schemas.client import Client
 from schemas.command import Command, CommandResult
@@ -42,6 +43,19 @@ class MemoryResults:
     records: deque[CommandResult] = field(default_factory=deque)
 
     def poll(self) -> list[CommandResult]:
+        """Return and forget what is there."""
+        found = list(self.records)
+        self.records.clear()
+        return found
+
+
+@dataclass
+class MemoryAnnouncements:
+    """Announcements of brokers that somebody puts in ``records``."""
+
+    records: deque[Announcement] = field(default_factory=deque)
+
+    def poll(self) -> list[Announcement]:
         """Return and forget what is there."""
         found = list(self.records)
         self.records.clear()
@@ -220,6 +234,7 @@ class MemoryPorts:
     clients: MemoryClients = field(default_factory=MemoryClients)
     orders: MemoryOrders = field(default_factory=MemoryOrders)
     audit: MemoryAudit = field(default_factory=MemoryAudit)
+    announcements: MemoryAnnouncements = field(default_factory=MemoryAnnouncements)
     view: MemoryView = field(default_factory=MemoryView)
 
     @property
@@ -238,5 +253,6 @@ class MemoryPorts:
             self.clients,
             self.orders,
             self.audit,
+            self.announcements,
             (self.view,),
         )

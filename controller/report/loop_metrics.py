@@ -56,6 +56,10 @@ class LoopMetrics:
     def _add_members(self) -> None:
         """Make what tells of members."""
         self.members = self.stage.gauge("members", "Known brokers by state.", ["state"])
+        self.announced_brokers = self.stage.gauge(
+            "announced_brokers", "Brokers that ask to join and wait for a person."
+        )
+        self.announcements = self.stage.counter("announcements", "Announcements of brokers by outcome.", ["outcome"])
         self.lost_brokers = self.stage.gauge("lost_brokers", "Brokers that are dead and still in the overlay in force.")
         self.member_changes = self.stage.counter("member_changes", "Times that members came into a state.", ["state"])
         self.repair_ms = self.stage.histogram(

@@ -41,6 +41,7 @@ def set_metrics(
         metrics.faults.labels(what).set(count)
     for standing in MemberState:
         metrics.members.labels(standing).set(len(state.fleet.in_state(standing)))
+    metrics.announced_brokers.set(len(state.announced))
     metrics.lost_brokers.set(sum(not state.fleet.members[one].state.is_serving for one in plan_log.present.brokers))
     if state.newest is not None:
         metrics.window_age_ms.set(now_ms - state.newest.end_ms)

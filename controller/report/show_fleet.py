@@ -28,6 +28,7 @@ def shown_fleet(state: LoopState, now_ms: int) -> ShownFleet:
             for member in members.values()
             if member.state is not MemberState.IN_SERVICE or _died_lately(member, now_ms)
         ),
+        announced=state.announced,
         repairs=tuple(_shown_repair(plan, members) for plan in repairs[-REPAIRS_SHOWN_MAX:]),
         traffic_at_risk_per_s=_traffic_at_risk_per_s(state),
     )

@@ -20,6 +20,7 @@ from overlay.inventory import Inventory
 from producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
+    Cancelled,
     ClientDropped,
     ClientRequest,
     Confirmed,
@@ -38,7 +39,6 @@ from producers.brokers.broker_messages import (
     UserTaken,
     control_messages_in,
 )
-from producers.brokers.broker_protocol import BrokerProtocol
 from producers.brokers.match_content import Content, Filter
 from producers.emulator.delivery_cells import DeliveryCells
 from producers.emulator.emulated_parts import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
@@ -61,12 +61,6 @@ CLIENTS_GIVEN_MAX = 10_000  # Brokers that are to take clients of lost ones, in 
 
 def _control_bytes(message: Served) -> int:
     return CONTROL_BYTES * control_messages_in(message)
-
-
-def _handled(core: BrokerProtocol, source: str | None, message: Served, now_ms: float) -> list[Effect]:
-    if isinstance(message, PeerLost):
-        return core.lose_peer(message.peer, now_ms)
-    return core.handle(source, message, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +121,7 @@ class EmulatedOverlay:
         self.ledger = ledger
         self.boot_ms = int(env.now)
         self.start = start or StartingPoint(inventory.bootstrap)
-        cores = [self.start.core_of(broker, self.boot_ms) for broker in inventory.brokers]
+        cores = [self.start.core_of(broker, self.boot_ms) for broker in self.start.brokers_of(inventory)]
         self.brokers = {core.broker: EmulatedBroker(core, DeliveryCells(cells_kept_s)) for core in cores}
         self.link_ends: dict[tuple[str, str], LinkEnd] = {}
         self.listeners: list[OverlayListener] = []
@@ -404,7 +398,7 @@ class EmulatedOverlay:
             self.control_count += control_messages_in(message)
         if message.__class__ is Command and message.phase is CommandPhase.PREPARE and message.brokers_joined:
             self._renew_links(broker.name, message.brokers_joined)
-        for effect in _handled(broker.core, source, message, now_ms):
+        for effect in broker.handle(source, message, now_ms):
             self._carry_out(broker, effect)
         broker.queue.popleft()  # Only now: what its effects put into this very queue must not begin a second service.
         self._under_way -= 1
@@ -415,7 +409,7 @@ class EmulatedOverlay:
         if isinstance(effect, Send):
             self._send(broker.name, effect.peer, effect.message)
             return
-        match effect:  # Not Cancelled: its client has left, and that brokers have forgotten it concerns nobody.
+        match effect:
             case Deliver(notification, subscriptions):
                 broker.cells.note_delivered(notification, len(subscriptions))
                 for subscription in subscriptions:
@@ -426,6 +420,8 @@ class EmulatedOverlay:
             case Confirmed(subscription):
                 if not self.subscribers.confirm(subscription) and not self.users.confirm(subscription, broker.name):
                     self.ledger.confirm_ended(subscription, self.env.now)
+            case Cancelled(subscription):
+                self.ledger.release(subscription, self.env.now)
             case AdvertiseConfirmed(publisher, connection):
                 if self.publishers.allow(publisher, connection):
                     for listener in self.listeners:
@@ -446,11 +442,14 @@ class EmulatedOverlay:
                 self._tell_result(broker, result)
             case ClientDropped(client, connection):
                 broker.turns_away = not broker.core.takes_clients
-                is_publisher = self.publishers.drop(client, connection, may_return=not broker.turns_away)
-                if not is_publisher and not self.users.drop(client, connection):
-                    self.subscribers.drop(client)
+                self._drop_client(client, connection, may_return=not broker.turns_away)
             case Dropped(notification, reason):
                 self.ledger.drop(notification, reason)
+
+    def _drop_client(self, client: str, connection: int, *, may_return: bool) -> None:
+        is_publisher = self.publishers.drop(client, connection, may_return=may_return)
+        if not is_publisher and not self.users.drop(client, connection):
+            self.subscribers.drop(client)
 
     # --- links -----------------------------------------------------------------------------------------------------
 

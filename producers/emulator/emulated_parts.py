@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from producers.brokers.broker_messages import ClientRequest, Message
+from producers.brokers.broker_messages import ClientRequest, Effect, Message
 from producers.brokers.broker_protocol import BrokerProtocol
 from producers.emulator.delivery_cells import DeliveryCells
 from producers.emulator.judge_losses import LifeEnd, Passed
@@ -99,6 +99,12 @@ class EmulatedBroker:
         self.batches_sent = 0
         self.known_as = self
         self.is_dead = self.is_outside = self.turns_away = self.is_suspended = self.is_overdue = False
+
+    def handle(self, source: str | None, message: Served, now_ms: float) -> list[Effect]:
+        """Let its core take a message."""
+        if isinstance(message, PeerLost):
+            return self.core.lose_peer(message.peer, now_ms)
+        return self.core.handle(source, message, now_ms)
 
     @property
     def is_waited_for(self) -> bool:

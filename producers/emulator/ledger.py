@@ -18,6 +18,7 @@ from producers.brokers.broker_messages import Notification
 from producers.brokers.match_content import Filter, MatchIndex, matches
 
 OVERDUE_COUNT_MAX = 100_000  # Notifications that stay open behind the settle time, in case they come very late.
+LINGERING_COUNT_MAX = 10_000  # Subscriptions long ended that no home has let go of, as those of homes that have died.
 UNEXPLAINED = "unexplained"
 _ANYWHERE = "anywhere"  # The ledger's index has one destination: it asks who matches, not where.
 
@@ -95,11 +96,17 @@ class _Account:
 
 @dataclass(slots=True)
 class _Life:
-    """A subscription from its confirmation to its end."""
+    """A subscription from its confirmation to its end, and until its home hands over no more: ``is_released``."""
 
     filter_: Filter
     confirmed_ms: float
     cancelled_ms: float = float("inf")
+    is_released: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether its client has ended it."""
+        return self.cancelled_ms < float("inf")
 
 
 class Ledger:
@@ -109,15 +116,22 @@ class Ledger:
     that is missing counted as lost. When it comes still later it is counted as delivered after all.
     """
 
-    def __init__(self, settle_ms: float, overdue_count_max: int = OVERDUE_COUNT_MAX) -> None:
+    def __init__(
+        self,
+        settle_ms: float,
+        overdue_count_max: int = OVERDUE_COUNT_MAX,
+        lingering_count_max: int = LINGERING_COUNT_MAX,
+    ) -> None:
         self.excuses: Excuses = _NoExcuses()
         self._settle_ms = settle_ms
         self._overdue_count_max = overdue_count_max
+        self._lingering_count_max = lingering_count_max
         self._index = MatchIndex()
         self._confirmed_ms: dict[str, float] = {}
         self._lives: dict[str, _Life] = {}  # Kept as long as order is.
         self._cancelled: deque[tuple[float, str]] = deque()
         self._gone: deque[tuple[float, str]] = deque()
+        self._lingering: dict[str, None] = {}
         self._accounts: dict[tuple[str, int], _Account] = {}
         self._young: deque[tuple[str, int]] = deque()
         self._overdue: dict[tuple[str, int], None] = {}
@@ -149,9 +163,10 @@ class Ledger:
         """Cease to owe the subscription what is published after now; one that was never confirmed is owed nothing."""
         if subscription in self._confirmed_ms:
             self._cancelled.append((now_ms, subscription))
-            self._lives[subscription].cancelled_ms = now_ms
         elif subscription in self._lives:
             self._gone.append((now_ms, subscription))
+        if subscription in self._lives:
+            self._lives[subscription].cancelled_ms = now_ms
 
     def publish(self, notification: Notification) -> int:
         """Open an account when a client hands the notification to its home; return how many are owed it."""
@@ -177,6 +192,19 @@ class Ledger:
         account = self._accounts.get((notification.publisher, notification.sequence))
         if account is not None:
             account.notification = notification
+
+    def release(self, subscription: str, now_ms: float) -> None:
+        """Take note that the home of a subscription that has ended hands over to it no more.
+
+        It does as long as a neighbour has not heard of the end: where that stands still, after the settle time, too.
+        """
+        life = self._lives.get(subscription)
+        if life is None or not life.has_ended:
+            return
+        life.is_released = True
+        if subscription in self._lingering:
+            del self._lingering[subscription]
+            self._gone.append((now_ms, subscription))
 
     def deliver(self, notification: Notification, subscription: str, now_ms: float) -> None:
         """Book a hand-over: it settles what is owed, or is a repeat, or was never owed."""
@@ -240,9 +268,20 @@ class Ledger:
             self._close_account(next(iter(self._overdue)))
         while self._gone and self._gone[0][0] < now_ms - self._settle_ms:
             subscription = self._gone.popleft()[1]
-            self._sequence_got_max.pop(subscription, None)
-            self._lives.pop(subscription, None)
-            self.excuses.forget(subscription)
+            life = self._lives.get(subscription)
+            if life is None or life.is_released:
+                self._forget(subscription)
+            else:
+                self._lingering[subscription] = None
+        while len(self._lingering) > self._lingering_count_max:
+            subscription = next(iter(self._lingering))
+            del self._lingering[subscription]
+            self._forget(subscription)
+
+    def _forget(self, subscription: str) -> None:
+        self._sequence_got_max.pop(subscription, None)
+        self._lives.pop(subscription, None)
+        self.excuses.forget(subscription)
 
     def snapshot(self) -> LedgerSnapshot:
         """Return the account as it stands."""

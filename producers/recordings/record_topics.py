@@ -21,6 +21,7 @@ from infra.kafka_clients import open_consumer, report_error
 from infra.stack_error import StackError
 from producers.recordings.write_recording import RecordingWriter
 from schemas.alert import Alert
+from schemas.announcement import Announcement
 from schemas.audit import AuditEntry
 from schemas.client import Client
 from schemas.command import Command, CommandResult
@@ -33,6 +34,7 @@ from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import (
     ALERTS,
+    ANNOUNCEMENTS,
     AUDIT,
     CLIENTS,
     COMMANDS,
@@ -61,6 +63,7 @@ RECORD_TYPES: dict[Topic, type[msgspec.Struct]] = {
     EVENTS: AdaptationEvent,
     LEADER: LeaderTerm,
     MEMBERS: Member,
+    ANNOUNCEMENTS: Announcement,
     ORDERS: Order,
     AUDIT: AuditEntry,
     ALERTS: Alert,

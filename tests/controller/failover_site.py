@@ -98,6 +98,7 @@ class Instance:
             "controller.subscription_lifetime_s": 0.5,
             "controller.tick_ms": 20,
             "controller.decision.cool_down_windows": 0,
+            "controller.decision.pay_back_lifetimes": 1_000,  # Plans are to come, however short interests live.
             "controller.decision.window_age_ms_max": 600_000,
             "controller.assembly.future_ms_max": 6_000_000,
         }

@@ -9,6 +9,7 @@ from controller.control_loop import ControlLoop
 from controller.controller_settings import ControllerSettings, TransitionLimits
 from controller.decision_settings import DecisionSettings
 from controller.ports.memory_ports import MemoryPorts
+from controller.report.loop_metrics import LoopMetrics
 from controller.state.planner_interface import Planner
 from overlay.inventory import Inventory
 from schemas.command import Command, CommandPhase, CommandResult
@@ -41,7 +42,10 @@ class ScriptedOverlay:
 
     def new_loop(self) -> ControlLoop:
         """Start the controller, for the first time or again."""
-        self.loop = compose_loop(self.settings, self.inventory, self.ports.ports, self.planner, term=self.term)
+        self.metrics = LoopMetrics()
+        self.loop = compose_loop(
+            self.settings, self.inventory, self.ports.ports, self.planner, self.metrics, term=self.term
+        )
         return self.loop
 
     def run_windows(self, count: int) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 import msgspec
 
 from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from schemas.announcement import Announcement
 from schemas.audit import AuditEntry, AuditOutcome
 from schemas.client import Client, PredicateRecord, Role
 from schemas.codec import SINGLE_OBJECT_MAGIC, encode
@@ -21,6 +22,7 @@ from schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from schemas.registry import latest_schema, schema_ids_of
 from schemas.topics import (
     ALERTS,
+    ANNOUNCEMENTS,
     AUDIT,
     CLIENTS,
     COMMANDS,
@@ -43,6 +45,7 @@ from tests.controller.scripted_windows import WINDOW_MS as SCRIPTED_MS
 from tests.controller.scripted_windows import marker_of, rows_of
 from tests.controller.test_control_loop import INVENTORY, far_ends
 from tests.schemas.old_versions import encode_as
+from tests.schemas.packed_rows import packed_window
 from tests.streaming.random_telemetry import WINDOW_MS, as_dicts, random_telemetry
 
 
@@ -65,6 +68,7 @@ def valid_records() -> dict[Topic, tuple[msgspec.Struct, ...]]:
         TELEMETRY: tuple(batches),
         STATE: (
             *(row for window in windows for row in window.rows),
+            *(row for window in windows for row in packed_window(window.rows, window.marker, bytes_max=2_000)[0]),
             *(row for rows in scripted.values() for row in rows),
         ),
         WINDOWS: (
@@ -80,6 +84,7 @@ def valid_records() -> dict[Topic, tuple[msgspec.Struct, ...]]:
             Member("x1", MemberState.JOINING, 6, "added", 0, BrokerFacts(1.0, (PeerCost("b00", 2.5),),
                    position=Position(1.0, 2.0)), term=7),
         ),
+        ANNOUNCEMENTS: (Announcement("x2", BrokerFacts(1.0, (PeerCost("b00", 2.5),), agent="west"), 6),),
         EVENTS: tuple(overlay.ports.events.emitted),
         CLIENTS: _clients(),
         ORDERS: tuple(

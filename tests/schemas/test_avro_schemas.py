@@ -14,6 +14,7 @@ from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibi
 from avro.schema import parse
 
 import schemas.alert
+import schemas.announcement
 import schemas.audit
 import schemas.client
 import schemas.command
@@ -30,6 +31,7 @@ from schemas.topics import TOPICS
 
 MODULES = (
     schemas.alert,
+    schemas.announcement,
     schemas.audit,
     schemas.client,
     schemas.command,

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,9 +118,10 @@ def test_confirmation_and_cancellation_bound_what_is_owed() -> None:
     assert ledger.publish(notification(4, 22.0)) == 0
 
 
-def test_long_run_keeps_memory_bounded() -> None:
-    """Finished accounts and ended subscriptions are forgotten, and open ones up to a limit."""
-    ledger = Ledger(SETTLE_MS, overdue_count_max=5)
+@pytest.mark.parametrize("are_released", [True, False])
+def test_long_run_keeps_memory_bounded(*, are_released: bool) -> None:
+    """Finished accounts and ended subscriptions are forgotten, and open and lingering ones up to a limit."""
+    ledger = Ledger(SETTLE_MS, overdue_count_max=5, lingering_count_max=10)
     for number in range(2_000):
         now_ms = 10.0 * number
         name = f"s{number}"
@@ -129,9 +131,12 @@ def test_long_run_keeps_memory_bounded() -> None:
         if number % 10:
             ledger.deliver(message, name, now_ms + 2)
         ledger.cancel(name, now_ms + 3)
+        if are_released:
+            ledger.release(name, now_ms + 3)
         ledger.settle(now_ms + 4)
+    assert len(ledger._lingering) == (0 if are_released else 10)
     sizes = (ledger._accounts, ledger._young, ledger._overdue, ledger._index, ledger._sequence_got_max, ledger._gone)
-    assert all(len(each) <= 30 for each in sizes)
+    assert all(len(each) <= 30 for each in (*sizes, ledger._lives))
     assert ledger.close().lost == 200
 
 
@@ -226,5 +231,34 @@ def test_a_subscription_that_ends_partly_confirmed_is_forgotten_when_all_is_sett
     ledger.cancel("s", 2.0)
     ledger.deliver(message, "s", 3.0)
     assert ledger.close().is_clean
+    ledger.release("s", 3.0)
     ledger.settle(3.0 + SETTLE_MS)
     assert not ledger._lives
+
+
+def test_what_comes_to_an_ended_subscription_is_no_fault_however_late_its_home_lets_go_of_it() -> None:
+    """What comes long after that is: nobody remembers the subscription."""
+    ledger = ledger_with("s", "other")
+    ledger.cancel("s", 2.0)
+    for sequence, publish_ms in enumerate((3.0, 3.0 + 5 * SETTLE_MS)):
+        message = notification(sequence, publish_ms)
+        ledger.publish(message)
+        ledger.settle(publish_ms + 1.0)
+        ledger.deliver(message, "s", publish_ms + 1.0)
+    account = ledger.snapshot()
+    assert (account.concurrent, account.unexpected) == (2, 0)
+    ledger.release("s", 10 * SETTLE_MS)
+    ledger.settle(12 * SETTLE_MS)
+    late = notification(2, 12 * SETTLE_MS)
+    ledger.publish(late)
+    ledger.deliver(late, "s", 12 * SETTLE_MS)
+    assert ledger.snapshot().unexpected == 1
+
+
+def test_a_home_that_lets_go_of_a_subscription_that_has_moved_ends_nothing() -> None:
+    ledger = ledger_with("s")
+    ledger.release("s", 1.0)
+    ledger.cancel("s", 2.0)
+    ledger.publish(notification(0, 3.0))
+    ledger.settle(2.0 + 5 * SETTLE_MS)
+    assert "s" in ledger._lives

@@ -118,6 +118,25 @@ def test_a_slow_link_and_a_cut_one_lose_nothing() -> None:
     assert 700.0 < account.delivery_ms_max < 1_000.0
 
 
+def test_a_subscription_that_ends_behind_a_broker_that_stands_still_may_get_more_until_that_has_heard_of_it() -> None:
+    """d waits for c before it lets go of it, twice as long as a notification may be under way; that is no fault."""
+    virtual = line()
+    virtual.overlay.advertise("q", "d", ALL)
+    virtual.run_until(3_500.0)
+    virtual.overlay.suspend("c")
+    virtual.overlay.cancel("s-d")
+    for number in range(240):
+        event = virtual.env.timeout(1.0 + number * 500.0)
+        event.callbacks.append(lambda _: virtual.overlay.publish("q", {"symbol": "A"}, 1))
+    virtual.run_for(2 * virtual.settings.settle_ms)
+    virtual.overlay.resume("c")
+    virtual.run_for(virtual.settings.settle_ms + 5_000.0)
+    assert "s-d" not in virtual.ledger._lives
+    account = virtual.finish()
+    assert account.is_clean, account
+    assert account.concurrent == 240
+
+
 def test_a_death_excuses_what_was_in_the_broker_or_had_to_cross_it_and_nothing_else() -> None:
     """c dies at 2 s: s-c and s-d miss what was published later, and what had not left c by then."""
     virtual = line()
@@ -172,6 +191,37 @@ def test_clients_of_a_dead_broker_come_again_when_a_plan_has_taken_it_in_again()
     assert account.delivered + account.lost == account.expected > 1_200
     assert account.lost < 20
     assert virtual.overlay.publishers.reconnected_count == virtual.overlay.subscribers.reconnected_count == 1
+
+
+def test_publishers_that_come_home_after_a_minute_do_not_flood_brokers_with_what_they_have_kept() -> None:
+    """Ten of them publish 20 a second each; no queue holds more than 500, and the slowest broker bears 330 a second."""
+    tree = Configuration.of(0, NAMES, [("a", "b"), ("b", "c"), ("c", "d")])
+    inventory = Inventory(NAMES, np.array([1.0, 2.0, 3.0, 1.0]), HOP_MS * (1.0 - np.eye(4)), 3, tree)
+    virtual = VirtualOverlay(inventory, settings=VirtualSettings(start_ms=0.0, flush_ms=None, queue_length_max=500))
+    publishers = [f"p{number}" for number in range(10)]
+    for name in publishers:
+        virtual.overlay.advertise(name, "a", ALL)
+    virtual.overlay.subscribe("s", "d", ALL)
+    virtual.run_until(1_000.0)
+    for number in range(20 * 300):
+        event = virtual.env.timeout(number * 50.0)
+        event.callbacks.append(lambda _: [virtual.overlay.publish(name, {"symbol": "A"}, 1) for name in publishers])
+    virtual.run_until(2_000.0)
+    virtual.overlay.kill("a", notice_ms=20.0)
+    virtual.run_until(3_000.0)
+    without = tree.replaced(1, (), (), change=BrokerChange(lost=frozenset("a")))
+    repair(virtual, without, BrokerChange(lost=frozenset("a")))
+    virtual.run_until(62_000.0)
+    virtual.overlay.come_back("a")
+    install(virtual, "a", without)
+    joined = without.replaced(2, (), [("a", "b")], change=BrokerChange(joined=frozenset("a")))
+    repair(virtual, joined, BrokerChange(joined=frozenset("a")))
+    assert virtual.overlay.publishers.kept_count > 11_000
+    virtual.run_until(302_000.0)
+    assert virtual.overlay.publishers.kept_count == virtual.overlay.overflow_count == 0
+    account = virtual.finish()
+    assert account.is_clean, account
+    assert account.published == len(publishers) * 20 * 300
 
 
 def test_a_publisher_whose_stay_is_ended_goes_on_in_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+
+import pytest
 import simpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from producers.brokers.broker_messages import (
     AdvertiseRequest,
@@ -12,7 +17,7 @@ from producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from producers.emulator.ledger import Ledger
-from producers.emulator.publisher_clients import PublisherClients
+from producers.emulator.publisher_clients import HANDED_OVER_AT_ONCE_MAX, PublisherClients
 from producers.emulator.user_clients import topic_filter
 
 
@@ -23,8 +28,9 @@ class Homes:
         self.published = 0
         self.dead: set[str] = set()
         self.asked: list[tuple[str, ClientRequest | Notification]] = []
+        self.env = simpy.Environment()
         self.publishers = PublisherClients(
-            simpy.Environment(),
+            self.env,
             Ledger(1_000.0),
             lambda home, request: self.asked.append((home, request)),
             lambda *_: None,
@@ -42,6 +48,12 @@ class Homes:
         """Let it publish."""
         self.publishers.publish("p", {"topic": "a", "number": self.published}, 10)
         self.published += 1
+
+    def publish_in_time(self, count: int, pause_ms: float) -> None:
+        """Let it publish so often, with a pause before each."""
+        for _ in range(count):
+            self.env.run(self.env.now + pause_ms)
+            self.publish()
 
     def take_asked(self) -> list[tuple[str, ClientRequest | int]]:
         """Return what was asked since the last time; of notifications their numbers, in the order of publishing."""
@@ -171,3 +183,124 @@ def test_a_publisher_whose_stay_is_ended_between_two_homes_when_it_was_about_to_
     assert homes.publishers.drop("p", 0, may_return=True)
     assert homes.publishers.home_of("p") is None
     assert homes.take_asked() == [("b1", LeaveRequest("p", 0))]
+
+
+def test_a_publisher_that_comes_home_with_much_hands_over_little_at_once_and_the_rest_half_as_fast_again() -> None:
+    """What it publishes meanwhile comes behind that; from when nothing waits it is handed over at once."""
+    homes = connected()
+    homes.publishers.lose_home("b1")
+    homes.publish_in_time(200, pause_ms=3.0)
+    homes.publishers.take("p", 0, "b2")
+    assert len(homes.take_asked()) == HANDED_OVER_AT_ONCE_MAX
+    homes.publish_in_time(100, pause_ms=3.0)
+    assert len(homes.take_asked()) == pytest.approx(150, abs=2)
+    assert homes.publishers.kept_count == pytest.approx(200 - HANDED_OVER_AT_ONCE_MAX - 50, abs=2)
+    homes.publish_in_time(300, pause_ms=3.0)
+    assert homes.publishers.kept_count == 0
+    homes.take_asked()
+    homes.publish()
+    assert homes.take_asked() == [("b2", 600)]
+
+
+def test_a_publisher_that_leaves_again_while_it_catches_up_goes_on_at_the_next_home() -> None:
+    homes = connected()
+    homes.publishers.lose_home("b1")
+    homes.publish_in_time(60, pause_ms=1.0)
+    homes.publishers.take("p", 0, "b2")
+    homes.env.run(homes.env.now + 5.0)
+    homes.publishers.leave("p", 0, "b3")
+    homes.env.run(homes.env.now + 100.0)
+    handed = homes.take_asked()
+    assert handed[-1] == ("b2", LeaveRequest("p", 0))
+    homes.publishers.take("p", 0, "b3")
+    homes.env.run(homes.env.now + 100.0)
+    assert homes.take_asked() == [("b3", number) for number in range(len(handed) - 1, 60)]
+
+
+def test_a_publisher_that_ends_while_it_catches_up_hands_over_all_first() -> None:
+    homes = connected()
+    homes.publishers.lose_home("b1")
+    homes.publish_in_time(60, pause_ms=1.0)
+    homes.publishers.take("p", 0, "b2")
+    homes.publishers.disconnect("p")
+    homes.env.run(homes.env.now + 100.0)
+    handed = homes.take_asked()
+    assert [one for _, one in handed] == [*range(60), UnadvertiseRequest("p", 0)]
+    assert homes.publishers.home_of("p") is None
+
+
+def test_a_publisher_that_is_to_end_when_its_next_home_dies_ends_in_its_next_stay() -> None:
+    homes = connected()
+    homes.publishers.leave("p", 0, "b2")
+    homes.publish()
+    homes.publishers.disconnect("p")
+    homes.publishers.lose_home("b2")
+    homes.publishers.come_home("b2")
+    assert not homes.publishers.allow("p", 1)
+    assert homes.take_asked()[-2:] == [("b2", 0), ("b2", UnadvertiseRequest("p", 1))]
+
+
+def test_what_is_kept_at_the_end_of_all_traffic_is_never_published() -> None:
+    homes = connected()
+    homes.publishers.lose_home("b1")
+    homes.publish_in_time(60, pause_ms=1.0)
+    homes.publishers.take("p", 0, "b2")
+    homes.publishers.stop()
+    homes.env.run(homes.env.now + 100.0)
+    assert len(homes.take_asked()) == HANDED_OVER_AT_ONCE_MAX
+    assert homes.publishers.kept_count == 60 - HANDED_OVER_AT_ONCE_MAX
+
+
+@settings(max_examples=40)
+@given(
+    pauses_ms=st.lists(st.floats(20.0, 500.0), min_size=1, max_size=6),
+    outages=st.lists(st.tuples(st.floats(0.0, 5_000.0), st.floats(0.0, 20_000.0)), min_size=1, max_size=3),
+)
+def test_a_home_that_is_not_overloaded_as_a_rule_bears_all_its_publishers_after_any_outages(
+    pauses_ms: list[float], outages: list[tuple[float, float]]
+) -> None:
+    """It is busy for 0.6 of the time in peace. Its queue stays short, and all comes to it once and in order."""
+    env, queue, served = simpy.Environment(), deque[Notification](), dict[str, int]()
+    queue_length_max = 0
+
+    def ask(home: str, request: ClientRequest | Notification) -> None:
+        nonlocal queue_length_max
+        if isinstance(request, Notification):
+            queue.append(request)
+            queue_length_max = max(queue_length_max, len(queue))
+
+    publishers = PublisherClients(env, Ledger(1e9), ask, lambda *_: None, lambda *_: None)
+    service_ms = 0.6 / sum(1 / pause_ms for pause_ms in pauses_ms)
+
+    def serve(_: object) -> None:
+        if queue:
+            one = queue.popleft()
+            assert one.sequence == one.content["number"] == served.get(one.publisher, 0)
+            served[one.publisher] = one.sequence + 1
+        env.timeout(service_ms).callbacks.append(serve)
+
+    published = dict[str, int]()
+
+    def publish(event: simpy.Event) -> None:
+        name = str(event.value)
+        publishers.publish(name, {"number": published.setdefault(name, 0)}, 1)
+        published[name] += 1
+        env.timeout(pauses_ms[int(name)], name).callbacks.append(publish)
+
+    for name, pause_ms in enumerate(pauses_ms):
+        publishers.connect(str(name), "b1", topic_filter("a"))
+        publishers.allow(str(name), 0)
+        env.timeout(pause_ms * name / len(pauses_ms), str(name)).callbacks.append(publish)
+    env.timeout(0.0).callbacks.append(serve)
+    for stay, (peace_ms, outage_ms) in enumerate(outages, start=1):
+        env.run(env.now + peace_ms + 1.0)
+        publishers.lose_home("b1")
+        env.run(env.now + outage_ms + 1.0)
+        publishers.come_home("b1")
+        for name in range(len(pauses_ms)):
+            publishers.allow(str(name), stay)
+    env.run(env.now + 2 * sum(outage_ms for _, outage_ms in outages) + 5_000.0)
+    assert publishers.kept_count == 0
+    assert queue_length_max <= (HANDED_OVER_AT_ONCE_MAX * len(outages) + 2) * len(pauses_ms)
+    for name, count in published.items():
+        assert count - served[name] <= 2 * len(pauses_ms)

@@ -1,0 +1,147 @@
+"""Take in which brokers ask to be members: who of them is let in at once, and who waits for a person.
+
+In: announcements, the fleet. Out: those to be let in, the list of those who wait, events. Making them members belongs
+to :mod:`controller.loop_steps.follow_members`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from controller.control_ports import AnnouncementSource, EventSink
+from controller.loop_state import LoopState
+from controller.member_settings import MemberSettings
+from controller.report.loop_metrics import LoopMetrics
+from overlay.members import FleetView
+from schemas.announcement import STANDS_MS, Announcement, against_announced, may_ask, way_in
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.member import MemberState
+from schemas.shown_fleet import ShownAnnounced
+
+
+@dataclass
+class _Waiting:
+    """A broker that asks, first at ``since_ms`` and last at ``heard_ms``; whether people have been told."""
+
+    announcement: Announcement
+    since_ms: int
+    heard_ms: int
+    is_told: bool = False
+    is_contested: bool = False
+
+    @property
+    def agent(self) -> str:
+        return self.announcement.facts.agent
+
+
+class AnnouncementTaker:
+    """Keeps who asks, a bounded number of each agent, so that none crowds out another's.
+
+    One that stops asking is forgotten. A member is none that asks, however it is, unless it has left.
+    """
+
+    def __init__(
+        self, settings: MemberSettings, source: AnnouncementSource, events: EventSink, metrics: LoopMetrics
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._events = events
+        self._metrics = metrics
+        self._waiting: dict[str, _Waiting] = {}
+        self._crowded: set[str] = set()  # Agents that announce too many, of which people have been told.
+
+    def read(self, state: LoopState, now_ms: int) -> list[Announcement]:
+        """Take in what has come since, and return who is to be a member without a person's order."""
+        for announcement in self._source.poll():
+            outcome = self._take(announcement, state.fleet, now_ms)
+            self._metrics.announcements.labels(outcome).inc()
+        for broker, one in list(self._waiting.items()):
+            if now_ms - one.heard_ms > STANDS_MS or not may_ask(state.fleet.members.get(broker)):
+                del self._waiting[broker]
+        admitted = self._admit(state.fleet)
+        for one in self._waiting.values():
+            if not one.is_told:
+                one.is_told = True
+                self._tell(one.announcement.broker, _asks(one, self._to_do(one, state.fleet)), now_ms)
+        shown = tuple(self._shown(one, state.fleet) for _, one in sorted(self._waiting.items()))
+        state.is_changed |= shown != state.announced
+        state.announced = shown
+        return admitted
+
+    def _take(self, announcement: Announcement, fleet: FleetView, now_ms: int) -> str:
+        """Note who asks; return what became of it, for the metric."""
+        broker, agent = announcement.broker, announcement.facts.agent
+        if not may_ask(fleet.members.get(broker)):
+            return "member"
+        known = self._waiting.get(broker)
+        if known is not None and known.agent != agent:
+            if not known.is_contested:
+                known.is_contested = True
+                told = f"{broker} is announced by agents {known.agent!r} and {agent!r}: only the first is listened to"
+                self._tell(broker, told, now_ms, Severity.WARNING)
+            return "contested"
+        if known is not None:
+            known.announcement, known.heard_ms = announcement, now_ms
+            return "repeated"
+        if Counter(one.agent for one in self._waiting.values())[agent] >= self._settings.announced_max:
+            self._tell_crowded(announcement, now_ms)
+            return "too_many"
+        self._crowded.discard(agent)
+        self._waiting[broker] = _Waiting(announcement, now_ms, now_ms)
+        return "noted"
+
+    def _tell_crowded(self, announcement: Announcement, now_ms: int) -> None:
+        agent = announcement.facts.agent
+        if agent in self._crowded:
+            return
+        self._crowded.add(agent)
+        text = (
+            f"{announcement.broker} is not noted: {self._settings.announced_max} brokers of agent {agent!r} wait to be "
+            "let in, as many as members.announced_max; add some, or stop who announces them"
+        )
+        self._tell(announcement.broker, text, now_ms, Severity.WARNING)
+
+    def _admit(self, fleet: FleetView) -> list[Announcement]:
+        """Take out of the waiting who becomes a member by the settings, oldest first."""
+        room = self._settings.announced_max - len(fleet.in_state(MemberState.JOINING))
+        if not self._settings.admit_announced or room <= 0:
+            return []
+        fit = [
+            one.announcement
+            for broker, one in self._waiting.items()
+            if broker not in fleet.members and not against_announced(one.announcement, fleet.members)
+        ][:room]
+        for announcement in fit:
+            del self._waiting[announcement.broker]
+            self._metrics.announcements.labels("admitted").inc()
+        return fit
+
+    def _to_do(self, one: _Waiting, fleet: FleetView) -> str:
+        """Say what lets a broker in."""
+        has_left = one.announcement.broker in fleet.members
+        is_fit = not has_left and not against_announced(one.announcement, fleet.members)
+        if self._settings.admit_announced and is_fit:
+            return f"it waits until fewer than {self._settings.announced_max} others are joining"
+        return way_in(one.announcement, fleet.members, has_left=has_left)
+
+    def _shown(self, one: _Waiting, fleet: FleetView) -> ShownAnnounced:
+        facts = one.announcement.facts
+        return ShownAnnounced(
+            broker=one.announcement.broker,
+            since_ms=one.since_ms,
+            to_do=self._to_do(one, fleet),
+            agent=facts.agent,
+            address=facts.address,
+        )
+
+    def _tell(self, broker: str, text: str, now_ms: int, severity: Severity = Severity.INFO) -> None:
+        self._events.emit(AdaptationEvent(broker, EventKind.JOIN_ASKED, severity, now_ms, text))
+
+
+def _asks(one: _Waiting, to_do: str) -> str:
+    facts = one.announcement.facts
+    who = f"{one.announcement.broker} asks to join"
+    by = f", announced by agent {facts.agent}" if facts.agent else ""
+    at = f", at {facts.address}" if facts.address else ""
+    return f"{who}{by}{at}: {to_do}"

@@ -1,0 +1,56 @@
+"""What brokers that are no members announce of themselves, in the topics of all agents, known or not.
+
+In: Kafka, and the plan store, which knows who speaks for whom. Out: announcements. What one agent says in another's
+name is a dead letter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+
+from controller.ports.kafka_links import CALL_S, TopicReader
+from controller.ports.plan_store import KafkaPlanStore
+from infra.kafka_access import KafkaAccess
+from infra.read_messages import names_found
+from schemas.announcement import Announcement, announcement_fault
+from schemas.dead_letter import DeadLetter
+from schemas.topics import ANNOUNCEMENTS
+
+LOOK_S = 10.0  # Between two looks for topics of agents that have come: each asks Kafka for all its topics.
+
+
+class AnnouncementReader(TopicReader[Announcement]):
+    """A reader of announcements that finds the topics itself: nobody has told it of agents that are new."""
+
+    def __init__(
+        self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, bury: Callable[[DeadLetter], None]
+    ) -> None:
+        super().__init__(kafka, {}, since_ms, bury, self._fault)
+        self._plans = plans
+        self._look_at_s = 0.0
+
+    def poll(self) -> list[Announcement]:
+        """Return what has come since; an agent's topic is read as soon as it is there."""
+        if time.monotonic() >= self._look_at_s:
+            self._look_at_s = time.monotonic() + LOOK_S
+            self.read_also(dict.fromkeys(self._names(), Announcement))
+        return super().poll()
+
+    def begin_again(self) -> None:
+        """Look for the topics anew: one of an agent that has gone must not keep the others from being read."""
+        super().begin_again()
+        self.record_types, self._look_at_s = {}, 0.0
+
+    def _names(self) -> list[str]:
+        try:
+            return names_found(self._consumer, ANNOUNCEMENTS, self._plans.topics.namespace, CALL_S)
+        except KafkaException as error:
+            self._tell_fault(str(error))
+            return []
+
+    def _fault(self, name: str, announcement: Announcement) -> str:
+        topics = self._plans.topics
+        return announcement_fault(topics.namespace, name, announcement, topics.agent_of.get(announcement.broker))

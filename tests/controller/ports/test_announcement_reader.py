@@ -1,0 +1,56 @@
+"""Announcements on a real broker: read from agents that nobody has named, and only in their own names."""
+
+import pytest
+
+from controller.ports.announcement_reader import AnnouncementReader
+from controller.ports.plan_store import KafkaPlanStore
+from infra.create_topics import create_topics
+from infra.kafka_clients import open_admin, open_producer
+from infra.kafka_server import RunningKafka
+from schemas.announcement import Announcement
+from schemas.codec import encode
+from schemas.dead_letter import DeadLetter
+from schemas.member import BrokerFacts
+from schemas.topics import ANNOUNCEMENTS, NO_AGENT, topic_name
+from tests.wait_until import wait_until
+
+pytestmark = pytest.mark.stack
+NAMED = {"b00": "west", "b01": "west"}
+
+
+def test_agents_that_are_new_are_heard_and_only_for_brokers_of_their_own(
+    kafka: RunningKafka, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One comes while the controller reads, another one goes; what is said in another's name is a dead letter."""
+    monkeypatch.setattr("controller.ports.announcement_reader.LOOK_S", 0.0)
+    letters: list[DeadLetter] = []
+    store = KafkaPlanStore(kafka.access, namespace, NAMED)  # It only reads.
+    reader, producer = AnnouncementReader(kafka.access, store, 0, letters.append), open_producer(kafka.access)
+    found: list[str] = []
+
+    def announce(agent_of_topic: str, broker: str, agent: str) -> None:
+        announcement = Announcement(broker, BrokerFacts(agent=agent), 5)
+        topic = topic_name(ANNOUNCEMENTS, namespace, agent_of_topic)
+        producer.produce(topic, key=broker, value=encode(announcement))
+        assert producer.flush(30.0) == 0
+
+    def heard() -> list[str]:
+        found.extend(one.broker for one in reader.poll())
+        return found
+
+    announce(NO_AGENT, "x00", NO_AGENT)
+    wait_until(lambda: heard() == ["x00"])
+    create_topics(kafka.access, namespace=namespace, agents=("east",))
+    announce("east", "b00", "east")  # West's.
+    announce("east", "x01", "west")
+    announce("east", "x02", "east")
+    wait_until(lambda: heard() == ["x00", "x02"])
+    assert [letter.topic for letter in letters] == [f"{namespace}.announcements.east"] * 2
+    assert "but agent 'west' speaks for it" in letters[0].reason
+    assert "for agent 'west', not in the topic of that" in letters[1].reason
+    gone, admin = f"{namespace}.announcements.east", open_admin(kafka.access, 30.0)
+    admin.delete_topics([gone])[gone].result()
+    announce(NO_AGENT, "x03", NO_AGENT)
+    wait_until(lambda: heard()[-1] == "x03")
+    reader.close()
+    store.close()

@@ -1,0 +1,195 @@
+"""Brokers that announce themselves: who is let in, who waits for a person, and what is told of it."""
+
+import pytest
+
+from controller.member_settings import MemberSettings
+from schemas.announcement import STANDS_MS, Announcement
+from schemas.event import EventKind
+from schemas.member import BrokerFacts, MemberState, PeerCost, Position
+from schemas.order import OrderKind
+from schemas.shown_fleet import ShownAnnounced
+from tests.controller.scripted_fleet import ScriptedFleet
+from tests.controller.scripted_overlay import settings_of
+from tests.controller.test_control_loop import INVENTORY
+from tests.controller.test_membership import quiet
+
+NEAR = BrokerFacts(processing_cost=1.0, link_costs=(PeerCost("b00", 2.0),))
+QUICK = {"silence_ms": 2_000, "return_pause_ms": 2_000, "batch_ms": 500, "retry_ms": 1_000}
+
+
+def fleet_of(**members: object) -> ScriptedFleet:
+    """A fleet whose overlay has seen some windows."""
+    fleet = ScriptedFleet(
+        INVENTORY,
+        quiet,
+        settings_of(members=MemberSettings(**(QUICK | members))),  # type: ignore[arg-type]
+    )
+    fleet.run_windows(6)
+    return fleet
+
+
+def announce(fleet: ScriptedFleet, broker: str, facts: BrokerFacts = NEAR) -> None:
+    """Let an agent say that a broker wants to be a member, and the controller hear it."""
+    fleet.ports.announcements.records.append(Announcement(broker, facts, fleet.now_ms))
+    fleet.tick()
+
+
+def waiting(fleet: ScriptedFleet) -> list[str]:
+    """Who asks, as it is shown."""
+    fleet.run_windows(1)
+    return [one.broker for one in fleet.ports.view.shown.members.announced]
+
+
+def told(fleet: ScriptedFleet) -> list[str]:
+    """What people were told of announcements."""
+    return fleet.events_of(EventKind.JOIN_ASKED)
+
+
+def counted(fleet: ScriptedFleet, outcome: str) -> float | None:
+    """How many announcements came to this."""
+    return fleet.metrics.registry.get_sample_value("regraft_controller_announcements_total", {"outcome": outcome})
+
+
+def test_a_broker_that_announces_itself_waits_for_a_person_and_is_told_once() -> None:
+    """Nothing is done about it, however often it says so; the person's order takes it in like any other."""
+    fleet = fleet_of()
+    facts = BrokerFacts(1.0, (PeerCost("b00", 2.0),), agent="west", address="10.0.0.9:7000")
+    for _ in range(5):
+        announce(fleet, "x01", facts)
+    assert "x01" not in fleet.loop.state.fleet.members
+    assert told(fleet) == [
+        "x01 asks to join, announced by agent west, at 10.0.0.9:7000: `regraft members add x01` lets it in"
+    ]
+    assert waiting(fleet) == ["x01"]
+    (shown,) = fleet.ports.view.shown.members.announced
+    to_do = "`regraft members add x01` lets it in"
+    at = "10.0.0.9:7000"
+    assert shown == ShownAnnounced(broker="x01", since_ms=shown.since_ms, to_do=to_do, agent="west", address=at)
+    fleet.order(OrderKind.ADD, "x01", facts=facts)
+    fleet.added, fleet.held["x01"] = ("x01",), 0
+    fleet.tick()
+    fleet.run_until(MemberState.IN_SERVICE, "x01")
+    assert waiting(fleet) == []
+
+
+def test_who_is_let_in_by_the_settings_joins_as_a_leaf_at_the_cheapest_place() -> None:
+    """Without any order, by a plan that loses nothing; it goes on announcing itself, which changes nothing."""
+    fleet = fleet_of(admit_announced=True)
+    facts = BrokerFacts(1.0, (PeerCost("b00", 9.0), PeerCost("b02", 2.0), PeerCost("b03", 5.0)))
+    fleet.added, fleet.held["x01"] = ("x01",), 0
+    announce(fleet, "x01", facts)
+    assert fleet.member("x01").state is MemberState.JOINING
+    assert fleet.member("x01").facts == facts
+    announce(fleet, "x01", NEAR)
+    fleet.run_until(MemberState.IN_SERVICE, "x01")
+    announce(fleet, "x01", NEAR)
+    assert fleet.member("x01").facts == facts
+    assert [pair for pair in fleet.last_plan.links_added if "x01" in pair] == [("b02", "x01")]
+    assert fleet.last_plan.brokers_lost == ()
+    assert (told(fleet), waiting(fleet)) == ([], [])
+
+
+@pytest.mark.parametrize("admits", [False, True])
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (BrokerFacts(), "it names no links"),
+        (BrokerFacts(link_costs=(PeerCost("y77", 1.0),)), "the brokers that it names are not known"),
+    ],
+)
+def test_who_says_nothing_that_prices_its_links_is_not_let_in(facts: BrokerFacts, why: str, *, admits: bool) -> None:
+    """A person has to say it; so does the broker, when it announces itself better."""
+    fleet = fleet_of(admit_announced=admits)
+    announce(fleet, "x01", facts)
+    (text,) = told(fleet)
+    assert why in text
+    assert "`regraft members add x01 --link PEER=COST`" in text
+    assert waiting(fleet) == ["x01"]
+    announce(fleet, "x01", BrokerFacts(position=Position(1.0, 2.0)))
+    assert ("x01" in fleet.loop.state.fleet.members) is admits
+
+
+def test_whoever_stops_announcing_itself_is_forgotten() -> None:
+    """It has gone; when it comes back, people are told again."""
+    fleet = fleet_of()
+    announce(fleet, "x01")
+    fleet.now_ms += STANDS_MS - STANDS_MS % 1_000
+    assert waiting(fleet) == []
+    announce(fleet, "x01")
+    assert waiting(fleet) == ["x01"]
+    assert len(told(fleet)) == 2
+
+
+@pytest.mark.parametrize("admits", [False, True])
+def test_one_agent_that_announces_too_many_crowds_out_nobody_else(*, admits: bool) -> None:
+    """So many are kept of each, the first ones; what is too many is counted, and told once."""
+    fleet = fleet_of(announced_max=3, admit_announced=admits)
+    nowhere = BrokerFacts(agent="noisy")
+    for number in range(50):
+        announce(fleet, f"n{number:02d}", nowhere)
+    announce(fleet, "x01", BrokerFacts(agent="calm"))
+    assert waiting(fleet) == ["n00", "n01", "n02", "x01"]
+    (crowded,) = [text for text in told(fleet) if "members.announced_max" in text]
+    assert crowded.startswith("n03 is not noted: 3 brokers of agent 'noisy' wait")
+    assert len(told(fleet)) == 5
+    assert counted(fleet, "too_many") == 47
+
+
+def test_only_so_many_join_unasked_at_once() -> None:
+    """Those who are let in and never come hold up the others; a person frees their place."""
+    fleet = fleet_of(announced_max=2, admit_announced=True)
+    for broker in ("x01", "x02", "x03"):
+        announce(fleet, broker)
+    assert fleet.loop.state.fleet.in_state(MemberState.JOINING) == ("x01", "x02")
+    assert waiting(fleet) == ["x03"]
+    assert "until fewer than 2 others are joining" in told(fleet)[0]
+    fleet.order(OrderKind.REMOVE, "x01")
+    fleet.tick()
+    assert fleet.loop.state.fleet.in_state(MemberState.JOINING) == ("x02", "x03")
+
+
+def test_two_agents_that_announce_one_broker_are_told_apart() -> None:
+    """The first stands; the other, who may be after its name, is told of, once."""
+    fleet = fleet_of()
+    announce(fleet, "x01", BrokerFacts(agent="west", position=Position(0, 0)))
+    for _ in range(3):
+        announce(fleet, "x01", BrokerFacts(agent="east", position=Position(9, 9)))
+    assert waiting(fleet) == ["x01"]
+    assert fleet.ports.view.shown.members.announced[0].agent == "west"
+    _, contested = told(fleet)
+    assert "by agents 'west' and 'east'" in contested
+    assert counted(fleet, "contested") == 3
+
+
+@pytest.mark.parametrize("admits", [False, True])
+def test_what_members_announce_changes_nothing_but_one_that_has_left_may_ask(*, admits: bool) -> None:
+    """In service, leaving and dead: each comes and goes by its own rules. Who was taken out comes back by a person."""
+    fleet = fleet_of(admit_announced=admits)
+    fleet.refusing.add("b02")
+    fleet.order(OrderKind.DRAIN, "b02")
+    fleet.tick()
+    fleet.dead.add("b01")
+    fleet.order(OrderKind.DEAD, "b01")
+    fleet.tick()
+    before = {name: (one.state, one.facts) for name, one in fleet.loop.state.fleet.members.items()}
+    for broker in ("b00", "b01", "b02"):
+        announce(fleet, broker)
+    assert {name: (one.state, one.facts) for name, one in fleet.loop.state.fleet.members.items()} == before
+    assert told(fleet) == []
+    fleet.order(OrderKind.REMOVE, "b01")
+    fleet.run_until(MemberState.LEFT, "b01")
+    announce(fleet, "b01")
+    assert told(fleet) == ["b01 asks to join: it has left: `regraft members readmit b01` takes it in again"]
+    fleet.run_windows(2)
+    assert fleet.member("b01").state is MemberState.LEFT
+
+
+def test_the_next_controller_hears_who_still_asks() -> None:
+    """Nothing of it is stored: whoever waits says so again."""
+    fleet = fleet_of()
+    announce(fleet, "x01")
+    fleet.term = 2
+    fleet.new_loop()
+    assert waiting(fleet) == []
+    announce(fleet, "x01")
+    assert waiting(fleet) == ["x01"]

@@ -1,0 +1,49 @@
+"""What a broker may announce, in which topic, and whether it has a place among the others."""
+
+import pytest
+
+from schemas.announcement import LINKS_MAX, Announcement, against_announced, announcement_fault
+from schemas.member import BrokerFacts, PeerCost, Position
+
+OWN, SHARED = "live.announcements.west", "live.announcements"
+MANY = tuple(PeerCost(f"p{number}", 1.0) for number in range(LINKS_MAX + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "known_agent", "why"),
+    [
+        (OWN, BrokerFacts(agent="west"), None, ""),
+        (OWN, BrokerFacts(agent="west"), "west", ""),
+        (SHARED, BrokerFacts(), None, ""),
+        (SHARED, BrokerFacts(), "", ""),
+        (OWN, BrokerFacts(agent="east"), None, "for agent 'east', not in the topic of that: live.announcements.west"),
+        (OWN, BrokerFacts(), None, "for nobody's agent, not in the topic of that"),
+        (SHARED, BrokerFacts(agent="west"), None, "not in the topic of that: live.announcements"),
+        (OWN, BrokerFacts(agent="west"), "east", "but agent 'east' speaks for it"),
+        (OWN, BrokerFacts(agent="west"), "", "but nobody's agent speaks for it"),
+        (OWN, BrokerFacts(agent="west", link_costs=MANY), None, "with 1,001 links, at most 1,000"),
+        (SHARED, BrokerFacts(address="a" * 257), None, "257 characters of an address, at most 256"),
+    ],
+)
+def test_an_agent_announces_only_brokers_of_its_own(
+    name: str, facts: BrokerFacts, known_agent: str | None, why: str
+) -> None:
+    """Whoever may write in its topic announces for it alone, and nobody else's broker, nor more than is kept."""
+    found = announcement_fault("live", name, Announcement("x1", facts, 0), known_agent)
+    assert why in found
+    assert bool(found) is bool(why)
+
+
+@pytest.mark.parametrize(
+    ("facts", "has_place"),
+    [
+        (BrokerFacts(link_costs=(PeerCost("b0", 1.0),)), True),
+        (BrokerFacts(link_costs=(PeerCost("b0", 1.0), PeerCost("stranger", 1.0))), True),
+        (BrokerFacts(position=Position(1.0, 2.0)), True),
+        (BrokerFacts(), False),
+        (BrokerFacts(link_costs=(PeerCost("stranger", 1.0),)), False),
+    ],
+)
+def test_a_broker_has_a_place_where_its_links_have_a_price(facts: BrokerFacts, *, has_place: bool) -> None:
+    """By the cost to one that is known, or by where it is."""
+    assert (against_announced(Announcement("x1", facts, 0), ("b0", "b1")) == "") is has_place
