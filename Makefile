@@ -30,7 +30,8 @@ test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
 	@rm -f $(SKIPS_FILE)
 	$(BIN)/python -m pytest -m "not spark and not stack" -n auto --dist worksteal
-	$(BIN)/python -m pytest -m "spark or stack"
+	$(BIN)/python -m pytest -m "stack and not spark" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m spark
 
 lint: setup ## Check style, types, import contracts and the rules of the house
 	$(BIN)/ruff check .

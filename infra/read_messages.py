@@ -14,6 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from infra.kafka_access import KafkaAccess
 from infra.kafka_clients import Option, open_consumer
 from infra.stack_error import StackError
+from schemas.topics import Topic, topic_name
 
 RECORDS_PER_POLL_MAX = 5000
 CALL_S = 10.0
@@ -25,15 +26,22 @@ class UnreadableTopicError(StackError):
     """Say which topic could not be read to its end, and how far it was read."""
 
 
-def read_messages(kafka: KafkaAccess, names: Sequence[str], wait_s_max: float) -> Iterator[Message]:
+def read_messages(
+    kafka: KafkaAccess, names: Sequence[str], wait_s_max: float, since_ms: int | None = None
+) -> Iterator[Message]:
     """Yield every message of the topics of these names, tombstones too, oldest first in each partition.
 
-    Raises UnreadableTopicError when the end is not reached in time.
+    With ``since_ms`` only those that came then or later, by the time that Kafka has of them. Raises
+    UnreadableTopicError when the end is not reached in time.
     """
     with closing(_consumer(kafka, {"queued.max.messages.kbytes": 16_384})) as consumer:
-        unread = {(part.topic, part.partition) for part in _partitions(consumer, names)}
+        starts = _partitions(consumer, names)
+        if since_ms is not None:
+            timed = [TopicPartition(part.topic, part.partition, since_ms) for part in starts]
+            starts = consumer.offsets_for_times(timed, timeout=CALL_S)
+        unread = {(part.topic, part.partition) for part in starts}
         count = 0
-        for message in _up_to_end(consumer, unread, wait_s_max):
+        for message in _up_to_end(consumer, starts, unread, wait_s_max):
             count += 1
             yield message
         if unread:
@@ -54,7 +62,8 @@ def read_to_end(kafka: KafkaAccess, topic: str) -> list[Message] | None:
         if found.error is not None:
             raise KafkaException(found.error)
         unread = {(topic, number) for number in found.partitions}
-        messages = list(_up_to_end(consumer, unread, LOOP_READ_S))
+        starts = [TopicPartition(*place, OFFSET_BEGINNING) for place in sorted(unread)]
+        messages = list(_up_to_end(consumer, starts, unread, LOOP_READ_S))
         return None if unread else messages
 
 
@@ -65,12 +74,37 @@ def count_records(kafka: KafkaAccess, names: Sequence[str]) -> int:
         return sum(int(consumer.get_watermark_offsets(part, timeout=CALL_S)[1]) for part in parts)
 
 
-def _up_to_end(consumer: Consumer, unread: set[tuple[str, int]], wait_s_max: float) -> Iterator[Message]:
-    """Yield the messages of these (topic, partition) pairs; what is left in ``unread`` was not read to its end in time.
+def names_found(client: Consumer, topic: Topic, namespace: str, wait_s_max: float) -> list[str]:
+    """Return the names under which a topic is there, those of agents that nobody has named, too. Raises KafkaException.
 
-    The end is told by the reader's position: marks of transactions take offsets, too, and are no messages.
+    Where Kafka has rights, those are found that may be read.
     """
-    consumer.assign([TopicPartition(name, number, OFFSET_BEGINNING) for name, number in sorted(unread)])
+    shared = topic_name(topic, namespace)
+    there = client.list_topics(timeout=wait_s_max).topics
+    return sorted(name for name in there if name == shared or name.startswith(f"{shared}."))
+
+
+def find_names(kafka: KafkaAccess, topic: Topic, namespace: str) -> list[str]:
+    """Return the same with a connection of its own. Raises UnreadableTopicError."""
+    with closing(_consumer(kafka)) as consumer:
+        try:
+            return names_found(consumer, topic, namespace, CALL_S)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            raise UnreadableTopicError(
+                f"Kafka at {kafka.bootstrap} does not say which topics it has: {reason}."
+            ) from error
+
+
+def _up_to_end(
+    consumer: Consumer, starts: list[TopicPartition], unread: set[tuple[str, int]], wait_s_max: float
+) -> Iterator[Message]:
+    """Yield the messages from these starts, ``unread`` by (topic, partition).
+
+    What is left in ``unread`` was not read to its end in time. The end is told by the reader's position: marks of
+    transactions take offsets, too, and are no messages.
+    """
+    consumer.assign(starts)
     deadline_s = time.monotonic() + wait_s_max
     while unread and time.monotonic() <= deadline_s:
         for message in consumer.consume(RECORDS_PER_POLL_MAX, 0.1):
@@ -91,5 +125,5 @@ def _partitions(consumer: Consumer, names: Sequence[str]) -> list[TopicPartition
         topic = consumer.list_topics(name, timeout=CALL_S).topics[name]
         if topic.error is not None:
             raise UnreadableTopicError(f"Topic {name} cannot be read ({topic.error.str()}): was it deleted?")
-        found += [TopicPartition(name, number) for number in sorted(topic.partitions)]
+        found += [TopicPartition(name, number, OFFSET_BEGINNING) for number in sorted(topic.partitions)]
     return found

@@ -332,6 +332,8 @@ def _show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
             shown = ", ".join(f"{service} {size / 1e6:.0f} MB" for service, size in value.items())
         elif name == "restarts":
             shown = ", ".join(f"{service} {count}" for service, count in value.items() if count) or "none"
+        elif name == "given_up":
+            shown = "; ".join(value) or {}
         elif name == "shadows":
             shown = "; ".join(f"{planner} {_shadow_summary(figures)}" for planner, figures in value.items()) or {}
         if shown != {}:

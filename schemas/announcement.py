@@ -8,7 +8,7 @@ from collections.abc import Container
 from msgspec import Struct
 
 from schemas.bounds import Name, TimeMs
-from schemas.member import BrokerFacts
+from schemas.member import BrokerFacts, Member, MemberState
 from schemas.topics import ANNOUNCEMENTS, NO_AGENT, topic_name
 
 LINKS_MAX = 1_000  # That one announcement may name: the nearest are enough, and all who ask are kept in memory.
@@ -56,6 +56,21 @@ def against_announced(announcement: Announcement, brokers: Container[str]) -> st
         return ""
     named = "the brokers that it names are not known" if facts.link_costs else "it names no links"
     return f"what its links cost is not known: {named}, and it does not say where it is"
+
+
+def way_in(announcement: Announcement, brokers: Container[str], *, has_left: bool) -> str:
+    """Return what a person can do to let an announced broker in among these; ``has_left``: it was a member before."""
+    broker = announcement.broker
+    if has_left:
+        return f"it has left: `regraft members readmit {broker}` takes it in again"
+    if against := against_announced(announcement, brokers):
+        return f"{against}: `regraft members add {broker} --link PEER=COST` lets it in"
+    return f"`regraft members add {broker}` lets it in"
+
+
+def may_ask(member: Member | None) -> bool:
+    """Tell whether an announcement of a broker means something: it is no member, or was one that has left."""
+    return member is None or member.state is MemberState.LEFT
 
 
 def _said(agent: str) -> str:

@@ -14,7 +14,7 @@ from controller.loop_state import LoopState
 from controller.member_settings import MemberSettings
 from controller.report.loop_metrics import LoopMetrics
 from overlay.members import FleetView
-from schemas.announcement import STANDS_MS, Announcement, against_announced
+from schemas.announcement import STANDS_MS, Announcement, against_announced, may_ask, way_in
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.member import MemberState
 from schemas.shown_fleet import ShownAnnounced
@@ -57,7 +57,7 @@ class AnnouncementTaker:
             outcome = self._take(announcement, state.fleet, now_ms)
             self._metrics.announcements.labels(outcome).inc()
         for broker, one in list(self._waiting.items()):
-            if now_ms - one.heard_ms > STANDS_MS or not _may_ask(broker, state.fleet):
+            if now_ms - one.heard_ms > STANDS_MS or not may_ask(state.fleet.members.get(broker)):
                 del self._waiting[broker]
         admitted = self._admit(state.fleet)
         for one in self._waiting.values():
@@ -72,7 +72,7 @@ class AnnouncementTaker:
     def _take(self, announcement: Announcement, fleet: FleetView, now_ms: int) -> str:
         """Note who asks; return what became of it, for the metric."""
         broker, agent = announcement.broker, announcement.facts.agent
-        if not _may_ask(broker, fleet):
+        if not may_ask(fleet.members.get(broker)):
             return "member"
         known = self._waiting.get(broker)
         if known is not None and known.agent != agent:
@@ -119,14 +119,11 @@ class AnnouncementTaker:
 
     def _to_do(self, one: _Waiting, fleet: FleetView) -> str:
         """Say what lets a broker in."""
-        broker = one.announcement.broker
-        if broker in fleet.members:
-            return f"it has left: `regraft members readmit {broker}` takes it in again"
-        if against := against_announced(one.announcement, fleet.members):
-            return f"{against}: `regraft members add {broker} --link PEER=COST` lets it in"
-        if self._settings.admit_announced:
+        has_left = one.announcement.broker in fleet.members
+        is_fit = not has_left and not against_announced(one.announcement, fleet.members)
+        if self._settings.admit_announced and is_fit:
             return f"it waits until fewer than {self._settings.announced_max} others are joining"
-        return f"`regraft members add {broker}` lets it in"
+        return way_in(one.announcement, fleet.members, has_left=has_left)
 
     def _shown(self, one: _Waiting, fleet: FleetView) -> ShownAnnounced:
         facts = one.announcement.facts
@@ -140,11 +137,6 @@ class AnnouncementTaker:
 
     def _tell(self, broker: str, text: str, now_ms: int, severity: Severity = Severity.INFO) -> None:
         self._events.emit(AdaptationEvent(broker, EventKind.JOIN_ASKED, severity, now_ms, text))
-
-
-def _may_ask(broker: str, fleet: FleetView) -> bool:
-    member = fleet.members.get(broker)
-    return member is None or member.state is MemberState.LEFT
 
 
 def _asks(one: _Waiting, to_do: str) -> str:

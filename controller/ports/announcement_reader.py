@@ -14,9 +14,10 @@ from confluent_kafka import KafkaException
 from controller.ports.kafka_links import CALL_S, TopicReader
 from controller.ports.plan_store import KafkaPlanStore
 from infra.kafka_access import KafkaAccess
+from infra.read_messages import names_found
 from schemas.announcement import Announcement, announcement_fault
 from schemas.dead_letter import DeadLetter
-from schemas.topics import ANNOUNCEMENTS, topic_name
+from schemas.topics import ANNOUNCEMENTS
 
 LOOK_S = 10.0  # Between two looks for topics of agents that have come: each asks Kafka for all its topics.
 
@@ -44,13 +45,11 @@ class AnnouncementReader(TopicReader[Announcement]):
         self.record_types, self._look_at_s = {}, 0.0
 
     def _names(self) -> list[str]:
-        shared = topic_name(ANNOUNCEMENTS, self._plans.topics.namespace)
         try:
-            there = self._consumer.list_topics(timeout=CALL_S).topics
+            return names_found(self._consumer, ANNOUNCEMENTS, self._plans.topics.namespace, CALL_S)
         except KafkaException as error:
             self._tell_fault(str(error))
             return []
-        return sorted(name for name in there if name == shared or name.startswith(f"{shared}."))
 
     def _fault(self, name: str, announcement: Announcement) -> str:
         topics = self._plans.topics

@@ -79,6 +79,8 @@ function memberChips(fleet) {
     const why = found.slice(0, 10).map((one) => `${one.broker}: ${one.reason}`).join("\n");
     chips.push([`${words(state)} ${shortList(found.map((one) => one.broker), 3)}`, ...memberStyle(state), why]);
   }
+  const asking = fleet?.announced ?? [];
+  if (asking.length) chips.push([`asks to join ${shortList(asking.map((one) => one.broker), 3)}`, "ask", "eye", asking.slice(0, 10).map((one) => `${one.broker}: ${one.to_do}`).join("\n")]);
   const atRisk = fleet && "traffic_at_risk_per_s" in fleet ? fleet.traffic_at_risk_per_s : 0;
   if (atRisk !== 0) chips.push([`at risk ${amount(atRisk)} /s`, "bad", "alert", "Notifications a second that passed brokers whose life is over: lost until the overlay is repaired"]);
   return chips;

@@ -14,6 +14,8 @@ import msgspec
 from schemas.bounds import TIME_MS_MAX
 from schemas.member import BrokerFacts, Member, PeerCost, Position
 
+LINKS_SHOWN = 5
+
 
 class FactsError(ValueError):
     """Say what is wrong with what was typed about a broker, and what is wanted."""
@@ -28,14 +30,16 @@ def facts_of(
     address: str,
     capabilities: Sequence[str],
     inventory: Path,
+    announced: BrokerFacts | None = None,
 ) -> BrokerFacts:
-    """Return the facts that were typed; the processing cost is the inventory's median where none is said.
+    """Return the facts that were typed, and what the broker announces of itself in the place of what was not.
 
-    Raises FactsError.
+    The processing cost is the inventory's median where neither says it. Raises FactsError.
     """
     from schemas.topics import AGENT_PATTERN
 
-    if not links and position is None:
+    own = announced or BrokerFacts()
+    if not links and position is None and not own.link_costs and own.position is None:
         raise FactsError("what its links cost is not known: say --link PEER=COST, once or more, or --position X,Y")
     if agent and not AGENT_PATTERN.fullmatch(agent):
         raise FactsError(f"--agent is {agent!r}: 1 to 64 letters, digits, _ or -")
@@ -43,9 +47,16 @@ def facts_of(
     peers = [cost.peer for cost in costs]
     if twice := sorted({peer for peer in peers if peers.count(peer) > 1}):
         raise FactsError(f"--link names {twice[0]} twice: a link has one cost")
-    cost = _median_processing(inventory) if processing is None else processing
-    place = None if position is None else _position(position)
-    facts = BrokerFacts(cost, costs, load_max_per_s, place, agent, address, tuple(capabilities))
+    cost = processing if processing is not None else own.processing_cost if announced else _median_processing(inventory)
+    facts = BrokerFacts(
+        cost,
+        costs or own.link_costs,
+        load_max_per_s or own.load_max_per_s,
+        own.position if position is None else _position(position),
+        agent or own.agent,
+        address or own.address,
+        tuple(capabilities) or own.capabilities,
+    )
     try:
         return msgspec.convert(msgspec.to_builtins(facts), BrokerFacts)
     except msgspec.ValidationError as error:
@@ -64,6 +75,18 @@ def member_row(member: Member) -> tuple[str, str, str, str]:
     if member.facts is not None and member.facts.address:
         said.append(member.facts.address)
     return member.broker, str(member.state).replace("_", " "), time_text(member.since_ms), "; ".join(said)
+
+
+def facts_text(facts: BrokerFacts) -> str:
+    """Return what is known of a broker, for people."""
+    links = [f"{told.peer}={told.cost:g}" for told in facts.link_costs[:LINKS_SHOWN]]
+    more = len(facts.link_costs) - len(links)
+    said = [f"links {', '.join(links)}" + (f" and {more} more" if more else "")] if links else []
+    said += [f"at {facts.position.x:g},{facts.position.y:g}"] if facts.position is not None else []
+    said.append(f"processing {facts.processing_cost:g}")
+    said += [f"load at most {facts.load_max_per_s:g} /s"] if facts.load_max_per_s else []
+    said += [f"{what} {value}" for what, value in (("agent", facts.agent), ("address", facts.address)) if value]
+    return ", ".join(said)
 
 
 def _peer_cost(text: str) -> PeerCost:

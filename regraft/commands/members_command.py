@@ -14,8 +14,9 @@ import typer
 
 from infra.stack_error import StackError
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
-from regraft.commands.describe_broker import FactsError, facts_of, member_row
+from regraft.commands.describe_broker import FactsError, facts_of, facts_text, member_row
 from regraft.commands.give_orders import EXIT_FAILED, give_order, tell_given
+from regraft.commands.read_announced import announced_row, read_announced
 from schemas.member import BrokerFacts, Member, MemberState
 from schemas.member_life import against_member_order
 from schemas.order import OrderKind
@@ -49,7 +50,7 @@ def list_members(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List the brokers: state, since when and why, late deaths, and when a dead one may come back.
+    """List the brokers: state, since when and why, late deaths, when a dead one may come back, and who asks to join.
 
     Where this machine has no inventory, only those are known of which something was ever said.
 
@@ -61,8 +62,10 @@ def list_members(
     settings = settings_of(assignments, settings_file, bootstrap)
     known = _known(settings)
     found = [member for member in known.values() if state in (None, member.state)]
+    announced = [] if state else read_announced(settings, known)
     if as_json:
-        typer.echo(json.dumps([msgspec.to_builtins(member) for member in found], indent=2))
+        asking = [{**msgspec.to_builtins(one), "state": "announced"} for one in announced]
+        typer.echo(json.dumps([*(msgspec.to_builtins(member) for member in found), *asking], indent=2))
         return
     table = Table(box=None, pad_edge=False)
     for head in ("broker", "state", "since"):
@@ -70,6 +73,8 @@ def list_members(
     table.add_column("why", overflow="fold")
     for member in found:
         table.add_row(*member_row(member))
+    for one in announced:
+        table.add_row(*announced_row(one, known))
     Console().print(table)
     counts = ", ".join(
         f"{count} {one.value.replace('_', ' ')}"
@@ -109,17 +114,21 @@ def add(
 ) -> None:
     """Add a broker: it joins the overlay by a lossless plan as soon as it runs.
 
-    Say what its links cost (--link), or where it is (--position), or both.
+    Say what its links cost (--link), or where it is (--position), or both. Of one that announces itself only that needs
+    to be said which is to be otherwise.
 
-    Example: `regraft members add b41 --link b07=2.5 --link b12=4 --reason "more room"`.
+    Examples: `regraft members add b41 --link b07=2.5 --link b12=4 --reason "more room"`;
+    `regraft members add b42 --reason "it asks to join"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
-    inventory = settings.controller.inventory_path
+    inventory, known = settings.controller.inventory_path, _known(settings)
     try:
-        facts = facts_of(links or (), position, processing, load_max, agent, address, capabilities or (), inventory)
+        own = _announced_facts(settings, known, broker, agent)
+        facts = facts_of(
+            links or (), position, processing, load_max, agent, address, capabilities or (), inventory, own
+        )
     except FactsError as error:
         raise typer.BadParameter(str(error)) from error
-    known = _known(settings)
     strangers = sorted({told.peer for told in facts.link_costs} - known.keys())
     if inventory.exists() and strangers:
         raise typer.BadParameter(f"there is no broker {strangers[0]} to link it to: `regraft members list` names them")
@@ -225,6 +234,18 @@ def _known(settings: Settings) -> dict[str, Member]:
     if path.exists():
         return FleetView.of(Inventory.load(path), records).members
     return dict(sorted((record.broker, record) for record in records))
+
+
+def _announced_facts(settings: Settings, known: dict[str, Member], broker: str, agent: str) -> BrokerFacts | None:
+    """Return what a broker announces of itself and say so, None when it does not. Raises FactsError."""
+    found = [one.facts for one in read_announced(settings, known) if one.broker == broker]
+    found = [facts for facts in found if agent in ("", facts.agent)]
+    if len(found) > 1:
+        agents = ", ".join(repr(facts.agent) for facts in found)
+        raise FactsError(f"{broker} is announced by several agents ({agents}): say whose it is with --agent")
+    for facts in found:
+        typer.echo(f"{broker} announces: {facts_text(facts)}")
+    return found[0] if found else None
 
 
 def _check(

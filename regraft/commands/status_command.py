@@ -89,6 +89,11 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
         lines.append(f"{member['broker']} is {state} since {since}: {member['reason']}")
     if len(members) > MEMBERS_SHOWN:
         lines.append(f"{len(members) - MEMBERS_SHOWN} more: `regraft members list`")
+    announced = fleet.get("announced", ())
+    for one in announced[:MEMBERS_SHOWN]:
+        lines.append(f"{one['broker']} asks to join since {time_text(one['since_ms'])}: {one['to_do']}")
+    if len(announced) > MEMBERS_SHOWN:
+        lines.append(f"{len(announced) - MEMBERS_SHOWN} more ask to join: `regraft members list`")
     for repair in fleet.get("repairs", ())[-REPAIRS_SHOWN:]:
         took = (repair["whole_ms"] - repair["dead_since_ms"]) / 1000
         told = f"whole again after {took:.1f} s" if repair["whole_ms"] else f"{repair['phase']}, not whole yet"

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 from regraft.settings.server_settings import KafkaSettings
-from schemas.topics import NO_AGENT, TOPICS, Role, topic_names
+from schemas.topics import AGENT_PATTERN, NO_AGENT, TOPICS, Role, topic_names
 
 if TYPE_CHECKING:
     from infra.access_rules import AccessRule
@@ -24,6 +24,21 @@ if TYPE_CHECKING:
     from regraft.settings.server_settings import KafkaSettings
 
 WIDE_TABLE_WIDTH = 120
+
+AgentPrincipals = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--agent-principal",
+        metavar="AGENT=NAME",
+        help="Who speaks for the brokers of an agent. Default: User:NAMESPACE-brokers-AGENT.",
+    ),
+]
+NewAgents = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--agent", metavar="AGENT", help="An agent of brokers to come, which the inventory does not name; repeat."
+    ),
+]
 
 
 def topics(
@@ -39,14 +54,8 @@ def topics(
             "--principal", metavar="ROLE=NAME", help="Who has a role; repeat for more. Default: User:NAMESPACE-ROLE."
         ),
     ] = None,
-    agent_principals: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--agent-principal",
-            metavar="AGENT=NAME",
-            help="Who speaks for the brokers of an agent of the inventory. Default: User:NAMESPACE-brokers-AGENT.",
-        ),
-    ] = None,
+    agent_principals: AgentPrincipals = None,
+    new_agents: NewAgents = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
@@ -55,10 +64,11 @@ def topics(
     """Show the table of Kafka topics; with --create make them in Kafka.
 
     Examples: `regraft topics`; `regraft topics --create --bootstrap kafka:9092 --set kafka.namespace=lab`;
-    `regraft topics --acls`; `regraft topics --create --acls --principal operator=User:ana --principal brokers=User:b1`.
+    `regraft topics --acls`; `regraft topics --create --acls --agent north`;
+    `regraft topics --create --acls --principal operator=User:ana --principal brokers=User:b1`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
-    kafka, agents = settings.kafka, _agents(settings)
+    kafka, agents = settings.kafka, _agents(settings, new_agents or [])
     rows = _rows(kafka.namespace, agents)
     rules = _rules(kafka.namespace, agents, principals or [], agent_principals or []) if acls else []
     created = _create(kafka, agents, rules) if create else []
@@ -72,12 +82,15 @@ def topics(
         _tell_created(kafka, len(created), len(rows), rules)
 
 
-def _agents(settings: Settings) -> tuple[str, ...]:
+def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
+    """Return the agents of the inventory, where there is one, and those that are to come."""
+    if wrong := [agent for agent in new if not AGENT_PATTERN.fullmatch(agent)]:
+        raise typer.BadParameter(f"--agent is {wrong[0]!r}: 1 to 64 letters, digits, _ or -")
     from overlay.inventory import InventoryError
     from regraft.settings.place_demo import agents_of
 
     try:
-        return agents_of(settings)
+        return tuple(sorted({*agents_of(settings), *new}))
     except InventoryError as error:
         raise typer.BadParameter(f"{error}: it says whose topics there are, correct it") from error
 

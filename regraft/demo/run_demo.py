@@ -28,7 +28,6 @@ from infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
 from infra.make_certificates import write_private
 from infra.service import ServiceEvent, ServiceEventKind
 from infra.show_progress import show_progress
-from infra.stack_error import StackError
 from infra.supervise import Supervisor
 from overlay.inventory import Inventory
 from producers.emulator.outage_schedule import SITE
@@ -64,6 +63,7 @@ START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "d
 TOKEN_HOURS = 1.0
 SECRET_BYTES = 32
 CLIENT_FILE = "client.toml"
+KAFKA = "kafka"
 SITE_BROKERS = 4  # That the scenario of a failed site takes down at a third of the run.
 
 log = structlog.get_logger(__name__)
@@ -82,10 +82,6 @@ class DemoOptions:
     quiet: bool = False
     dashboard: bool = False
     secure: bool = False
-
-
-class DemoFailedError(StackError):
-    """Say why the demo could not go on to its end."""
 
 
 def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console) -> dict[str, Any]:
@@ -268,13 +264,15 @@ class _DemoRun:
         self._outages_told = 0
         self._expects_shift = scenario_of(settings.demo.scenario).has_shift
         self._use: dict[str, ServiceUse] = {}
+        self._given_up: dict[str, str] = {}  # By service that has ended for good, how.
         self._started_s = time.time()
         self._running_s = settings.demo.running_s
         self._kills = kills
 
     def carry_out(self, screen: RunScreen) -> RunRecord:
         """Let traffic run, end it, let the loop come to rest, and collect what is stored."""
-        while self._is_to_run() and self._supervisor.wait_end(EMULATOR, TICK_S) is None:
+        # What ends for good ends the run: what there is to tell until then is told all the same.
+        while not self._given_up and self._is_to_run() and self._supervisor.wait_end(EMULATOR, TICK_S) is None:
             if self._kills is not None and (text := self._kills.act(self._elapsed_s, self._newest_window_ms)):
                 screen.tell(text, self._elapsed_s)
             self._show(screen, "running")
@@ -290,13 +288,14 @@ class _DemoRun:
         self._stop(STREAMING)
         self._show(screen, "collecting")
         self._measure()
-        kafka = self._settings.kafka
-        limits = self._settings.controller.assembly
-        stored = read_stored_run(kafka.access, kafka.namespace, self._kind, limits)
+        kafka, told = self._settings.kafka, self._settings.controller
+        stored = StoredRun()
+        if KAFKA not in self._given_up:
+            stored = read_stored_run(kafka.access, kafka.namespace, self._kind, told.assembly, told.links)
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Tell whether traffic goes on: what befalls it lengthens the run, within a bound, until that is shown."""
+        """Tell whether traffic goes on: what befalls it, and its pauses, lengthen it until shown, within a bound."""
         if self._elapsed_s < self._running_s:
             return True
         emulator, has_shown = self._settings.emulator, True
@@ -305,7 +304,10 @@ class _DemoRun:
             has_shown &= self._observer.has_followed_shift or not self._expects_shift
         if emulator.outages or emulator.chaos_every_s is not None:
             has_shown &= self._observer.is_whole
-        return not has_shown and self._elapsed_s < self._running_s + LENGTHENED_S_MAX
+        pause_s = self._observer.returns_ms / 1000 - self._started_s - self._running_s
+        pause_s_max = self._settings.controller.members.return_pause_ms_max / 1000
+        end_s_max = self._running_s + min(max(pause_s, 0.0), pause_s_max) + LENGTHENED_S_MAX
+        return not has_shown and self._elapsed_s < end_s_max
 
     @property
     def _newest_window_ms(self) -> int:
@@ -352,11 +354,9 @@ class _DemoRun:
 
     def _tell_service(self, event: ServiceEvent, screen: RunScreen) -> None:
         if event.kind is ServiceEventKind.GAVE_UP:
-            log_file = self._settings.run.directory / "logs" / f"{event.service}.log"
-            raise DemoFailedError(
-                f"{event.service} ended with code {event.exit_code} and is not started again: see {log_file}."
-            )
-        if event.kind in (ServiceEventKind.DIED, ServiceEventKind.RESTARTED):
+            how = f"{event.service} ended with code {event.exit_code} and is not started again"
+            self._given_up[event.service] = f"{how}: see {self._settings.run.directory}/logs/{event.service}.log"
+        elif event.kind in (ServiceEventKind.DIED, ServiceEventKind.RESTARTED):
             screen.tell(f"{event.service} {event.kind} (process {event.pid})", event.time_s - self._started_s)
 
     def _record(self, stored: StoredRun, traffic_end_ms: int) -> RunRecord:
@@ -384,12 +384,14 @@ class _DemoRun:
             comparison=compare_overlays(stored, self._kind, traffic_end_ms),
             regime_change_ms=observer.regime_change_ms,
             changes_found_ms=changes_found_ms(stored.events),
+            links_corrected=stored.links_corrected(),
             refusals=observer.refusals,
             latencies_ms=tuple(observer.latencies_ms.values()),
             emulator_behind_ms_max=observer.behind_ms_max,
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
             rss_total_bytes_max=self._supervisor.rss_total_bytes_max,
+            given_up=tuple(self._given_up.values()),
             outages=observer.story(stored.events, stored.plans, self._kills.counts if self._kills else {}),
         )
 

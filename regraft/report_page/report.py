@@ -107,6 +107,7 @@ def _figures(summary: dict[str, Any]) -> str:
         ("lost / repeated / out of order", "{lost} / {repeated} / {out_of_order}".format(**summary)),
         ("windows closed (incomplete)", f"{summary['windows_closed']} ({summary['windows_incomplete']})"),
         ("plans completed (aborted)", f"{summary['plans_completed']} ({summary['plans_aborted']})"),
+        ("links at measured instead of told cost", number_text(summary["links_corrected"])),
         ("a subscription lives", _known_unit(summary["subscription_lifetime_s"], "s", 1)),
         ("a decision looks back", _known_unit(summary["horizon_windows"], "windows", 0)),
     ]

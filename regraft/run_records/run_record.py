@@ -154,7 +154,9 @@ class RunRecord:
     ``expects_regime_change`` tells that they were to; ``traffic_end_ms`` is when publishing was ended.
 
     ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
-    ``changes_found_ms`` is since when traffic was another, as the controller told it.
+    ``changes_found_ms`` is since when traffic was another, as the controller told it. ``links_corrected`` counts the
+    links that cost at the end what brokers measured, not what the inventory says.
+    ``given_up`` says which services ended for good, by which the run ended, too, in sentences without a full stop.
     ``decision_times`` is by role and planner (``shadow:swap_links_ci``). ``users`` is None on a tree.
     """
 
@@ -178,6 +180,7 @@ class RunRecord:
     comparison: OverlayComparison | None = None
     regime_change_ms: int | None = None
     changes_found_ms: tuple[int, ...] = ()
+    links_corrected: int = 0
     refusals: Mapping[str, int] = field(default_factory=dict)
     latencies_ms: tuple[float, ...] = ()
     telemetry_records: int = 0
@@ -185,3 +188,4 @@ class RunRecord:
     services: tuple[ServiceUse, ...] = ()
     rss_total_bytes_max: int = 0
     outages: OutageStory = field(default_factory=OutageStory)
+    given_up: tuple[str, ...] = ()

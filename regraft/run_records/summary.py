@@ -45,6 +45,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
         "cost_reduction_share": _rounded(comparison.cost_reduction_share if comparison else None, 4),
+        "links_corrected": record.links_corrected,
         "planner": record.planner,
         "shadows": {shadow.planner: _shadow_figures(shadow, comparison) for shadow in record.shadows},
         "horizon_windows": record.horizon.windows if record.horizon else None,
@@ -57,6 +58,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "telemetry_records": record.telemetry_records,
         "seed": record.seed,
         "restarts": {service.name: service.restarts for service in record.services},
+        "given_up": list(record.given_up),
         "rss_bytes_max": {
             "total": record.rss_total_bytes_max,
             **{service.name: service.rss_bytes_max for service in record.services},
@@ -71,7 +73,8 @@ def failures(summary: dict[str, Any]) -> list[str]:
     What a run was too short to show counts as not shown: its sentence says so.
     """
     faults = {**summary, "lost": summary["lost"] - summary["lost_to_deaths"]}
-    found = [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]
+    found = list(summary["given_up"])
+    found += [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]
     if not summary["ledger_final"]:
         found.append("the emulator wrote no final ledger: what was still under way is not counted")
     if not summary["notifications_published"]:

@@ -24,6 +24,7 @@ from regraft.run_records.run_record import (
     WindowCost,
 )
 from regraft.stages.show_run import Frame
+from schemas.bounds import TIME_MS_MAX
 from schemas.event import AdaptationEvent
 from schemas.live_view import CostPoint, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
 from schemas.member import MemberState
@@ -113,6 +114,13 @@ class RunObserver:
         away_count = sum(members.counts.get(state, 0) for state in (MemberState.DEAD, MemberState.JOINING))
         is_dead_inside = any(one.state == MemberState.DEAD and one.in_overlay for one in members.members)
         return is_known and away_count == int(self.emulator["brokers_dead"]) and not is_dead_inside
+
+    @property
+    def returns_ms(self) -> int:
+        """When the last of the dead may come back; 0 where all that come back by themselves may already."""
+        members = () if self.view is None else self.view.members.members
+        dead = [one.returns_ms for one in members if one.state == MemberState.DEAD]
+        return max((returns_ms for returns_ms in dead if returns_ms < TIME_MS_MAX), default=0)
 
     @property
     def has_followed_shift(self) -> bool:

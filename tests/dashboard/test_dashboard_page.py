@@ -153,17 +153,24 @@ def test_a_broker_is_sent_into_maintenance(page: Page, served: ServedDashboard) 
 
 
 def test_members_that_do_not_simply_serve_are_shown(page: Page, served: ServedDashboard) -> None:
-    """The dead and what went over them at the top; each with its state in the table, also outside of the overlay."""
+    """The dead, what went over them and who asks to join at the top; members in the table, also outside the overlay."""
     members = [
         {"broker": "b03", "state": "dead", "since_ms": 1, "reason": "silent for 10 s", "in_overlay": True},
         {"broker": "b99", "state": "joining", "since_ms": 1, "reason": "more room"},
     ]
-    fleet = {"counts": {"dead": 1, "joining": 1}, "members": members, "traffic_at_risk_per_s": 120.0}
+    announced = [{"broker": "x1", "since_ms": 1, "to_do": "`regraft members add x1` lets it in"}]
+    fleet = {
+        "counts": {"dead": 1, "joining": 1},
+        "members": members,
+        "announced": announced,
+        "traffic_at_risk_per_s": 120.0,
+    }
     publish(served.redis_url, {**written_document(), "members": fleet})
     page.goto(served.url)
     expect(page.locator("#chips")).to_contain_text("dead b03")
     expect(page.locator("#chips")).to_contain_text("at risk 120 /s")
     expect(page.locator("#chips")).to_contain_text("joining b99")
+    expect(page.locator("#chips")).to_contain_text("asks to join x1")
     page.get_by_role("tab", name="Brokers").click()
     page.get_by_label("Find a broker").fill("b99")
     expect(page.locator("#pane-brokers tbody tr")).to_have_count(1)

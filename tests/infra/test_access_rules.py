@@ -101,7 +101,16 @@ def test_each_agent_has_rights_to_its_own_topics_alone(tmp_path: Path) -> None:
     assert ("User:regraft-controller", "regraft.commands.east", "WRITE") in may
     assert ("User:regraft-brokers-east", "regraft.commands.east", "READ") in may
     assert "User:regraft-brokers" not in {principal for principal, _, _ in may}
-    for wrong in (["--agent-principal", "north=User:n"], ["--principal", "brokers=User:b"]):
+    newer = json.loads(
+        CliRunner().invoke(app, [*asked, "--agent", "north", "--agent-principal", "north=User:n"]).stdout
+    )
+    assert {"regraft.announcements.north", "regraft.telemetry.west"} < {row["topic"] for row in newer["topics"]}
+    rights = {(rule["principal"], rule["name"], rule["operation"]) for rule in newer["acls"]}
+    assert rights - may == {right for right in rights if right[1].endswith(".north") or right[0] == "User:n"} | {
+        right for right in rights if right[0] == "User:regraft-brokers-west"
+    }
+    assert ("User:regraft-controller", "regraft.announcements.north", "READ") in rights
+    for wrong in (["--agent-principal", "north=User:n"], ["--principal", "brokers=User:b"], ["--agent", "a.b"]):
         assert CliRunner().invoke(app, [*asked, *wrong]).exit_code == 2
 
 

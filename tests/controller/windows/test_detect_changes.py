@@ -154,6 +154,22 @@ def test_a_gap_and_a_transition_are_no_change() -> None:
     assert detector.add(*traffic.window()) is None
 
 
+def test_a_broker_that_dies_or_comes_back_is_no_change() -> None:
+    """Its clients are gone, or there again, and settle in the windows after; a later shift is told as ever."""
+    detector, traffic = ChangeDetector(2000.0), Traffic(7)
+    lives = dict.fromkeys(BROKERS, 1)
+    members = [lives] * 30 + [dict.fromkeys(BROKERS[1:], 1)] * 10 + [lives | {BROKERS[0]: 2}] * 10
+    wanted = traffic.shares[0].copy()
+    for turn, boots in enumerate(members):
+        traffic.shares[0] = wanted if BROKERS[0] in boots else 0.0
+        traffic.churn = 900.0 if turn in (30, 31, 40, 41, 42) else 200.0
+        window, cost = traffic.window()
+        assert detector.add(replace(window, boots=boots), cost) is None, turn
+    traffic.shares[:5] = 1 - traffic.shares[:5]
+    window, cost = traffic.window()
+    assert detector.add(replace(window, boots=members[-1]), cost) is not None
+
+
 def test_windows_without_traffic_say_nothing() -> None:
     """A silent system has neither deliveries nor costs."""
     detector = ChangeDetector(2000.0)

@@ -1,10 +1,12 @@
 """`regraft members`: what may be said about brokers, what is refused before anybody hears of it, and what is listed."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 from infra.create_topics import create_topics
@@ -15,13 +17,15 @@ from overlay.inventory import Inventory
 from overlay.members import FleetView
 from regraft.cli import app
 from regraft.commands import members_command
+from regraft.commands.read_announced import read_announced
 from regraft.run_records.read_topics import read_whole
-from regraft.settings.run_settings import Settings
+from regraft.settings.run_settings import Settings, load_settings
+from schemas.announcement import STANDS_MS, Announcement
 from schemas.audit import AuditEntry, AuditOutcome
 from schemas.codec import encode
-from schemas.member import BrokerFacts, Member, MemberState
+from schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
 from schemas.order import Order, OrderKind
-from schemas.topics import MEMBERS, ORDERS, topic_name
+from schemas.topics import ANNOUNCEMENTS, MEMBERS, ORDERS, topic_name
 from tests.overlay.small_overlays import inventory_of, line_of
 
 RUNNER = CliRunner()
@@ -53,6 +57,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
     fleet = FleetView.of(Inventory.load(tmp_path / "inventory.json"), RECORDS)
     monkeypatch.setattr(members_command, "_known", lambda settings: fleet.members)
     monkeypatch.setattr(members_command, "give_order", found.give)
+    monkeypatch.setattr(members_command, "read_announced", lambda settings, known: [])
     return found
 
 
@@ -154,3 +159,80 @@ def test_members_and_orders_about_them_go_through_kafka(kafka: RunningKafka, tmp
     assert "no controller has answered" in found.stdout
     (order,) = read_whole(kafka.access, "members", {ORDERS: Order}, 30.0)
     assert (order.kind, order.subject, order.reason) == (OrderKind.DEAD, "b03", "pulled the plug")
+
+
+def asking(broker: str, **facts: object) -> Announcement:
+    """An announcement of now."""
+    return Announcement(broker, BrokerFacts(**facts), time.time_ns() // 1_000_000)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def announced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[Announcement]:
+    found: list[Announcement] = []
+    monkeypatch.setattr(members_command, "read_announced", lambda settings, known: found)
+    return found
+
+
+def test_a_broker_that_announces_itself_is_added_with_what_it_says(desk: Desk, announced: list[Announcement]) -> None:
+    """The order has it whole, and shows it; only what is said otherwise is otherwise."""
+    links = (PeerCost("b00", 2.5), PeerCost("b01", 4.0))
+    announced.append(asking("x1", processing_cost=2.0, link_costs=links, agent="west", address="10.0.0.9:7000"))
+    found = said("add", "x1", "--reason", "it asks")
+    assert found.exit_code == 0, found.output
+    assert "x1 announces: links b00=2.5, b01=4, processing 2, agent west, address 10.0.0.9:7000" in found.output
+    assert said("add", "x1", "--link", "b02=1", "--processing", "0", "--reason", "it asks").exit_code == 0
+    assert [facts for _, _, facts in desk.orders] == [
+        announced[0].facts,
+        replace(announced[0].facts, processing_cost=0.0, link_costs=(PeerCost("b02", 1.0),)),
+    ]
+
+
+def test_a_broker_that_two_agents_announce_is_added_for_the_one_that_is_named(
+    desk: Desk, announced: list[Announcement]
+) -> None:
+    """One of them is not its own."""
+    announced += [asking("x1", position=Position(1, 2), agent=agent) for agent in ("east", "west")]
+    found = said("add", "x1", "--reason", "it asks")
+    assert found.exit_code == 2
+    assert "several agents ('east', 'west')" in " ".join(found.output.replace("│", " ").split())
+    assert said("add", "x1", "--agent", "west", "--reason", "it asks").exit_code == 0
+    ((_, _, facts),) = desk.orders
+    assert facts is not None
+    assert facts.agent == "west"
+
+
+def test_who_asks_to_join_is_listed_with_what_lets_it_in(desk: Desk, announced: list[Announcement]) -> None:
+    """Behind the members, and among them in JSON, where its state says so; not among those in a state."""
+    announced += [asking("x1", position=Position(1, 2), agent="west"), asking("x2")]
+    table = " ".join(said("list").output.split())
+    assert "x1 asks to join" in table
+    assert "`regraft members add x1` lets it in" in table
+    assert "`regraft members add x2 --link PEER=COST`" in table
+    *members, one, _ = json.loads(said("list", "--json").output)
+    assert len(members) == 4
+    assert (one["broker"], one["state"], one["facts"]["agent"]) == ("x1", "announced", "west")
+    assert len(json.loads(said("list", "--state", "dead", "--json").output)) == 1
+
+
+@pytest.mark.stack
+def test_announcements_are_read_from_the_topics_of_all_agents(kafka: RunningKafka) -> None:
+    """The newest of each broker, for a while; neither those of members nor those in another's name."""
+    create_topics(kafka.access, namespace="asked", agents=("west", "east"))
+    settings = load_settings({"kafka": {"bootstrap": kafka.bootstrap, "namespace": "asked"}}, None)
+    producer = open_producer(kafka.access)
+
+    def write(agent: str, one: Announcement, age_ms: int = 0) -> None:
+        name = topic_name(ANNOUNCEMENTS, "asked", agent)
+        producer.produce(name, key=one.broker, value=encode(one), timestamp=one.time_ms - age_ms)
+
+    write("west", asking("x4", agent="west"), STANDS_MS + 60_000)
+    write("west", asking("x1", agent="west"))
+    write("west", asking("x1", agent="west", address="there"))
+    write("west", asking("b01", agent="west"))
+    write("east", asking("x2", agent="west"))
+    write("east", asking("x3", agent="east"))
+    producer.produce(topic_name(ANNOUNCEMENTS, "asked", "east"), key="x5", value=b"no record")
+    assert producer.flush(30.0) == 0
+    known = {member.broker: member for member in RECORDS}
+    found = read_announced(settings, known)
+    assert [(one.broker, one.facts.address) for one in found] == [("x1", "there"), ("x3", "")]

@@ -20,7 +20,7 @@ from regraft.stages.judge_status import DEGRADED, NOT_RUNNING, SILENCE_S_MAX, WE
 from schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWindow, encode_view
 from schemas.order_book import Maintenance, StandingOrder, StandingOrders
 from schemas.plan import PlanPhase
-from schemas.shown_fleet import ShownFleet, ShownMember, ShownRepair
+from schemas.shown_fleet import ShownAnnounced, ShownFleet, ShownMember, ShownRepair
 from tests.schemas.shown_views import cost_point, shown_plan, shown_window, view_of
 
 NOW_MS = 1_800_000_000_000
@@ -88,10 +88,13 @@ def test_members_and_repairs_are_lines_of_their_own() -> None:
         ShownRepair(plan="plan-4", lost=("b07",), dead_since_ms=1_000, whole_ms=3_500, phase="completed"),
         ShownRepair(plan="plan-5", lost=("b08", "b09"), dead_since_ms=5_000, whole_ms=0, phase="preparing"),
     )
-    lines = status_lines(judged(members=fleet(in_overlay=False, repairs=repairs)) | {"source": "here"})
+    announced = (ShownAnnounced(broker="x1", since_ms=NOW_MS, to_do="`regraft members add x1`"),)
+    shown = fleet(in_overlay=False, repairs=repairs, announced=announced)
+    lines = status_lines(judged(members=shown) | {"source": "here"})
     assert "members: 38 in service, 1 leaving, 1 dead" in lines
     assert any(line.startswith("b07 is dead since 2027-01-15") and line.endswith("silent") for line in lines)
     assert "repair plan-4 without b07: whole again after 2.5 s" in lines
+    assert any(line.startswith("x1 asks to join since") and line.endswith("`regraft members add x1`") for line in lines)
     assert "repair plan-5 without b08, b09: preparing, not whole yet" in lines
 
 

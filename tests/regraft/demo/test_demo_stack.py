@@ -18,6 +18,7 @@ def _regraft(*arguments: str, timeout_s: float) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, cwd=CHECKOUT)
 
 
+@pytest.mark.spark
 @pytest.mark.stack
 def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
     """Secured servers and stages are killed under traffic: no delivery or plan is lost or doubled, no secret shown."""
@@ -39,6 +40,7 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run.json").read_text())["seed"] == 5
 
 
+@pytest.mark.spark
 @pytest.mark.stack
 def test_a_death_is_repaired_and_who_comes_back_is_taken_in(tmp_path: Path) -> None:
     """Two brokers die and come back, one of them twice: nothing is lost but what had to cross the dead."""
@@ -71,6 +73,7 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(tmp_path: Path) -> N
     assert "b03, b07: back, empty" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.spark
 @pytest.mark.stack
 def test_users_move_and_ids_are_reassigned_on_a_ring_without_loss(tmp_path: Path) -> None:
     """The chord scenario on real Kafka and Spark: users and IDs move, every delivery is made."""

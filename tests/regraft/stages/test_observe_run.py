@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from regraft.run_records.run_record import HorizonUse
 from regraft.stages.observe_run import RunObserver
+from schemas.bounds import TIME_MS_MAX
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.live_view import DecisionTimes, Horizon, LiveView, encode_view
 from schemas.member import MemberState
@@ -157,3 +158,16 @@ def test_an_overlay_is_whole_when_all_that_are_up_are_in_it(tmp_path: Path) -> N
         _show(tmp_path, _view({}, 1, members=ShownFleet(counts=counts, members=members)))
         observer.refresh()
         assert observer.is_whole is is_whole, what
+
+
+def test_the_last_of_the_dead_that_come_back_by_themselves_says_how_long_a_run_waits(tmp_path: Path) -> None:
+    """Not one that was leaving when it died, nor one that has come back."""
+    observer = RunObserver(tmp_path)
+    assert observer.returns_ms == 0
+    dead = ShownMember(broker="b01", state=MemberState.DEAD, since_ms=START_MS, reason="silent", returns_ms=START_MS)
+    later, never = replace(dead, returns_ms=START_MS + 80_000), replace(dead, returns_ms=TIME_MS_MAX)
+    back = replace(later, state=MemberState.IN_SERVICE, returns_ms=START_MS + 90_000)
+    for members, returns_ms in (((dead, later, never, back), START_MS + 80_000), ((never, back), 0)):
+        _show(tmp_path, _view({}, 1, members=ShownFleet(members=members)))
+        observer.refresh()
+        assert observer.returns_ms == returns_ms

@@ -1,0 +1,56 @@
+"""Who announces itself and is no member, as the command line shows and adds it.
+
+In: the topics of announcements of all agents. Out: the newest announcement of each broker and agent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+
+from regraft.commands.describe_broker import time_text
+from schemas.announcement import STANDS_MS, Announcement, announcement_fault, may_ask, way_in
+from schemas.member import Member
+
+if TYPE_CHECKING:
+    from regraft.settings.run_settings import Settings
+
+READ_S_MAX = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Announcement]:
+    """Return the announcements that stand, by broker; those of members are left out, and what is another agent's.
+
+    Raises StackError when Kafka is away.
+    """
+    from infra.read_messages import find_names, read_messages
+    from schemas.codec import UndecodableRecordError, decode
+    from schemas.topics import ANNOUNCEMENTS
+
+    kafka, namespace = settings.kafka.access, settings.kafka.namespace
+    found: dict[tuple[str, str], Announcement] = {}
+    since_ms = time.time_ns() // 1_000_000 - STANDS_MS
+    for message in read_messages(kafka, find_names(kafka, ANNOUNCEMENTS, namespace), READ_S_MAX, since_ms):
+        if message.value() is None:
+            continue
+        try:
+            one = decode(message.value(), Announcement)
+        except UndecodableRecordError as fault:
+            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+            continue
+        if not announcement_fault(namespace, message.topic() or "", one, None) and may_ask(known.get(one.broker)):
+            found[one.broker, one.facts.agent] = one
+    return [one for _, one in sorted(found.items())]
+
+
+def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, str, str, str]:
+    """Return what a table says of a broker that asks to join: name, state, when last, and what lets it in."""
+    said = [f"agent {one.facts.agent}"] if one.facts.agent else []
+    said += [one.facts.address] if one.facts.address else []
+    said.append(way_in(one, known, has_left=one.broker in known))
+    return one.broker, "asks to join", time_text(one.time_ms), "; ".join(said)

@@ -1,0 +1,39 @@
+"""What a benchmark of chaos tells of a run that came to no end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.bench_chaos import FAULTS, account_so_far, figures_of, outcome
+
+
+def test_a_run_without_a_summary_is_told_as_far_as_the_emulator_has_accounted_for_it(tmp_path: Path) -> None:
+    """It failed, and what was lost without excuse until then shows."""
+    ledger = {"delivered": 90, "lost": 9, "excused": 4, "unexpected": 2, "lost_by_reason": {"queue_overflow": 5}}
+    (tmp_path / "emulator.json").write_text(json.dumps({"ledger": ledger, "outages": {"death": 3}}))
+    found = account_so_far(tmp_path)
+    assert {name: found[name] for name in FAULTS if found[name]} == {
+        "lost_unexcused": 5,
+        "unexpected": 2,
+        "unfinished": 1,
+    }
+    values = {figure.name: figure.value for figure in figures_of(found, {})}
+    assert (values["deliveries"], values["outages_death"], values["lost_by_reason_queue_overflow"]) == (90, 3, 5)
+    assert "alerts_left" not in values
+
+
+def test_a_run_of_which_nothing_is_known_is_one_that_failed(tmp_path: Path) -> None:
+    """The run's directory may be empty."""
+    found = account_so_far(tmp_path)
+    assert {name for name in FAULTS if found[name]} == {"unfinished"}
+
+
+def test_a_command_that_takes_too_long_or_fails_says_why_it_has_written_nothing() -> None:
+    """Neither ends the benchmark."""
+    text, complaint = outcome([sys.executable, "-c", "import time; time.sleep(60)"], 0.1)
+    assert (text, complaint) == ("", "it was not over after 0.1 s")
+    text, complaint = outcome([sys.executable, "-c", "raise SystemExit('no disk')"], 60.0)
+    assert text == ""
+    assert "no disk" in complaint

@@ -1,0 +1,71 @@
+"""How a demo ends whose services do not live to its end."""
+
+from __future__ import annotations
+
+import random
+from io import StringIO
+from pathlib import Path
+from typing import cast
+
+import pytest
+from rich.console import Console
+
+from infra.service import ServiceEvent, ServiceEventKind
+from infra.supervise import Supervisor
+from producers.emulator.place_overlay import place_overlay
+from regraft.demo import run_demo
+from regraft.run_records.collect_run import StoredRun
+from regraft.settings.run_settings import load_settings
+from regraft.stages.show_run import RunScreen
+
+GIVES_UP_AT_TICK = 3
+
+
+class FailingServices:
+    """Takes the place of a supervisor, of which one service ends for good."""
+
+    rss_bytes_max: dict[str, int] = {}  # noqa: RUF012
+    rss_total_bytes_max = 0
+
+    def __init__(self, fails: str, events: list[ServiceEvent]) -> None:
+        self.stopped: list[str] = []
+        self.ticks = 0
+        self._fails = fails
+        self._events = events
+
+    def wait_end(self, name: str, timeout_s: float) -> int | None:
+        """Wait for the emulator."""
+        self.ticks += 1
+        if self.ticks == GIVES_UP_AT_TICK:
+            self._events.append(ServiceEvent(0.0, self._fails, ServiceEventKind.GAVE_UP, 7, 5, 1))
+        return 1 if self.ticks >= GIVES_UP_AT_TICK and self._fails == run_demo.EMULATOR else None
+
+    def stop_service(self, name: str) -> None:
+        """Stop a service."""
+        self.stopped.append(name)
+
+
+@pytest.mark.parametrize(("fails", "reads"), [("valkey", 1), ("emulator", 1), ("kafka", 0)])
+def test_a_service_that_ends_for_good_ends_the_demo_in_order_with_what_there_is_to_tell(
+    fails: str, reads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is Kafka, nothing that is stored can be read."""
+    read: list[str] = []
+
+    def read_stored_run(*_: object) -> StoredRun:
+        read.append("all")
+        return StoredRun()
+
+    monkeypatch.setattr(run_demo, "read_stored_run", read_stored_run)
+    settings = load_settings({"run": {"directory": str(tmp_path)}, "demo": {"drain_s_max": 0.1, "brokers": 4}}, None)
+    events: list[ServiceEvent] = []
+    services = FailingServices(fails, events)
+    inventory = place_overlay(4, 3, random.Random(1))
+    run = run_demo._DemoRun(settings, inventory, cast(Supervisor, services), events, None)
+    with RunScreen(Console(file=StringIO()), quiet=True) as screen:
+        record = run.carry_out(screen)
+    assert services.ticks == GIVES_UP_AT_TICK
+    assert services.stopped == [run_demo.CONTROLLER, run_demo.EMULATOR, run_demo.STREAMING]
+    assert len(read) == reads
+    (told,) = record.given_up
+    assert told.startswith(f"{fails} ended with code 1 and is not started again: see {tmp_path}")
