@@ -51,8 +51,7 @@ def test_what_is_packed_comes_out_again(bodies: list[PublisherDelivery], bytes_m
     rng.shuffle(written)
     found, told = unpack_window([decode(encode(row), StateRow) for row in written], counted)
     assert sorted(found, key=str) == sorted(rows, key=str)
-    assert told == marker or not bodies
-    assert told.row_counts.get("delivery", 0) == len(bodies)
+    assert told == marker
 
 
 def test_rows_that_are_not_there_stay_missing() -> None:
