@@ -36,9 +36,10 @@ from infra.spark_session import JAVA_OPTIONS, build_spark_session, end_session
 from infra.stack_error import StackError
 from schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
 from schemas.registry import latest_schema
-from schemas.state import WindowClosed
+from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import Delivery, TelemetryBatch
 from schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS, Topic, topic_name
+from schemas.unpack_state import unpack_window
 from streaming.build_rows import state_key, window_key
 from streaming.job_errors import StreamingJobError
 from streaming.reference_aggregator import ReferenceAggregator
@@ -221,21 +222,32 @@ def run_loop(bootstrap: str, seconds: int) -> dict[str, Any]:
 
 
 def read_outcome(bootstrap: str, namespace: str) -> Outcome:
-    """Read back what a program wrote; the newest value of a key counts."""
+    """Read back what a program wrote, packed rows as single ones; the newest value of a key counts."""
+    markers: dict[bytes, tuple[WindowClosed, int]] = {}
+    for key, value, time_ms in _read(bootstrap, topic_name(WINDOWS, namespace)):
+        markers[key] = decode(value, WindowClosed), time_ms
     schema = latest_schema("StateRow").parsed
     digests: dict[bytes, bytes] = {}
     cells: dict[bytes, tuple[int, int]] = {}
+    packed: dict[bytes, StateRow] = {}
     for key, value, _ in _read(bootstrap, topic_name(STATE, namespace)):
+        if b"/packed_deliveries/" in key:
+            packed[key] = decode(value, StateRow)
+            continue
         digests[key] = blake2b(value, digest_size=12).digest()
         if b"/delivery/" in key:
             row = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), schema)
             cells[key] = (row["window_start_ms"], row["delivery"]["local_deliveries"])
+    for window_name, (marker, time_ms) in markers.items():
+        single, counted = unpack_window([row for key, row in packed.items() if key.startswith(window_name)], marker)
+        markers[window_name] = counted, time_ms
+        for row in single:
+            key = state_key(row.window_start_ms, row.kind, row.entity)
+            digests[key] = blake2b(encode(row), digest_size=12).digest()
+            cells[key] = (row.window_start_ms, row.delivery.local_deliveries if row.delivery else 0)
     of_window: dict[int, int] = {}
     for start_ms, count in cells.values():
         of_window[start_ms] = of_window.get(start_ms, 0) + count
-    markers: dict[bytes, tuple[WindowClosed, int]] = {}
-    for key, value, time_ms in _read(bootstrap, topic_name(WINDOWS, namespace)):
-        markers[key] = decode(value, WindowClosed), time_ms
     rows = sum(sum(marker.row_counts.values()) for marker, _ in markers.values())
     if rows != len(digests):
         raise RuntimeError(f"{namespace}: the markers announce {rows} rows, {len(digests)} are there")

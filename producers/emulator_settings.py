@@ -11,6 +11,7 @@ from pathlib import Path
 from infra.kafka_access import KafkaAccess, KafkaSecurity
 from infra.run_clock import RunClock
 from infra.serve_metrics import port_faults
+from producers.emulator.newcomers import newcomer_of
 from producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings, too_small
@@ -42,6 +43,8 @@ class EmulatorSettings:
     ``candidate_probes_per_s``: how many probes a second all brokers together send over links that are not in the
     overlay, each broker in turn to its 40 nearest peers, so that the controller knows what these links would cost; 0
     for none. Default 40: each of 40 brokers has probed all others within 40 s.
+    ``newcomers``: brokers that come while it runs and announce themselves (docs/members.md), each as "x01 at 60 by
+    b03=2.5,b07=4", SECONDS and what links cost, or "x01 at 60 near 11.6,48.1", with "through AGENT" behind it.
     ``outage_notice_ms``: how long until neighbours notice a death, at least.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
@@ -72,6 +75,7 @@ class EmulatorSettings:
     chaos_for_s: float = 20.0
     chaos_kinds: tuple[str, ...] = tuple(OutageKind)
     chaos_down_share_max: float = 0.25
+    newcomers: tuple[str, ...] = ()
     outage_notice_ms: float = 2_000.0
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
@@ -131,9 +135,10 @@ class EmulatorSettings:
         unknown = [kind for kind in self.chaos_kinds if kind not in set(OutageKind)]
         if unknown or not self.chaos_kinds:
             found.append(f"chaos_kinds has {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}")
-        for text in self.outages:
+        checks = [(outage_of, text) for text in self.outages] + [(newcomer_of, text) for text in self.newcomers]
+        for check, text in checks:
             try:
-                outage_of(text)
+                check(text)
             except ValueError as error:
                 found.append(str(error))
         return found

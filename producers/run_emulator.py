@@ -25,11 +25,13 @@ from producers.emulated_kinds import EMULATED_KINDS, workload_of
 from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, inventory_timing
 from producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
-from producers.emulator.emulator_ports import ClientSink, CommandSource, ResultSink, TelemetrySink
+from producers.emulator.emulator_ports import ClientSink, CommandSource, MembershipPort, ResultSink, TelemetrySink
 from producers.emulator.kafka_ports import KafkaPorts
 from producers.emulator.ledger import Ledger, LedgerSnapshot
 from producers.emulator.log_transitions import TransitionLog
+from producers.emulator.newcomers import newcomer_of, with_newcomers
 from producers.emulator.outage_schedule import named, outage_of
+from producers.emulator.play_newcomers import NewcomerPlayer
 from producers.emulator.play_outages import OutagePlayer
 from producers.emulator.starting_point import StartingPoint, starting_point
 from producers.emulator_settings import EmulatorSettings
@@ -48,7 +50,7 @@ STATUS_MS = 1_000.0  # Of wall time.
 SILENCE_S_MAX = 30.0  # The model looks up every 100 ms unless it is hopelessly behind.
 
 
-class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, CommandSource, Protocol):
+class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, MembershipPort, CommandSource, Protocol):
     """All ports of the emulator in one."""
 
 
@@ -64,7 +66,8 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
     faults = settings.faults()
     if faults:
         raise ValueError("; ".join(faults))
-    inventory = Inventory.load(settings.inventory_path)
+    newcomers = [newcomer_of(text) for text in settings.newcomers]
+    inventory = with_newcomers(Inventory.load(settings.inventory_path), newcomers)
     metrics, health = EmulatorMetrics(), EmulatorHealth(SILENCE_S_MAX)
     with ExitStack() as held:
         if settings.metrics_port is not None:
@@ -120,6 +123,13 @@ def _outages(overlay: EmulatedOverlay, settings: EmulatorSettings) -> OutagePlay
     return OutagePlayer(overlay, planned, settings.outage_notice_ms, settings.chaos, rng)
 
 
+def _newcomers(
+    overlay: EmulatedOverlay, settings: EmulatorSettings, emitter: TelemetryEmitter, membership: MembershipPort
+) -> NewcomerPlayer:
+    """Return the brokers that the settings let come."""
+    return NewcomerPlayer(overlay, map(newcomer_of, settings.newcomers), emitter, membership, CELLS_KEPT_S)
+
+
 def _client_counts(overlay: EmulatedOverlay) -> dict[str, int]:
     """Return how many clients wait for a home, and how many have come again after theirs had died."""
     groups = (overlay.publishers, overlay.subscribers, overlay.users)
@@ -166,10 +176,11 @@ class WallClockEmulator:
         forwarder = ReportForwarder(self.overlay, ports, ports, self._workload.publisher_rate_per_s)
         self.overlay.listeners.append(forwarder)
         self.overlay.user_listeners.append(forwarder)
-        self._transitions = TransitionLog(len(inventory.brokers))
+        self._transitions = TransitionLog(len(self.overlay.start.configuration.brokers))
         self.overlay.listeners += [self._transitions, self._metrics]
         self._emitter = TelemetryEmitter(self.overlay, ports, settings.flush_ms, rng, settings.candidate_probes_per_s)
         self._outages = _outages(self.overlay, settings)
+        self._newcomers = _newcomers(self.overlay, settings, self._emitter, ports)
         self._phase = "running"
 
     def run(self, stop: threading.Event) -> None:
@@ -180,6 +191,7 @@ class WallClockEmulator:
         self._emitter.start()
         self._workload.start()
         self._outages.start()
+        self._newcomers.start()
         self._obey_commands(None)
         self._look_after(None)
         self._health.is_running = True

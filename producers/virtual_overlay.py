@@ -21,9 +21,17 @@ from producers.brokers.chord_parts import RingBroker
 from producers.brokers.tree_publishers import TreeBroker
 from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
-from producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry, TelemetrySink
+from producers.emulator.emulator_ports import (
+    MemoryClients,
+    MemoryMembership,
+    MemoryResults,
+    MemoryTelemetry,
+    TelemetrySink,
+)
 from producers.emulator.ledger import Ledger, LedgerSnapshot
+from producers.emulator.newcomers import Newcomer, with_newcomers
 from producers.emulator.outage_schedule import Chaos, Outage, named
+from producers.emulator.play_newcomers import NewcomerPlayer
 from producers.emulator.play_outages import OutagePlayer
 from producers.emulator.starting_point import StartingPoint
 from producers.workloads.checkin_settings import CheckinSettings
@@ -48,7 +56,8 @@ class VirtualSettings:
     missing notification counts as lost. ``timing``: none takes the inventory's costs as ms. ``command_delay_ms``: from
     sending a command until it is in its broker's queue. ``outages``, ``chaos``: what befalls brokers and links, from
     ``start_ms`` on; ``notice_ms``: how long until neighbours notice a death, at least. ``candidate_probes_per_s``:
-    probes of links that are not in the overlay, of all brokers together.
+    probes of links that are not in the overlay, of all brokers together. ``newcomers``: brokers that come later and
+    announce themselves.
     """
 
     seed: int = 1
@@ -63,6 +72,7 @@ class VirtualSettings:
     notice_ms: float = 2_000.0
     chaos: Chaos | None = None
     candidate_probes_per_s: float = 0.0
+    newcomers: tuple[Newcomer, ...] = ()
 
 
 class VirtualOverlay:
@@ -81,6 +91,7 @@ class VirtualOverlay:
     ) -> None:
         self.settings = settings or VirtualSettings()
         rng = random.Random(self.settings.seed)
+        inventory = with_newcomers(inventory, self.settings.newcomers)
         self.env = simpy.Environment(initial_time=self.settings.start_ms)
         self.ledger = Ledger(self.settings.settle_ms)
         self.overlay = EmulatedOverlay(
@@ -95,6 +106,7 @@ class VirtualOverlay:
         self.telemetry = MemoryTelemetry()
         self._results = MemoryResults()
         self._clients = MemoryClients()
+        self.membership = MemoryMembership()
         self.workload = self._workload_of(workload, rng)
         forwarder = ReportForwarder(self.overlay, self._results, self._clients, self._publisher_rate_per_s)
         self.overlay.listeners.append(forwarder)
@@ -106,12 +118,14 @@ class VirtualOverlay:
             self.emitter.start()
         if self.workload:
             self.workload.start()
+        NewcomerPlayer(self.overlay, self.settings.newcomers, self.emitter, self.membership, CELLS_KEPT_S).start()
+        self.outages = self._outages_of(inventory)
+        self.outages.start()
+
+    def _outages_of(self, inventory: Inventory) -> OutagePlayer:
         told = self.settings
         outages = [named(outage, inventory) for outage in told.outages]
-        self.outages = OutagePlayer(
-            self.overlay, outages, told.notice_ms, told.chaos, random.Random(f"outages {told.seed}")
-        )
-        self.outages.start()
+        return OutagePlayer(self.overlay, outages, told.notice_ms, told.chaos, random.Random(f"outages {told.seed}"))
 
     def _workload_of(
         self, told: WorkloadSettings | CheckinSettings | None, rng: random.Random

@@ -25,6 +25,7 @@ SCHEMAS: dict[int, str] = {
     102: "telemetry_batch.v2",
     201: "state_row.v1",
     202: "state_row.v2",
+    203: "state_row.v3",
     301: "window_closed.v1",
     302: "window_closed.v2",
     401: "command.v1",

@@ -17,6 +17,7 @@ from schemas.bounds import (
     TimeMs,
     span_fault,
 )
+from schemas.packed_deliveries import PackedDeliveries
 
 
 class Interest(Struct, frozen=True):
@@ -97,14 +98,15 @@ class Churn(Struct, frozen=True):
     clients: Sum
 
 
-BODIES = ("interest", "delivery", "queue", "rtt", "churn")
+BODIES = ("interest", "delivery", "queue", "rtt", "churn", "packed_deliveries")
 
 
 class StateRow(Struct, frozen=True):
     """One row of one window; exactly the body named by ``kind`` is set.
 
-    (window_start_ms, kind, entity) is unique, so a repeated write overwrites. ``kind`` is one of ``interest``,
-    ``delivery``, ``queue``, ``rtt``, ``churn``.
+    (window_start_ms, kind, entity) is unique, so a repeated write overwrites. ``kind`` is one of BODIES. What brokers
+    delivered comes in ``packed_deliveries``, whose entities are numbered; jobs before version 3 of this record wrote a
+    row of kind ``delivery`` for each publisher and broker, and both are read.
     """
 
     window_start_ms: TimeMs
@@ -116,6 +118,7 @@ class StateRow(Struct, frozen=True):
     queue: QueueState | None = None
     rtt: LinkRtt | None = None
     churn: Churn | None = None
+    packed_deliveries: PackedDeliveries | None = None
 
     def __post_init__(self) -> None:
         bodies = [name for name in BODIES if getattr(self, name) is not None]

@@ -6,6 +6,7 @@ congestion. How figures are merged is not shared, so that one can check the othe
 
 from dataclasses import dataclass
 
+from schemas.packed_deliveries import PackedDeliveries
 from schemas.state import Churn, Interest, LinkRtt, PublisherDelivery, QueueState, StateRow
 
 ROW_KINDS = ("interest", "delivery", "queue", "rtt", "churn")
@@ -62,6 +63,12 @@ def delivery_row(window: Window, delivery: PublisherDelivery) -> StateRow:
     """Return the row of what one broker delivered and published of one publisher."""
     entity = pair_entity(delivery.publisher, delivery.broker)
     return StateRow(window.start_ms, window.end_ms, "delivery", entity, delivery=delivery)
+
+
+def packed_row(window: Window, number: int, packed: PackedDeliveries) -> StateRow:
+    """Return the row that holds delivery rows packed; they are numbered in a window."""
+    kind = "packed_deliveries"
+    return StateRow(window.start_ms, window.end_ms, kind, str(number), packed_deliveries=packed)
 
 
 def queue_row(window: Window, broker: str, peer: str, span: QueueSpan) -> StateRow:

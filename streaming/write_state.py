@@ -18,7 +18,7 @@ from schemas.dead_letter import DeadLetter
 from schemas.event import AdaptationEvent
 from schemas.topics import DEAD_LETTERS, EVENTS, STATE, WINDOWS, Topic, topic_name
 from streaming.close_windows import WindowRows
-from streaming.encode_rows import Message, encode_marker, encode_window
+from streaming.encode_rows import Message, encode_window
 
 QUEUE_MESSAGES_MAX = 200_000
 POLL_S = 0.1
@@ -57,10 +57,10 @@ class StateWriter:
         markers: list[Message] = []
         rows = 0
         for window in windows:
-            messages = encode_window(window)
-            rows += len(messages)
-            self._send(STATE, messages)
-            markers.append(encode_marker(window))
+            encoded = encode_window(window)
+            rows += sum(window.marker.row_counts.values())
+            self._send(STATE, encoded.rows)
+            markers.append(encoded.marker)
         self._acknowledge(STATE)
         self._send(WINDOWS, markers)
         self._acknowledge(WINDOWS)

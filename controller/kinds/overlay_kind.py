@@ -205,6 +205,10 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         Clients that it does not name are where the window has them. Raises ValueError when the window cannot be costed.
         """
 
+    def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
+        """Return what no overlay with any homes of clients costs less than over windows, None where none is known."""
+        return None
+
     @abstractmethod
     def breakdown(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> CostBreakdown:
         """Return the same by link and broker, over windows together."""

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from controller.controller_settings import AssemblyLimits
 from controller.state.closed_window import ClosedWindow
 from controller.windows.gather_deliveries import gather_deliveries
@@ -23,6 +25,7 @@ BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counte
 class _PendingWindow:
     end_ms: int
     rows: dict[tuple[str, str], StateRow] = field(default_factory=dict)
+    row_count: int = 0  # Of ``rows``, with those that are packed in them.
     strange: set[tuple[str, str]] = field(default_factory=set)  # Rows of unknown brokers: they came, and are not used.
     marker: WindowClosed | None = None
     marker_came_ms: int = 0
@@ -98,17 +101,32 @@ class WindowAssembler:
         return found
 
     def _add_row(self, window: _PendingWindow, row: StateRow) -> None:
-        key = (row.kind, row.entity)
-        is_strange = not self._known.issuperset(_brokers_of(row))
-        kept = window.strange if is_strange else window.rows
-        if is_strange:
-            self.refused["row of an unknown broker"] += 1
-        if key not in kept and len(kept) >= self._limits.rows_per_window_max:
+        key, rows_max = (row.kind, row.entity), self._limits.rows_per_window_max
+        strange_count = self._strange_rows(row)
+        if strange_count:
+            self.refused["row of an unknown broker"] += strange_count
+        if strange_count and row.packed_deliveries is None:
+            if key in window.strange or len(window.strange) < rows_max:
+                window.strange.add(key)
+            else:
+                self.refused["too many rows in a window"] += 1
+            return
+        # Packed rows of unknown brokers are left out where the window is gathered.
+        before = _row_count(window.rows[key]) if key in window.rows else 0
+        row_count = window.row_count - before + _row_count(row)
+        if window.row_count < row_count > rows_max:
             self.refused["too many rows in a window"] += 1
-        elif is_strange:
-            window.strange.add(key)
         else:
-            window.rows[key] = row
+            window.rows[key], window.row_count = row, row_count
+
+    def _strange_rows(self, row: StateRow) -> int:
+        """Return how many rows are of brokers that are not known."""
+        packed = row.packed_deliveries
+        if packed is None:
+            return int(not self._known.issuperset(_brokers_of(row)))
+        columns = packed.columns()
+        unknown = [place for place, broker in enumerate(columns.brokers) if broker not in self._known]
+        return int(np.isin(columns.broker, unknown).sum()) if unknown else 0
 
     def _drop_excess(self) -> None:
         while len(self._pending) > self._limits.windows_pending_max:
@@ -186,6 +204,10 @@ class WindowAssembler:
             for broker in sorted(self._awaited)
             if expected[broker] == 0 or received[broker] < share_min * expected[broker]
         }
+
+
+def _row_count(row: StateRow) -> int:
+    return 1 if row.packed_deliveries is None else max(row.packed_deliveries.row_count, 1)
 
 
 def _brokers_of(row: StateRow) -> tuple[str, ...]:

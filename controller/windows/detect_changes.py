@@ -25,6 +25,7 @@ ALIKE_MAX = 0.8
 DISTANCE_MIN = 1e-3  # Of what counting alone makes.
 OVERSHOOT = 1.166  # By which a sum of normal values passes a limit on average (Siegmund, 1985).
 SERIES_COUNT = 4
+MEMBERS_SETTLE_WINDOWS = 4  # In so many the clients of a broker that died or came back have found their places.
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,9 @@ class ChangeDetector:
     ``windows_per_alarm`` is how many windows of quiet traffic there are for a false alarm, on average. ``by_broker``
     says that deliveries are told by broker, which plans leave as it is where they do not move subscribers.
 
-    Windows through which a transition ran tell no changes of interest, as clients that it moved count as changes.
+    Windows through which a transition ran tell no changes of interest, as clients that it moved count as changes. That
+    a broker has died, come back or joined is no change of traffic, though its clients are gone or there again: steps
+    are not judged until MEMBERS_SETTLE_WINDOWS after the brokers that are heard, or their lives, are others.
     """
 
     def __init__(self, windows_per_alarm: float, *, by_broker: bool = True) -> None:
@@ -145,6 +148,7 @@ class ChangeDetector:
         self._before: tuple[ClosedWindow, dict[tuple[str, str], float], float | None] | None = None
         self._step_max = 0.0
         self._quiet_windows = REFERENCE_WINDOWS_MIN
+        self._unsettled_windows = 0
 
     def add(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
         """Take a complete window; return the change that it shows.
@@ -155,7 +159,10 @@ class ChangeDetector:
         """
         before, told = self._before, deliveries_in(window, by_broker=self._by_broker)
         self._before = window, told, cost_per_notification
-        if before is None or before[0].end_ms != window.start_ms:
+        if before is not None and before[0].boots != window.boots:
+            self._unsettled_windows = MEMBERS_SETTLE_WINDOWS
+        self._unsettled_windows = max(self._unsettled_windows - 1, 0)
+        if before is None or before[0].end_ms != window.start_ms or self._unsettled_windows:
             return None
         found = [
             (*series.add(value, self.limit), series.name)

@@ -1,19 +1,23 @@
 """Delivery rows of one window -> delivery sets, homes of publishers and hand-overs.
 
-In: state rows of kind delivery, in any order; others are passed over. Out: :class:`WindowDeliveries`. Which rows a
+In: delivery rows, packed or single, in any order; others are passed over. Out: :class:`WindowDeliveries`. Which rows a
 window has and whether they are all there belongs to :mod:`controller.windows.assemble_state`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overlay.delivery_sets import DeliverySets, MaskCells
+from schemas.packed_deliveries import DeliveryColumns
 from schemas.state import PublisherDelivery, StateRow
 from schemas.telemetry import BLOCK_SIZE
+
+Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +36,13 @@ class WindowDeliveries:
 
 @dataclass
 class _Cells:
-    """One entry for each (row, block), and what is known of all rows together."""
+    """One entry for each (row, block) of single rows, arrays of such for each packed record, and their columns."""
 
     row: list[int] = field(default_factory=list)
     column: list[int] = field(default_factory=list)
     masks: list[int] = field(default_factory=list)
     published: list[int] = field(default_factory=list)
+    packed: list[tuple[Longs, Longs, Longs, Longs]] = field(default_factory=list)
     columns: dict[tuple[str, int], int] = field(default_factory=dict)
     columns_of: dict[tuple[str, tuple[int, ...]], list[int]] = field(default_factory=dict)
 
@@ -46,42 +51,68 @@ class _Cells:
         name = (delivery.publisher, delivery.blocks)
         columns = self.columns_of.get(name)
         if columns is None:
-            keys = [(delivery.publisher, block) for block in delivery.blocks]
-            columns = self.columns_of[name] = [self.columns.setdefault(key, len(self.columns)) for key in keys]
+            columns = self.columns_of[name] = [self._column(delivery.publisher, block) for block in delivery.blocks]
         self.row += [row] * len(columns)
         self.column += columns
         self.masks += delivery.masks
         self.published += delivery.published or (0,) * len(columns)
 
+    def add_packed(self, packed: DeliveryColumns, row: Longs) -> None:
+        """Take all blocks of packed rows; ``row`` is each one's broker by position, below 0 where it is left out."""
+        cell_row = np.repeat(row, packed.block_counts)
+        is_kept = cell_row >= 0
+        publisher, blocks = np.repeat(packed.publisher, packed.block_counts)[is_kept], packed.blocks[is_kept]
+        numbers, number = np.unique(blocks, return_inverse=True)
+        names, name = np.unique(publisher * max(numbers.size, 1) + number, return_inverse=True)
+        of_name = zip(*(each.tolist() for each in np.divmod(names, max(numbers.size, 1))), strict=True)
+        columns = [self._column(packed.publishers[code], int(numbers[place])) for code, place in of_name]
+        column = np.array(columns, dtype=np.int64)[name]
+        self.packed.append((cell_row[is_kept], column, packed.masks[is_kept], packed.published[is_kept]))
+
+    def joined(self) -> MaskCells:
+        """Return all cells."""
+        single = tuple(np.array(each, dtype=np.int64) for each in (self.row, self.column, self.masks, self.published))
+        row, column, masks, published = (np.concatenate(each) for each in zip(single, *self.packed, strict=True))
+        return MaskCells(row, column, masks.view(np.uint64), published.view(np.uint64))
+
+    def _column(self, publisher: str, block: int) -> int:
+        return self.columns.setdefault((publisher, block), len(self.columns))
+
 
 def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: float) -> WindowDeliveries:
     """Return what the rows say of ``brokers``, which are sorted; ``span_s`` is the window's length in seconds.
 
-    Rows are of these brokers only. A row of version 1 counts as if all in it had been delivered; whose home it is
-    cannot be said. Cost O(rows + blocks) in Python.
+    Single rows are of these brokers only; packed ones of others are left out. A row of version 1 counts as if all in it
+    had been delivered; whose home it is cannot be said. Cost O(rows + blocks), in Python where rows are single.
     """
     index = {broker: position for position, broker in enumerate(brokers)}
-    cells = _Cells()
+    found = _Cells()
     local_deliveries: dict[tuple[str, str], int] = {}
     for row in rows:
-        delivery = row.delivery
-        if delivery is None:
-            continue
-        cells.add(index[delivery.broker], delivery)
-        if delivery.local_deliveries:
-            local_deliveries[delivery.publisher, delivery.broker] = delivery.local_deliveries
-    sets = _sets(cells, brokers, span_s)
+        if (delivery := row.delivery) is not None:
+            found.add(index[delivery.broker], delivery)
+            if delivery.local_deliveries:
+                local_deliveries[delivery.publisher, delivery.broker] = delivery.local_deliveries
+        elif row.packed_deliveries is not None:
+            packed = row.packed_deliveries.columns()
+            known = np.array([index.get(broker, -1) for broker in packed.brokers], dtype=np.int64)
+            found.add_packed(packed, known[packed.broker])
+            local_deliveries.update(_hand_overs(packed, known))
+    cells, columns = found.joined(), tuple(found.columns)
+    sets = DeliverySets.of_cells(tuple(brokers), columns, cells, span_s)
     newest = _newest(sets)
-    homes = _homes(cells, brokers)
+    homes = _homes(cells, columns, brokers)
     untold = frozenset(name for name, sequence in newest.items() if homes.get(name, (-1, ""))[0] < sequence)
-    known = {name: home for name, (_, home) in homes.items() if name not in untold}
-    return WindowDeliveries(sets, known, untold, local_deliveries)
+    known_homes = {name: home for name, (_, home) in homes.items() if name not in untold}
+    return WindowDeliveries(sets, known_homes, untold, local_deliveries)
 
 
-def _sets(cells: _Cells, brokers: Sequence[str], span_s: float) -> DeliverySets:
-    row, column = np.array(cells.row, dtype=np.int64), np.array(cells.column, dtype=np.int64)
-    masks, published = (np.array(values, dtype=np.int64).view(np.uint64) for values in (cells.masks, cells.published))
-    return DeliverySets.of_cells(tuple(brokers), tuple(cells.columns), MaskCells(row, column, masks, published), span_s)
+def _hand_overs(packed: DeliveryColumns, known: Longs) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield publisher and broker of each packed row with hand-overs, and how many; ``known`` is by broker."""
+    rows = np.flatnonzero((packed.local_deliveries > 0) & (known[packed.broker] >= 0))
+    columns = (each[rows].tolist() for each in (packed.publisher, packed.broker, packed.local_deliveries))
+    for publisher, broker, count in zip(*columns, strict=True):
+        yield (packed.publishers[publisher], packed.brokers[broker]), count
 
 
 def _newest(sets: DeliverySets) -> dict[str, int]:
@@ -94,16 +125,17 @@ def _newest(sets: DeliverySets) -> dict[str, int]:
 
 
 def _highest(block: int, mask: int) -> int:
-    return block * BLOCK_SIZE + (mask % (1 << BLOCK_SIZE)).bit_length() - 1
+    return block * BLOCK_SIZE + mask.bit_length() - 1
 
 
-def _homes(cells: _Cells, brokers: Sequence[str]) -> dict[str, tuple[int, str]]:
+def _homes(cells: MaskCells, columns: Sequence[tuple[str, int]], brokers: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Return for each publisher the highest sequence that a broker says it published, and that broker."""
-    columns = tuple(cells.columns)
+    assert cells.published is not None
     newest: dict[str, tuple[int, str]] = {}
-    for place, mask in enumerate(cells.published):
-        if mask:
-            publisher, block = columns[cells.column[place]]
-            seen = (_highest(block, mask), brokers[cells.row[place]])
-            newest[publisher] = max(seen, newest.get(publisher, seen))
+    places = np.flatnonzero(cells.published)
+    told = (each[places].tolist() for each in (cells.row, cells.column, cells.published))
+    for row, column, mask in zip(*told, strict=True):
+        publisher, block = columns[column]
+        seen = (_highest(block, mask), brokers[row])
+        newest[publisher] = max(seen, newest.get(publisher, seen))
     return dict(sorted(newest.items()))

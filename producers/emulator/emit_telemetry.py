@@ -47,18 +47,24 @@ class TelemetryEmitter:
         count = len(overlay.inventory.brokers)
         self._probes_per_flush = probes_per_s * flush_ms / SECOND_MS / count
         self._probes_due = {broker: place / count for place, broker in enumerate(overlay.inventory.brokers)}
+        self._speaking: set[str] = set()  # A broker that nobody knows yet keeps silent.
         self._candidates: dict[str, deque[str]] = {}
 
     def start(self) -> None:
         """Begin to flush on the overlay's clock."""
         spread_ms = self._flush_ms / len(self._overlay.brokers)
         for position, name in enumerate(self._overlay.brokers, start=1):
-            self._overlay.env.timeout(position * spread_ms, name).callbacks.append(self._on_time)
+            self.begin(name, position * spread_ms)
+
+    def begin(self, broker: str, after_ms: float) -> None:
+        """Begin to flush one broker."""
+        self._speaking.add(broker)
+        self._overlay.env.timeout(after_ms, broker).callbacks.append(self._on_time)
 
     def flush_all(self) -> None:
         """Flush every broker now, as before the end."""
         for broker in self._overlay.brokers.values():
-            if not (broker.is_dead or broker.is_suspended):
+            if broker.name in self._speaking and not (broker.is_dead or broker.is_suspended):
                 self.flush(broker)
 
     def flush(self, broker: EmulatedBroker) -> None:

@@ -121,7 +121,7 @@ class EmulatedOverlay:
         self.ledger = ledger
         self.boot_ms = int(env.now)
         self.start = start or StartingPoint(inventory.bootstrap)
-        cores = [self.start.core_of(broker, self.boot_ms) for broker in inventory.brokers]
+        cores = [self.start.core_of(broker, self.boot_ms) for broker in self.start.brokers_of(inventory)]
         self.brokers = {core.broker: EmulatedBroker(core, DeliveryCells(cells_kept_s)) for core in cores}
         self.link_ends: dict[tuple[str, str], LinkEnd] = {}
         self.listeners: list[OverlayListener] = []

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from schemas.announcement import Announcement
 from schemas.client import Client
 from schemas.command import Command, CommandResult
 from schemas.telemetry import TelemetryBatch
@@ -41,6 +42,18 @@ class ClientSink(Protocol):
 
     def remove_client(self, client: str) -> None:
         """Tell that a client has left."""
+        ...
+
+
+class MembershipPort(Protocol):
+    """The way of a broker that is no member to become one."""
+
+    def announce(self, announcement: Announcement) -> None:
+        """Say that a broker asks to join."""
+        ...
+
+    def is_member(self, broker: str) -> bool:
+        """Tell whether the broker has been let in, as far as is known without waiting."""
         ...
 
 
@@ -92,6 +105,22 @@ class MemoryClients:
     def remove_client(self, client: str) -> None:
         """Forget the client."""
         self.connected.pop(client, None)
+
+
+@dataclass
+class MemoryMembership:
+    """Keeps what was announced; ``members`` are those that somebody has let in."""
+
+    announced: deque[Announcement] = field(default_factory=lambda: deque(maxlen=RECORDS_KEPT_MAX))
+    members: set[str] = field(default_factory=set)
+
+    def announce(self, announcement: Announcement) -> None:
+        """Keep the announcement."""
+        self.announced.append(announcement)
+
+    def is_member(self, broker: str) -> bool:
+        """Tell whether somebody has let the broker in."""
+        return broker in self.members
 
 
 @dataclass

@@ -19,7 +19,9 @@ from infra.read_messages import read_messages
 from infra.read_newest import read_newest
 from infra.record_writer import RecordWriter
 from infra.stack_error import StackError
+from producers.emulator.read_members import MemberReader
 from producers.emulator.starting_point import is_undecided
+from schemas.announcement import Announcement
 from schemas.broker_topics import BrokerTopics
 from schemas.client import Client
 from schemas.codec import UndecodableRecordError, decode
@@ -27,7 +29,7 @@ from schemas.command import Command, CommandResult
 from schemas.dead_letter import DeadLetter
 from schemas.plan import Plan
 from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_name
+from schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_name
 
 COMMANDS_PER_POLL_MAX = 500
 TOMBSTONES_AT_ONCE_MAX = 500  # Below any buffer that may be set: none of them is dropped for lack of room.
@@ -55,6 +57,7 @@ class KafkaPorts:
         self.answers = RecordWriter(kafka, linger_ms=2, **limits)  # type: ignore[arg-type]
         self._kafka = kafka
         self._commands = CommandReader(kafka, topics, self.answers)
+        self._members: MemberReader | None = None
         self._topics = topics
         self._register = topic_name(CLIENTS, topics.namespace)
 
@@ -136,6 +139,18 @@ class KafkaPorts:
         """Write a tombstone into the compacted register."""
         self.answers.write(self._register, client, None)
 
+    def announce(self, announcement: Announcement) -> None:
+        """Say that a broker asks to join, in the topic of its agent."""
+        if self._topics.speaks_for(announcement.broker):
+            name = self._topics.name(ANNOUNCEMENTS, announcement.broker)
+            self.answers.write(name, announcement.broker, announcement)
+
+    def is_member(self, broker: str) -> bool:
+        """Tell whether a broker is a member, by what has come of their topic; the first call only begins to read."""
+        if self._members is None:
+            self._members = MemberReader(self._kafka, self._topics.namespace)
+        return broker in self._members.poll()
+
     def poll(self) -> list[Command]:
         """Return the commands that have come, and take in acknowledgements."""
         self.telemetry.serve()
@@ -151,6 +166,8 @@ class KafkaPorts:
     def close(self) -> None:
         """Stop reading, and give up what is still unsent."""
         self._commands.close()
+        if self._members is not None:
+            self._members.close()
         self.answers.close()
         self.telemetry.close()
 

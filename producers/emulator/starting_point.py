@@ -38,6 +38,11 @@ class StartingPoint:
         """Return the core of a broker that begins here."""
         return self._told(core_of(broker, self.configuration, boot_ms))
 
+    def brokers_of(self, inventory: Inventory) -> list[str]:
+        """Return the brokers of an inventory that begin at once; those it has beside the first overlay come later."""
+        first = {*inventory.bootstrap.brokers, *self.configuration.brokers}
+        return [broker for broker in inventory.brokers if broker in first]
+
     def outsider(self, broker: str, boot_ms: int) -> BrokerProtocol:
         """Return the core of a broker that begins alone, while others go on: a plan must take it in."""
         return self._told(core_of(broker, self.configuration, boot_ms, is_outside=True))

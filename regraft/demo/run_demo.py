@@ -288,13 +288,14 @@ class _DemoRun:
         self._stop(STREAMING)
         self._show(screen, "collecting")
         self._measure()
-        kafka, limits = self._settings.kafka, self._settings.controller.assembly
-        is_there = KAFKA not in self._given_up
-        stored = read_stored_run(kafka.access, kafka.namespace, self._kind, limits) if is_there else StoredRun()
+        kafka, told = self._settings.kafka, self._settings.controller
+        stored = StoredRun()
+        if KAFKA not in self._given_up:
+            stored = read_stored_run(kafka.access, kafka.namespace, self._kind, told.assembly, told.links)
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Tell whether traffic goes on: what befalls it lengthens the run, within a bound, until that is shown."""
+        """Tell whether traffic goes on: what befalls it, and its pauses, lengthen it until shown, within a bound."""
         if self._elapsed_s < self._running_s:
             return True
         emulator, has_shown = self._settings.emulator, True
@@ -303,7 +304,6 @@ class _DemoRun:
             has_shown &= self._observer.has_followed_shift or not self._expects_shift
         if emulator.outages or emulator.chaos_every_s is not None:
             has_shown &= self._observer.is_whole
-        # Who has died often may not come back before its pause is over.
         pause_s = self._observer.returns_ms / 1000 - self._started_s - self._running_s
         pause_s_max = self._settings.controller.members.return_pause_ms_max / 1000
         end_s_max = self._running_s + min(max(pause_s, 0.0), pause_s_max) + LENGTHENED_S_MAX
@@ -384,6 +384,7 @@ class _DemoRun:
             comparison=compare_overlays(stored, self._kind, traffic_end_ms),
             regime_change_ms=observer.regime_change_ms,
             changes_found_ms=changes_found_ms(stored.events),
+            links_corrected=stored.links_corrected(),
             refusals=observer.refusals,
             latencies_ms=tuple(observer.latencies_ms.values()),
             emulator_behind_ms_max=observer.behind_ms_max,

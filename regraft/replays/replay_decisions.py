@@ -23,13 +23,13 @@ from schemas.command import Command, CommandPhase, CommandResult
 from schemas.member import Member
 from schemas.order import Order
 from schemas.plan import Plan
-from schemas.state import StateRow, WindowClosed
+from schemas.state import BODIES, StateRow, WindowClosed
+from schemas.unpack_state import unpack_window
 
 CLOSING_MS = 1_000  # From the end of a window's grace until its marker is read, where nobody recorded when that was.
 END_MS_MAX = 60_000  # How long after the last input a transition under way may take.
 COST_DECIMALS = 6
 QUIET_STATUS_MS = 1 << 40  # Nobody looks at the status.
-KINDS = ("interest", "delivery", "queue", "rtt", "churn")
 
 StateRecord = StateRow | WindowClosed
 Advance = Callable[[int, int], None]  # Event time and plans so far.
@@ -150,16 +150,16 @@ class _Window:
 
 def _windows(records: Iterable[StateRecord]) -> Iterator[_Window]:
     """Yield the closed windows in order, each row once and in one order, whatever order they came in."""
-    rows: dict[int, dict[tuple[int, str], StateRow]] = {}
+    rows: dict[int, dict[tuple[str, str], StateRow]] = {}
     markers: dict[int, WindowClosed] = {}
     for record in records:
         if isinstance(record, StateRow):
-            rows.setdefault(record.window_start_ms, {})[KINDS.index(record.kind), record.entity] = record
+            rows.setdefault(record.window_start_ms, {})[record.kind, record.entity] = record
         else:
             markers[record.window_start_ms] = record
     for start_ms in sorted(markers):
-        found = rows.get(start_ms, {})
-        yield _Window(markers[start_ms], tuple(found[name] for name in sorted(found)))
+        found, marker = unpack_window(rows.get(start_ms, {}).values(), markers[start_ms])
+        yield _Window(marker, tuple(sorted(found, key=lambda row: (BODIES.index(row.kind), row.entity))))
 
 
 def _without_begun(windows: list[_Window]) -> list[_Window]:

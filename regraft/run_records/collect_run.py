@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.controller_settings import AssemblyLimits
+from controller.controller_settings import AssemblyLimits, LinkSettings
 from controller.kinds.cost_over import cost_by_time_per_s, cost_over_per_s
 from controller.kinds.overlay_kind import AnyKind
 from controller.state.closed_window import ClosedWindow
 from controller.state.find_homes import homes_after, homes_before
 from controller.state.overlays_in_window import overlays_in
 from controller.windows.assemble_state import WindowAssembler
+from controller.windows.measure_links import LinkMeter
 from infra.kafka_access import KafkaAccess
 from infra.read_messages import count_records
 from overlay.cost import CostBreakdown
@@ -39,16 +40,31 @@ READ_S_MAX = 60.0
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What Kafka holds of a run: windows in time order, the newest version of each plan by epoch, all events."""
+    """What Kafka holds of a run: windows in time order, the newest version of each plan by epoch, all events.
+
+    ``fleets`` is the brokers with what their links cost when each window was costed, by its end; without round trips
+    that is what the inventory says.
+    """
 
     windows: tuple[ClosedWindow, ...] = ()
     plans: tuple[Plan, ...] = ()
     events: tuple[AdaptationEvent, ...] = ()
     telemetry_records: int = 0
     configurations: dict[int, OverlayConfiguration] = field(default_factory=dict)
+    fleets: dict[int, FleetView] = field(default_factory=dict)
+
+    def fleet_at(self, window: ClosedWindow, kind: AnyKind) -> FleetView:
+        """Return the brokers as they were when a window was costed."""
+        return self.fleets.get(window.end_ms) or FleetView(kind.inventory)
+
+    def links_corrected(self) -> int:
+        """Count the links that cost at the end what brokers measured, not what the inventory says."""
+        return len(self.fleets[max(self.fleets)].measured) if self.fleets else 0
 
 
-def read_stored_run(kafka: KafkaAccess, namespace: str, kind: AnyKind, limits: AssemblyLimits) -> StoredRun:
+def read_stored_run(
+    kafka: KafkaAccess, namespace: str, kind: AnyKind, limits: AssemblyLimits, links: LinkSettings
+) -> StoredRun:
     """Read the topics of a run whole; each reading is bounded to 60 s. Raises UnreadableTopicError, RegistryError."""
     inventory = kind.inventory
     use_registry(namespace=namespace)
@@ -63,7 +79,17 @@ def read_stored_run(kafka: KafkaAccess, namespace: str, kind: AnyKind, limits: A
         windows = with_register(windows, kind, changes, configurations, 1 - limits.completeness_share_min)
     events = tuple(record for record in told if isinstance(record, AdaptationEvent))
     telemetry_records = count_records(kafka, inventory.broker_topics(namespace).names(TELEMETRY))
-    return StoredRun(windows, plans, events, telemetry_records, configurations)
+    return StoredRun(windows, plans, events, telemetry_records, configurations, fleets_of(windows, inventory, links))
+
+
+def fleets_of(windows: Iterable[ClosedWindow], inventory: Inventory, links: LinkSettings) -> dict[int, FleetView]:
+    """Return by each window's end what links cost before it: as the controller has it, from round trips so far."""
+    fleet, meter, found = FleetView(inventory), LinkMeter(links), {}
+    for window in windows:
+        found[window.end_ms] = fleet
+        if meter.add(window, fleet.inventory_told):
+            fleet = fleet.with_measured(meter.costs)
+    return found
 
 
 def assemble_windows(
@@ -111,11 +137,12 @@ def window_costs(
     ``shadows_per_s`` are the costs on the overlays of shadow planners by the window's end, which only the controller
     knew.
     """
-    inventory, fleet = kind.inventory, FleetView(kind.inventory)
+    inventory = kind.inventory
     first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
     found = []
     for window in stored.windows:
         if kind.can_be_costed(window):
+            fleet = stored.fleet_at(window, kind)
             overlays = overlays_in(window, stored.plans, lambda epoch: configuration_at(stored, epoch, inventory))
             found.append(
                 WindowCost(
@@ -170,14 +197,16 @@ def cost_shadows(
     for shadow in shadows:
         last_overlay = first.reshaped(shadow.overlay) if shadow.overlay else first
         overlay = last_overlay.with_homes(_within(last_overlay.brokers, first.home_of | dict(shadow.homes)))
-        final = _breakdown(kind, overlay, last)
+        final = _breakdown(stored, kind, overlay, last)
         costed.append(replace(shadow, final_cost_per_s=final.total_per_s))
     return tuple(costed)
 
 
-def _breakdown(kind: AnyKind, overlay: OverlayConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
-    """Return what an overlay costs with what its own brokers wanted and published."""
-    own = kind.over(FleetView(kind.inventory).inventory_over(overlay.brokers))
+def _breakdown(
+    stored: StoredRun, kind: AnyKind, overlay: OverlayConfiguration, windows: Sequence[ClosedWindow]
+) -> CostBreakdown:
+    """Return what an overlay costs with what its own brokers wanted and published, links as at the last window."""
+    own = kind.over(stored.fleet_at(windows[-1], kind).inventory_over(overlay.brokers))
     return own.breakdown(overlay, [window.over(overlay.brokers) for window in windows])
 
 
@@ -192,8 +221,10 @@ def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> O
         return None
     first = configuration_at(stored, kind.inventory.bootstrap.epoch, kind.inventory)
     final = stored.configurations[max(stored.configurations)]
-    before, after = (_breakdown(kind, overlay, last) for overlay in (first, final))
-    return OverlayComparison(final, before, after, len(last))
+    before, after = (_breakdown(stored, kind, overlay, last) for overlay in (first, final))
+    own = kind.over(stored.fleet_at(last[-1], kind).inventory_over(final.brokers))
+    least_per_s = own.least_cost_per_s([window.over(final.brokers) for window in last])
+    return OverlayComparison(final, before, after, len(last), least_per_s)
 
 
 def changes_found_ms(events: Sequence[AdaptationEvent]) -> tuple[int, ...]:

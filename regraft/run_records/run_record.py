@@ -69,12 +69,16 @@ class ServiceUse:
 
 @dataclass(frozen=True)
 class OverlayComparison:
-    """The bootstrap overlay and the final one on the traffic of the same last complete windows."""
+    """The bootstrap overlay and the final one on the traffic of the same last complete windows.
+
+    ``least_per_s`` is what no overlay costs less than on it, None where no such bound is known.
+    """
 
     final: OverlayConfiguration
     before: CostBreakdown
     after: CostBreakdown
     window_count: int
+    least_per_s: float | None = None
 
     @property
     def cost_reduction_share(self) -> float:
@@ -154,7 +158,8 @@ class RunRecord:
     ``expects_regime_change`` tells that they were to; ``traffic_end_ms`` is when publishing was ended.
 
     ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
-    ``changes_found_ms`` is since when traffic was another, as the controller told it.
+    ``changes_found_ms`` is since when traffic was another, as the controller told it. ``links_corrected`` counts the
+    links that cost at the end what brokers measured, not what the inventory says.
     ``given_up`` says which services ended for good, by which the run ended, too, in sentences without a full stop.
     ``decision_times`` is by role and planner (``shadow:swap_links_ci``). ``users`` is None on a tree.
     """
@@ -179,6 +184,7 @@ class RunRecord:
     comparison: OverlayComparison | None = None
     regime_change_ms: int | None = None
     changes_found_ms: tuple[int, ...] = ()
+    links_corrected: int = 0
     refusals: Mapping[str, int] = field(default_factory=dict)
     latencies_ms: tuple[float, ...] = ()
     telemetry_records: int = 0

@@ -95,8 +95,11 @@ class VirtualLoop:
         results = self.virtual.results.results
         while results:
             self.ports.results.records.append(results.popleft())
+        self.ports.announcements.records.extend(self.virtual.membership.announced)
+        self.virtual.membership.announced.clear()
         while self.loop.step(int(self.virtual.now_ms)):
             pass
+        self.virtual.membership.members |= self.ports.plans.members.keys()
         while self.ports.commands.sent:
             self.virtual.send_command(self.ports.commands.sent.popleft())
         if self._tap is not None:

@@ -31,6 +31,7 @@ from producers.recordings.record_topics import RECORD_TYPES
 from producers.recordings.recording_parts import RecordingError
 from producers.recordings.write_recording import RecordingLimits, RecordingWriter
 from regraft.commands.members_command import member_row
+from schemas.announcement import Announcement
 from schemas.audit import GivenOrder
 from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
 from schemas.command import CommandResult
@@ -43,9 +44,10 @@ from schemas.registry import latest_schema
 from schemas.state import StateRow, WindowClosed
 from schemas.telemetry import TelemetryBatch
 from schemas.topics import CLIENTS, DEAD_LETTERS, LEADER, MEMBERS, ORDERS, PLANS, RESULTS, STATE, TELEMETRY, Topic
+from schemas.unpack_state import unpack_window
 from streaming.close_windows import close_windows
 from streaming.decode_columns import decode_columns
-from streaming.encode_rows import encode_marker, encode_window
+from streaming.encode_rows import encode_window
 from streaming.merge_parts import merge_parts
 from streaming.streaming_settings import StreamingSettings
 from streaming.tabulate_batches import EventBounds, is_sane, tabulate_batches
@@ -114,7 +116,7 @@ class Border:
 
 
 def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
-    """Feed windows, results, orders and clients while an overlay runs; afterwards it must run as ever."""
+    """Feed windows, results, orders, announcements, clients while an overlay runs; afterwards it must run as ever."""
     overlay, border = ScriptedOverlay(INVENTORY, far_ends, settings_of()), Border()
     ports, deposed = overlay.ports, 0
     for start in range(0, len(values), RECORDS_PER_TICK):
@@ -124,6 +126,8 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
                 ports.state.records.append(record)
             elif isinstance(record, CommandResult):
                 ports.results.records.append(record)
+            elif isinstance(record, Announcement):
+                ports.announcements.records.append(record)
             elif isinstance(record, Order):
                 ports.orders.records.append(GivenOrder(record))
             elif topic == CLIENTS and record is not None:
@@ -233,8 +237,8 @@ def feed_job(values: Sequence[bytes]) -> Counter[str]:
     mixed = [*good, *accepted]
     rng.shuffle(mixed)
     alone, together = _rows_of_job(good), _rows_of_job(mixed)
-    assert set(alone) <= set(together)
-    assert {key for key in together if b"good-" in key[0] and key not in alone} == set()
+    assert alone <= together
+    assert {key for key in together - alone if "good-" in key[0]} == set()
     return Counter(used=len(accepted), refused=refused)
 
 
@@ -286,21 +290,20 @@ def good_values(topic: Topic) -> Sequence[bytes]:
     return [encode(record) for record in valid_records()[topic]]
 
 
-def _rows_of_job(batches: Sequence[TelemetryBatch]) -> dict[tuple[bytes, bytes], bytes]:
-    """Return messages of the job by key and value, without common interest; each is one that its readers take."""
+def _rows_of_job(batches: Sequence[TelemetryBatch]) -> set[tuple[str, StateRow]]:
+    """Return rows of the job and their names, without common interest, as its readers take them from its messages."""
     schema = json.loads(latest_schema(TELEMETRY.record).text)
     data = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
     ends = np.cumsum([len(body) for body in data])
     starts = ends - np.array([len(body) for body in data])
     rows = decode_columns(b"".join(data), starts, ends, schema).rows
-    found = {}
+    found: set[tuple[str, StateRow]] = set()
     for window in close_windows(merge_parts(tabulate_batches(rows, WINDOW_MS, 0, END_MS)), WINDOW_MS):
-        decode(cast(bytes, encode_marker(window)["value"]), WindowClosed)
-        for message in encode_window(window):
-            key, value = cast(bytes, message["key"]), cast(bytes, message["value"])
-            decode(value, StateRow)
-            if b"/interest/" not in key:
-                found[key, value] = value
+        encoded = encode_window(window)
+        marker = decode(encoded.marker["value"], WindowClosed)
+        written, counted = unpack_window([decode(message["value"], StateRow) for message in encoded.rows], marker)
+        assert counted.row_counts == window.marker.row_counts
+        found |= {(f"{row.window_start_ms}/{row.kind}/{row.entity}", row) for row in written if row.interest is None}
     return found
 
 

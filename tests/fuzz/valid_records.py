@@ -45,6 +45,7 @@ from tests.controller.scripted_windows import WINDOW_MS as SCRIPTED_MS
 from tests.controller.scripted_windows import marker_of, rows_of
 from tests.controller.test_control_loop import INVENTORY, far_ends
 from tests.schemas.old_versions import encode_as
+from tests.schemas.packed_rows import packed_window
 from tests.streaming.random_telemetry import WINDOW_MS, as_dicts, random_telemetry
 
 
@@ -67,6 +68,7 @@ def valid_records() -> dict[Topic, tuple[msgspec.Struct, ...]]:
         TELEMETRY: tuple(batches),
         STATE: (
             *(row for window in windows for row in window.rows),
+            *(row for window in windows for row in packed_window(window.rows, window.marker, bytes_max=2_000)[0]),
             *(row for rows in scripted.values() for row in rows),
         ),
         WINDOWS: (

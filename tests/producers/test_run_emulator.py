@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from overlay.inventory import InventoryError
-from producers.emulator.emulator_ports import MemoryClients, MemoryCommands, MemoryResults, MemoryTelemetry
+from producers.emulator.emulator_ports import (
+    MemoryClients,
+    MemoryCommands,
+    MemoryMembership,
+    MemoryResults,
+    MemoryTelemetry,
+)
 from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.emulator_settings import EmulatorSettings
 from producers.run_emulator import WallClockEmulator, run_emulator
@@ -24,11 +30,11 @@ INVENTORY = place_overlay(8, 4, random.Random(1))
 WORKLOAD = WorkloadSettings(publisher_count=10, interested_broker_count=3, lifetime_s_mean=2.0)
 
 
-class MemoryEmulatorPorts(MemoryTelemetry, MemoryResults, MemoryClients, MemoryCommands):
+class MemoryEmulatorPorts(MemoryTelemetry, MemoryResults, MemoryClients, MemoryMembership, MemoryCommands):
     """All ports in memory."""
 
     def __init__(self) -> None:
-        for each in (MemoryTelemetry, MemoryResults, MemoryClients, MemoryCommands):
+        for each in (MemoryTelemetry, MemoryResults, MemoryClients, MemoryMembership, MemoryCommands):
             each.__init__(self)  # type: ignore[arg-type]
 
 

@@ -11,6 +11,7 @@ from producers.emulator.outage_schedule import outage_of
 from producers.emulator.place_overlay import place_overlay, place_ring
 from producers.virtual_overlay import VirtualSettings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
+from schemas.event import EventKind
 from schemas.member import MemberState
 from schemas.plan import PlanPhase
 from schemas.plan_life import LIFE
@@ -65,6 +66,8 @@ def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(
             assert plan.epoch_to == repair.epoch_to - 1
             assert why.time_ms > loop.virtual.settings.start_ms + DEATH_MS
             assert why.reason.startswith(f"{dead[0]} dead")
+    changes = [event.text for event in loop.ports.events.emitted if event.kind is EventKind.CHANGE_DETECTED]
+    assert not changes or overlay_with is tree_with  # Of a tree's clients the interests do shift, after the death.
     loop.come_to_rest()
     account = loop.virtual.finish()
     assert account.is_clean, account

@@ -1,5 +1,6 @@
 """Records of every type, drawn within the bounds that the type itself states."""
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from schemas.bounds import CLEAN, TIME_MS_MAX, WINDOW_MS_MAX
+from schemas.packed_deliveries import PackedDeliveries
 from schemas.state import BODIES, BrokerCompleteness, Interest, PublisherDelivery, StateRow, WindowClosed
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -93,6 +95,20 @@ def _row(values: Values) -> Values:
     return _window(values | dict.fromkeys(BODIES) | kept | {"kind": kind})
 
 
+def _packed(values: Values) -> Values:
+    """Keep of the columns what makes up to three rows of one block each."""
+    rows = min(len(values["masks"]), LENGTH_DRAWN_MAX)
+    names = {"publishers": "\n".join(f"p{row}" for row in range(rows)), "brokers": "b" if rows else ""}
+    small = {"publisher": range(rows), "broker": [0] * rows, "block_counts": [1] * rows}
+    large = {name: [len(values[name])] * rows for name in ("notifications", "local_deliveries", "bytes", "blocks")}
+    large |= {name: [-len(values[name]) << 59] * rows for name in ("masks", "published")}
+    return {
+        **names,
+        **{name: struct.pack(f"<{rows}I", *numbers) for name, numbers in small.items()},
+        **{name: struct.pack(f"<{rows}q", *numbers) for name, numbers in large.items()},
+    }
+
+
 def _body_type(name: str) -> Any:
     found = next(field.type for field in msgspec.structs.fields(StateRow) if field.name == name)
     return found.__args__[0]
@@ -102,6 +118,7 @@ CONSISTENT: dict[type, Callable[[Values], Values]] = {
     Interest: _of_one_length("peers", "common"),
     PublisherDelivery: _of_one_length("blocks", "masks", "published"),
     BrokerCompleteness: _in_order(("sequence_min", "sequence_max"), ("epoch_min", "epoch_max")),
+    PackedDeliveries: _packed,
     StateRow: _row,
     WindowClosed: _window,
 }

@@ -1,19 +1,20 @@
 """Whole windows to rows, without Spark: the vectorised path against the plain one, and each measure by hand."""
 
 import random
+from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.bounds import SUM_MAX, TOTAL_MAX
 from schemas.codec import decode, encode
-from schemas.state import BrokerCompleteness, Churn, Interest, PublisherDelivery, StateRow
+from schemas.state import BrokerCompleteness, Churn, Interest, PublisherDelivery, StateRow, WindowClosed
 from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
-from streaming.build_rows import state_key
+from schemas.unpack_state import unpack_window
+from streaming.build_rows import state_key, window_key
 from streaming.close_windows import WindowRows, close_windows
-from streaming.encode_rows import encode_longs, encode_marker, encode_window
+from streaming.encode_rows import encode_window
 from streaming.merge_parts import merge_parts
 from streaming.reference_aggregator import ReferenceAggregator
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, parts_table, random_telemetry
@@ -58,34 +59,25 @@ def test_order_and_repeats_change_no_byte(seed: int) -> None:
     rng.shuffle(again)
     first, second = closed(*batches), closed(*again)
     assert [encode_window(window) for window in first] == [encode_window(window) for window in second]
-    assert [encode_marker(window) for window in first] == [encode_marker(window) for window in second]
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
-def test_rows_encoded_from_columns_are_the_codecs(seed: int) -> None:
-    """Key and value of every row are what the codec writes for the record."""
+def test_what_is_written_unpacks_to_the_rows(seed: int) -> None:
+    """Key and value of every record are the codec's, and what they hold are all rows and what the marker counts."""
     for window in closed(*random_telemetry(random.Random(seed))):
-        expected = [
-            {"key": state_key(row.window_start_ms, row.kind, row.entity), "value": encode(row)} for row in window.rows()
-        ]
-        assert encode_window(window) == expected
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30))
-def test_longs_are_encoded_as_avro_does(values: list[int]) -> None:
-    """Every long of 64 bits, the extremes included, becomes its zigzag bytes."""
-    expected = []
-    for value in values:
-        zigzag, text = (value << 1) ^ (value >> 63), b""
-        zigzag &= 2**64 - 1
-        while zigzag > 0x7F:
-            text += bytes([zigzag & 0x7F | 0x80])
-            zigzag >>= 7
-        expected.append(text + bytes([zigzag]))
-    encoded, ends = encode_longs(np.array(values, dtype=np.int64))
-    assert encoded == b"".join(expected)
-    assert ends.tolist() == np.cumsum([len(text) for text in expected]).tolist()
+        encoded = encode_window(window)
+        records = [decode(message["value"], StateRow) for message in encoded.rows]
+        keys = [state_key(row.window_start_ms, row.kind, row.entity) for row in records]
+        assert [message["key"] for message in encoded.rows] == keys
+        assert len(set(keys)) == len(keys)
+        assert encoded.marker["key"] == window_key(window.window.start_ms)
+        marker = decode(encoded.marker["value"], WindowClosed)
+        assert marker.row_counts == {**dict.fromkeys(marker.row_counts, 0), **Counter(row.kind for row in records)}
+        assert not any(row.delivery for row in records)
+        found, told = unpack_window(records, marker)
+        assert sorted(found, key=str) == sorted(window.rows(), key=str)
+        assert encode(told) == encode(window.marker)
 
 
 def test_interest_counts_common_notifications_of_all_pairs() -> None:

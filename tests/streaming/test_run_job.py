@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -48,6 +49,7 @@ from schemas.topics import (
     Topic,
     topic_name,
 )
+from schemas.unpack_state import unpack_window
 from streaming.check_timestamps import check_timestamps
 from streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
 from streaming.run_job import JobStatus, run_job
@@ -160,7 +162,9 @@ def check_windows(settings: StreamingSettings, windows: int) -> None:
     assert len(markers) == windows
     for marker, marked_ms in markers.values():
         mine = [(row, time_ms) for row, time_ms in rows.values() if row.window_start_ms == marker.window_start_ms]
-        assert len(mine) == sum(marker.row_counts.values()) == 2 * BROKERS
+        assert Counter(row.kind for row, _ in mine) == {k: n for k, n in marker.row_counts.items() if n}
+        single, counted = unpack_window([row for row, _ in mine], marker)
+        assert len(single) == sum(counted.row_counts.values()) == 2 * BROKERS
         assert all(time_ms <= marked_ms for _, time_ms in mine)
         assert [entry.received for entry in marker.brokers] == [1] * BROKERS
         assert all(row.interest.notifications == (1 if row.entity == "b0" else 2) for row, _ in mine if row.interest)

@@ -1,6 +1,7 @@
 """Rows and markers in any order become the same windows; what is missing is said."""
 
 import random
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from controller.windows.assemble_state import WindowAssembler
 from schemas.state import Churn, LinkRtt, PublisherDelivery, StateRow, WindowClosed
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 from tests.overlay.small_overlays import brokers_named
+from tests.schemas.packed_rows import packed_window
 
 BROKERS = brokers_named(4)
 WANTED = [{"b00", "b03"}, {"b01"}, set(BROKERS)] * 30
@@ -241,6 +243,27 @@ def test_buffers_are_bounded() -> None:
         "too many windows pending": 1,
         "too many rows in a window": 5,
     }
+
+
+def test_packed_rows_are_counted_as_rows_and_judged_by_their_brokers() -> None:
+    """A record of many rows needs room for them all, and its rows of unknown brokers are refused one by one."""
+    bodies = [PublisherDelivery("p", broker, 1, 0, 0, (0,), (1,), (0,)) for broker in (*BROKERS, "x1", "x2")]
+    rows = [StateRow(0, WINDOW_MS, "delivery", f"p|{body.broker}", delivery=body) for body in bodies]
+    records, marker = packed_window(rows, marker_of(BROKERS, 0, rows), bytes_max=150)
+    assert len(records) == 3
+    assembler = WindowAssembler(BROKERS, LIMITS)
+    for record in [*records, *records, marker]:
+        assembler.add(record, 0)
+    (window,) = assembler.closed(0)
+    assert window.is_complete
+    assert window.sets.words.tolist() == [[1]] * len(BROKERS)
+    assert assembler.refused == {"row of an unknown broker": 4}
+    short = WindowAssembler(BROKERS, replace(LIMITS, rows_per_window_max=3))
+    for record in [*records, *records, marker]:
+        short.add(record, 0)
+    (window,) = short.closed(LIMITS.rows_wait_ms)
+    assert "of kind packed_deliveries" in window.fault
+    assert short.refused["too many rows in a window"] == 2 * (len(records) - 1)
 
 
 def test_a_window_is_complete_over_those_that_are_awaited_and_lies_in_their_epochs() -> None:

@@ -2,13 +2,15 @@
 
 import random
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.windows.gather_deliveries import WindowDeliveries, gather_deliveries
 from overlay.delivery_sets import DeliverySets
-from schemas.state import Churn, PublisherDelivery, StateRow
+from schemas.state import Churn, PublisherDelivery, StateRow, WindowClosed
 from tests.overlay.small_overlays import brokers_named
+from tests.schemas.packed_rows import delivery_bodies, packed_window
 
 BROKERS = brokers_named(4)
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -132,3 +134,39 @@ def test_no_rows_are_an_empty_window() -> None:
     assert found.sets.words.shape == (4, 0)
     assert found.sets.delivered is not None
     assert found.homes == {}
+
+
+@given(delivery_bodies(BROKERS), st.sampled_from([1, 200, 1 << 18]), st.randoms(use_true_random=False))
+def test_packed_rows_say_what_single_ones_do(
+    bodies: list[PublisherDelivery], bytes_max: int, rng: random.Random
+) -> None:
+    """Whatever the records hold and in whatever order they come: the same sets, homes and hand-overs."""
+    rows = [StateRow(0, 1000, "delivery", f"{body.publisher}|{body.broker}", delivery=body) for body in bodies]
+    packed, _ = packed_window(rows, WindowClosed(0, 1000, 1, {}, (), 0), bytes_max)
+    rng.shuffle(packed)
+    for mixed in (packed, [*packed, *rows[:2]]):
+        assert_same(gathered(*mixed), gathered(*rows))
+
+
+def test_packed_rows_of_unknown_brokers_are_left_out() -> None:
+    """They say nothing of the window, and bring no block into it."""
+    known = PublisherDelivery("p", BROKERS[1], 1, 4, 5, (0,), (1,), (1,))
+    strange = PublisherDelivery("p", "stranger", 1, 4, 5, (9,), (1,), (2,))
+    rows, _ = packed_window(
+        [StateRow(0, 1000, "delivery", body.broker, delivery=body) for body in (known, strange)],
+        WindowClosed(0, 1000, 1, {}, (), 0),
+    )
+    found = gathered(*rows)
+    assert (found.sets.columns, found.homes) == ((("p", 0),), {"p": BROKERS[1]})
+    assert found.local_deliveries == {("p", BROKERS[1]): 4}
+
+
+def assert_same(found: WindowDeliveries, expected: WindowDeliveries) -> None:
+    """Both say the same, bit by bit."""
+    assert (found.sets.brokers, found.sets.columns) == (expected.sets.brokers, expected.sets.columns)
+    assert np.array_equal(found.sets.words, expected.sets.words)
+    assert found.sets.delivered is not None
+    assert expected.sets.delivered is not None
+    assert np.array_equal(found.sets.delivered, expected.sets.delivered)
+    assert (found.homes, found.untold) == (expected.homes, expected.untold)
+    assert found.local_deliveries == expected.local_deliveries

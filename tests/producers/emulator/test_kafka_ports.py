@@ -11,14 +11,27 @@ from infra.decode_strictly import UnreadableRecordError
 from infra.kafka_access import KafkaAccess
 from infra.record_writer import RecordWriter
 from producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
+from schemas.announcement import Announcement
 from schemas.broker_topics import BrokerTopics
 from schemas.client import Client, Role
 from schemas.codec import decode, encode
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.dead_letter import DeadLetter
+from schemas.member import BrokerFacts, Member, MemberState
 from schemas.plan import Plan, PlanPhase
 from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, COMMANDS, DEAD_LETTERS, PLANS, RESULTS, TELEMETRY, TOPICS, topic_name
+from schemas.topics import (
+    ANNOUNCEMENTS,
+    CLIENTS,
+    COMMANDS,
+    DEAD_LETTERS,
+    MEMBERS,
+    PLANS,
+    RESULTS,
+    TELEMETRY,
+    TOPICS,
+    topic_name,
+)
 from tests.wait_until import wait_until
 
 NAMESPACE = "test"
@@ -213,6 +226,30 @@ def test_an_agent_obeys_for_its_own_brokers_alone(cluster: tuple[Producer, str])
     assert read_all(bootstrap, f"{NAMESPACE}.results.west", 1) == [("b1", encode(result))]
     [(_, letter)] = read_all(bootstrap, topic_name(DEAD_LETTERS, NAMESPACE), 1)
     assert "a broker of another agent: b2" in decode(letter, DeadLetter).reason
+    ports.close()
+
+
+def test_a_broker_announces_itself_until_it_reads_that_it_is_a_member(cluster: tuple[Producer, str]) -> None:
+    """In its agent's topic, and only an agent's own brokers; who has left is no member any more."""
+    topics = BrokerTopics(NAMESPACE, {"b1": "", "x1": "north"})
+    ports = KafkaPorts(KafkaAccess(cluster[1]), topics, outage_s_max=60, buffer_records_max=1_000)
+    announcement = Announcement("x1", BrokerFacts(agent="north"), 5)
+    for broker in ("x1", "x2"):
+        ports.announce(msgspec.structs.replace(announcement, broker=broker))
+    assert ports.flush(WAIT_S_MAX) == 0
+    ((key, value),) = read_all(cluster[1], topic_name(ANNOUNCEMENTS, NAMESPACE, "north"), 1)
+    assert (key, decode(value or b"", Announcement)) == ("x1", announcement)
+    assert not ports.is_member("x1")
+    members = topic_name(MEMBERS, NAMESPACE)
+    for broker, state in (("b1", MemberState.LEFT), ("x0", MemberState.DEAD), ("x1", MemberState.JOINING)):
+        cluster[0].produce(members, key=broker, partition=0, value=encode(Member(broker, state, 5, "so")))
+        cluster[0].produce(members, key="x9", partition=0, value=b"no member")
+    assert cluster[0].flush(WAIT_S_MAX) == 0
+    wait_until(lambda: ports.is_member("x1"))
+    assert (ports.is_member("x0"), ports.is_member("b1")) == (True, False)
+    cluster[0].produce(members, key="x1", partition=0, value=encode(Member("x1", MemberState.LEFT, 6, "so")))
+    assert cluster[0].flush(WAIT_S_MAX) == 0
+    wait_until(lambda: not ports.is_member("x1"))
     ports.close()
 
 

@@ -28,6 +28,7 @@ from schemas.plan import Plan, PlanPhase
 from schemas.state import StateRow, WindowClosed
 from tests.producers.recorded_messages import telemetry, write
 from tests.regraft.make_small_recording import SMALL, SMALL_PLANS, decided_on, reference_rows
+from tests.schemas.packed_rows import packed_window
 
 SMALL_BYTES_MAX = 600_000
 
@@ -84,6 +85,32 @@ def test_the_order_and_number_of_rows_change_nothing() -> None:
     rng.shuffle(rows)
     again = replay_decisions(rows, small_inputs(), small().info.inventory, settings(), 1_000)
     assert plans_json(again) == SMALL_PLANS.read_bytes()
+
+
+def packed_rows() -> list[StateRow | WindowClosed]:
+    """Return the rows of the recording as the job writes them: deliveries packed, in small records."""
+    rows: dict[int, list[StateRow]] = {}
+    for row in small_rows():
+        if isinstance(row, StateRow):
+            rows.setdefault(row.window_start_ms, []).append(row)
+    found: list[StateRow | WindowClosed] = []
+    for marker in small_rows():
+        if isinstance(marker, WindowClosed):
+            packed, counted = packed_window(rows.get(marker.window_start_ms, []), marker, bytes_max=1_000)
+            found += [*packed, counted]
+    return found
+
+
+def test_packed_rows_give_the_same_plans() -> None:
+    """Deliveries by columns are decided on as row by row, with recorded answers and with imagined brokers."""
+    assert any(isinstance(row, StateRow) and row.kind == "packed_deliveries" for row in packed_rows())
+    assert plans_json(decide(packed_rows()).plans) == SMALL_PLANS.read_bytes()
+    imagined = replace(small_inputs(), results=None, recorded={})
+    again, expected = (
+        decide(rows, imagined, planner="relocate_publishers_joint") for rows in (packed_rows(), small_rows())
+    )
+    assert any(plan.moves for plan in again.plans)
+    assert plans_json(again.plans) == plans_json(expected.plans)
 
 
 def test_without_recorded_answers_brokers_are_imagined() -> None:

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import msgspec
 import pytest
 
-from controller.controller_settings import AssemblyLimits
+from controller.controller_settings import AssemblyLimits, LinkSettings
 from regraft.run_records.collect_run import (
     StoredRun,
     assemble_windows,
@@ -9,6 +11,7 @@ from regraft.run_records.collect_run import (
     compare_overlays,
     configurations_of,
     cost_shadows,
+    fleets_of,
     plan_outcomes,
     window_costs,
 )
@@ -16,7 +19,7 @@ from regraft.run_records.run_record import ShadowRun
 from schemas.event import AdaptationEvent, EventKind, Severity
 from schemas.plan import ClientMove, PlanPhase
 from schemas.plan_life import LIFE
-from schemas.state import BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from schemas.state import BrokerCompleteness, LinkRtt, PublisherDelivery, StateRow, WindowClosed
 from tests.controller.small_kinds import tree_kind
 from tests.regraft.canned_run import BROKERS, GOOD_LINKS, START_MS, small_inventory, small_plan
 
@@ -90,6 +93,21 @@ def test_what_is_compared_has_publishers_where_the_overlay_has_them() -> None:
     ]
     costed = cost_shadows(shadows, stored, tree_kind(inventory), START_MS + 10_000)
     assert [shadow.final_cost_per_s for shadow in costed] == pytest.approx([away, near])
+
+
+def test_links_cost_what_was_measured_before_the_window() -> None:
+    """A link of cost 30 that takes ten times as long costs 300 from the window after the second that says so on."""
+    inventory = small_inventory()
+    closed = assemble_windows([*_moved_window(0, "b01", 0), *_moved_window(1, "b01", 0)], inventory, AssemblyLimits())
+    slow = LinkRtt("b00", "b03", 600.0, 600.0)
+    windows = [replace(closed[0], end_ms=START_MS + turn * WINDOW_MS, rtts=(slow,)) for turn in range(1, 4)]
+    fleets = fleets_of(windows, inventory, LinkSettings())
+    stored = StoredRun(tuple(windows), configurations=configurations_of((), inventory), fleets=fleets)
+    costs = [cost.cost_per_s for cost in window_costs(stored, tree_kind(inventory))]
+    assert costs == pytest.approx([4 * (50 + 1.5) / 5] * 2 + [4 * (20 + 300 + 1.5) / 5])
+    assert stored.links_corrected() == 1
+    told = fleets_of(windows, inventory, LinkSettings(cost_per_ms=0.0))
+    assert replace(stored, fleets=told).links_corrected() == 0
 
 
 def _stored(*windows: list[StateRow | WindowClosed], phase: PlanPhase = PlanPhase.COMPLETED) -> StoredRun:

@@ -1,0 +1,71 @@
+"""Which brokers are to come to an emulated overlay while it runs, when, and with what is known of them.
+
+In: texts of settings. Out: newcomers, and the inventory with them. How they come is in
+:mod:`producers.emulator.play_newcomers`.
+
+A text reads ``NAME at SECONDS by PEER=COST,PEER=COST``, or ``near X,Y`` instead of ``by``, with ``through AGENT``
+behind it where an agent of its own speaks for it: ``x01 at 30 by b03=2.5,b07=4 through north``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from overlay.inventory import Inventory, InventoryError
+from overlay.members import extended
+from schemas.member import BrokerFacts, PeerCost, Position
+from schemas.topics import AGENT_PATTERN
+
+_TEXT = re.compile(
+    rf"(\S+) at (\d+(?:\.\d+)?) (?:by ((?:\S+=\S+,)*\S+=\S+)|near ([^\s,]+),([^\s,]+))"
+    rf"(?: through ({AGENT_PATTERN.pattern}))?"
+)
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """A broker that comes ``at_s`` after the start; a processing cost of 0 stands for the inventory's median."""
+
+    broker: str
+    at_s: float
+    facts: BrokerFacts
+
+
+def newcomer_of(text: str) -> Newcomer:
+    """Return the newcomer that a text tells of; raise ValueError when it tells of none."""
+    found = _TEXT.fullmatch(text.strip())
+    wanted = f"newcomer {text!r}: write NAME at SECONDS by PEER=COST,... or near X,Y [through AGENT]"
+    if found is None:
+        raise ValueError(wanted)
+    broker, at_s, links, x, y, agent = found.groups()
+    try:
+        pairs = [pair.rsplit("=", 1) for pair in links.split(",")] if links else []
+        facts = BrokerFacts(
+            link_costs=tuple(PeerCost(peer, float(cost)) for peer, cost in pairs),
+            position=None if x is None else Position(float(x), float(y)),
+            agent=agent or "",
+        )
+        checked = msgspec.convert(msgspec.to_builtins(facts), BrokerFacts)
+    except ValueError as error:  # One of msgspec's kinds, too.
+        raise ValueError(f"{wanted} ({error})") from error
+    return Newcomer(broker, float(at_s), checked)
+
+
+def with_newcomers(inventory: Inventory, newcomers: Iterable[Newcomer]) -> Inventory:
+    """Return the inventory with these brokers beside those of the first overlay; raise InventoryError for a known one.
+
+    What links to them cost holds as delays of the emulation, too.
+    """
+    median = float(np.median(inventory.processing_cost))
+    facts_of = {
+        one.broker: replace(one.facts, processing_cost=one.facts.processing_cost or median) for one in newcomers
+    }
+    if known := sorted(facts_of.keys() & set(inventory.brokers)):
+        raise InventoryError(f"newcomers name {', '.join(known)}, which the inventory has: give them other names")
+    return extended(inventory, facts_of) if facts_of else inventory

@@ -1,0 +1,74 @@
+"""Let brokers come to an emulated overlay on its clock: each announces itself until it is a member.
+
+In: newcomers, and who has been let in. Out: brokers outside the overlay, announcements, and telemetry from then on.
+Being taken into the overlay is the controller's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import simpy
+import structlog
+from msgspec.structs import replace
+
+from producers.emulator.delivery_cells import DeliveryCells
+from producers.emulator.emit_telemetry import TelemetryEmitter
+from producers.emulator.emulate_overlay import EmulatedOverlay
+from producers.emulator.emulated_parts import EmulatedBroker
+from producers.emulator.emulator_ports import MembershipPort
+from producers.emulator.newcomers import Newcomer
+from schemas.announcement import REPEAT_MS, Announcement
+
+SECOND_MS = 1_000.0
+LOOK_MS = 1_000.0  # Between two looks whether it has been let in.
+
+log = structlog.get_logger(__name__)
+
+
+class NewcomerPlayer:
+    """The newcomers of one run. One that the overlay has at the start has been taken in before, and just begins."""
+
+    def __init__(
+        self,
+        overlay: EmulatedOverlay,
+        newcomers: Iterable[Newcomer],
+        emitter: TelemetryEmitter,
+        membership: MembershipPort,
+        cells_kept_s: int,
+    ) -> None:
+        self._overlay = overlay
+        self._emitter = emitter
+        self._membership = membership
+        self._cells_kept_s = cells_kept_s
+        self._newcomers = {one.broker: one for one in newcomers if one.broker not in overlay.brokers}
+        self._announced_ms: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Begin to count their times from now."""
+        for one in self._newcomers.values():
+            self._overlay.env.timeout(one.at_s * SECOND_MS, one.broker).callbacks.append(self._come)
+
+    def _come(self, event: simpy.Event) -> None:
+        overlay, name = self._overlay, cast(str, event.value)
+        core = overlay.start.outsider(name, int(overlay.env.now))
+        broker = overlay.brokers[name] = EmulatedBroker(core, DeliveryCells(self._cells_kept_s))
+        broker.is_outside = True
+        log.info("broker_comes", broker=name)
+        self._look(event)
+
+    def _look(self, event: simpy.Event) -> None:
+        """Announce a broker from time to time until it is a member; from then on it sends telemetry."""
+        overlay, name = self._overlay, cast(str, event.value)
+        now_ms = float(overlay.env.now)
+        if self._membership.is_member(name):
+            log.info("broker_admitted", broker=name)
+            self._emitter.begin(name, LOOK_MS)
+            return
+        if now_ms - self._announced_ms.get(name, -REPEAT_MS) >= REPEAT_MS:
+            self._announced_ms[name] = now_ms
+            cost = float(overlay.inventory.processing_cost[overlay.inventory.index[name]])
+            facts = replace(self._newcomers[name].facts, processing_cost=cost)
+            self._membership.announce(Announcement(name, facts, int(now_ms)))
+        overlay.env.timeout(LOOK_MS, name).callbacks.append(self._look)

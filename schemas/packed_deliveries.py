@@ -1,0 +1,148 @@
+"""Delivery rows of one window packed by columns: the record, its byte layout, and what must hold of it.
+
+All numbers are little-endian and stand without gaps. R rows and C blocks (those of all rows, one row after the other)
+are in a record:
+
+=================== ========== =====================================================================================
+``publishers``      text       names, one a line, ascending; so are ``brokers``
+``publisher``       R uint32   which line of ``publishers`` a row is of, from 0; so is ``broker``
+``block_counts``    R uint32   how many blocks a row has
+``notifications``   R int64    as in :class:`schemas.state.PublisherDelivery`; so are ``local_deliveries``, ``bytes``
+``blocks``          C int64    block numbers, ascending within a row
+``masks``           C int64    delivered, as in :class:`schemas.state.PublisherDelivery`; so are ``published``
+=================== ========== =====================================================================================
+
+Rows ascend by publisher, then broker, and none is there twice. A row of very many blocks is cut: what follows of it
+stands in later records, with sums of 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from schemas.bounds import BLOCK_MAX, NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
+
+Longs = NDArray[np.int64]
+Column = bytes
+INDEX, LONG = np.dtype("<u4"), np.dtype("<i8")
+INDEXES, SUMS = ("publisher", "broker", "block_counts"), ("notifications", "local_deliveries", "bytes")
+CELLS = ("blocks", "masks", "published")
+ROW_BYTES = INDEX.itemsize * len(INDEXES) + LONG.itemsize * len(SUMS)
+BLOCK_BYTES = LONG.itemsize * len(CELLS)
+SEPARATOR = "\n"  # No name holds a control character.
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DeliveryColumns:
+    """The columns of a record as arrays: ``publisher`` to ``bytes`` have one entry a row, the others one a block."""
+
+    publishers: tuple[str, ...]
+    brokers: tuple[str, ...]
+    publisher: Longs
+    broker: Longs
+    block_counts: Longs
+    notifications: Longs
+    local_deliveries: Longs
+    bytes: Longs
+    blocks: Longs
+    masks: Longs
+    published: Longs
+
+
+class PackedDeliveries(Struct, frozen=True):
+    """Many rows of :class:`schemas.state.PublisherDelivery`, in the layout that the module describes."""
+
+    publishers: str
+    brokers: str
+    publisher: Column
+    broker: Column
+    block_counts: Column
+    notifications: Column
+    local_deliveries: Column
+    bytes: Column
+    blocks: Column
+    masks: Column
+    published: Column
+
+    def __post_init__(self) -> None:
+        for name in ("publishers", "brokers"):
+            if fault := _names_fault(getattr(self, name)):
+                raise ValueError(f"{name}: {fault}")
+        if fault := next(self._length_faults(), ""):
+            raise ValueError(fault)
+        if fault := _columns_fault(self.columns()):
+            raise ValueError(fault)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows are packed here."""
+        return len(self.publisher) // INDEX.itemsize
+
+    @classmethod
+    def of(cls, columns: DeliveryColumns) -> PackedDeliveries:
+        """Pack columns; raise ValueError when they are not what a record may hold."""
+        values: dict[str, str | Column] = {
+            name: SEPARATOR.join(getattr(columns, name)) for name in ("publishers", "brokers")
+        }
+        for kind, names in ((INDEX, INDEXES), (LONG, SUMS + CELLS)):
+            values |= {name: getattr(columns, name).astype(kind).tobytes() for name in names}
+        return cls(**values)  # type: ignore[arg-type]
+
+    def columns(self) -> DeliveryColumns:
+        """Return the columns as arrays."""
+        arrays = {
+            name: np.frombuffer(getattr(self, name), kind).astype(np.int64, copy=False)
+            for kind, names in ((INDEX, INDEXES), (LONG, SUMS + CELLS))
+            for name in names
+        }
+        return DeliveryColumns(_lines(self.publishers), _lines(self.brokers), **arrays)
+
+    def _length_faults(self) -> Iterator[str]:
+        """Yield what does not fit in the lengths of the columns."""
+        rows, cells = self.row_count, len(self.blocks) // LONG.itemsize
+        for kind, names, count in ((INDEX, INDEXES, rows), (LONG, SUMS, rows), (LONG, CELLS, cells)):
+            for name in names:
+                found, wanted = len(getattr(self, name)), kind.itemsize * count
+                if found != wanted:
+                    yield f"{name} has {found} bytes, {wanted} are {count} numbers as in the columns beside it"
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(text.split(SEPARATOR)) if text else ()
+
+
+def _names_fault(text: str) -> str:
+    names = _lines(text)
+    lengths = [len(name) for name in names]
+    if names and not 0 < min(lengths) <= max(lengths) <= NAME_LENGTH_MAX:
+        return f"names of {min(lengths)} to {max(lengths)} characters: they have 1 to {NAME_LENGTH_MAX}"
+    if UNCLEAN_ANYWHERE.search(text.replace(SEPARATOR, "")):
+        return "a name has a control character"
+    return "" if all(first < second for first, second in pairwise(names)) else "names do not ascend, one of each"
+
+
+def _columns_fault(columns: DeliveryColumns) -> str:
+    """Return what is wrong with columns that are as long as they must be."""
+    for name in ("publisher", "broker"):
+        index, names = getattr(columns, name), getattr(columns, f"{name}s")
+        if index.size and index.max() >= len(names):
+            return f"a row is of {name} {index.max()}, there are {len(names)} names"
+    row = columns.publisher * len(columns.brokers) + columns.broker
+    if (np.diff(row) <= 0).any():
+        return "rows do not ascend by publisher and broker, each pair once"
+    for name in SUMS:
+        if (getattr(columns, name) < 0).any():
+            return f"{name} of a row is below 0"
+    if (announced := int(columns.block_counts.sum())) != columns.blocks.size:
+        return f"rows announce {announced} blocks, there are {columns.blocks.size}"
+    if ((columns.blocks < 0) | (columns.blocks > BLOCK_MAX)).any():
+        return f"a block is outside 0 to {BLOCK_MAX}"
+    owner = np.repeat(row, columns.block_counts)
+    falls = (np.diff(columns.blocks) <= 0) & (np.diff(owner) == 0)
+    return "blocks of a row do not ascend" if falls.any() else ""

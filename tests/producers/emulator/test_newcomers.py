@@ -1,0 +1,60 @@
+"""What a text says of a broker that is to come, and what the inventory has of it."""
+
+import pytest
+
+from overlay.inventory import InventoryError
+from producers.emulator.newcomers import Newcomer, newcomer_of, with_newcomers
+from schemas.member import BrokerFacts, PeerCost, Position
+from tests.overlay.small_overlays import inventory_of, line_of
+
+
+@pytest.mark.parametrize(
+    ("text", "newcomer"),
+    [
+        (
+            "x01 at 30 by b03=2.5,b07=4",
+            Newcomer("x01", 30.0, BrokerFacts(link_costs=(PeerCost("b03", 2.5), PeerCost("b07", 4.0)))),
+        ),
+        (
+            "x01 at 0.5 near -11.6,48 through north",
+            Newcomer("x01", 0.5, BrokerFacts(position=Position(-11.6, 48.0), agent="north")),
+        ),
+    ],
+)
+def test_a_text_says_who_comes_when_and_what_is_known_of_it(text: str, newcomer: Newcomer) -> None:
+    """What its links cost, or where it is."""
+    assert newcomer_of(text) == newcomer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x01",
+        "x01 at 30",
+        "x01 at soon by b03=2",
+        "x01 at 30 by b03",
+        "x01 at 30 by b03=near",
+        "x01 at 30 by b03=-1",
+        "x01 at 30 near 1",
+        "x01 at 30 near a,b",
+        "x01 at 30 by b03=1 through no.rth",
+    ],
+)
+def test_a_text_that_says_less_is_answered_with_what_is_wanted(text: str) -> None:
+    """With the text itself."""
+    with pytest.raises(ValueError, match=r"write NAME at SECONDS by PEER=COST") as caught:
+        newcomer_of(text)
+    assert repr(text) in str(caught.value)
+
+
+def test_newcomers_are_in_the_inventory_and_not_in_its_first_overlay() -> None:
+    """With the costs they name; what a notification costs there is the median. A name that is taken is refused."""
+    inventory = inventory_of(line_of(3), {}, processing=3.0)
+    found = with_newcomers(inventory, [newcomer_of("x01 at 30 by b00=2.5")])
+    assert found.brokers == (*inventory.brokers, "x01")
+    assert found.bootstrap is inventory.bootstrap
+    assert found.cost_of_link("b00", "x01") == 2.5
+    assert found.processing_cost.tolist() == [3.0] * 4
+    assert with_newcomers(inventory, []) is inventory
+    with pytest.raises(InventoryError, match="newcomers name b01, which the inventory has"):
+        with_newcomers(inventory, [newcomer_of("b01 at 30 by b00=2.5")])

@@ -1,0 +1,48 @@
+"""Quiet traffic of the emulator, with churn and with plans that are carried out: no change of traffic is told."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.controller_settings import ControllerSettings
+from overlay.inventory import Inventory
+from producers.emulator.place_overlay import place_overlay, place_ring
+from producers.virtual_overlay import VirtualSettings
+from producers.workloads.checkin_settings import CheckinSettings
+from producers.workloads.stock_settings import WorkloadSettings
+from regraft.virtual_runs.virtual_loop import WINDOW_MS, VirtualLoop
+from schemas.event import EventKind
+from tests.scenarios.test_closed_loop import WORKLOAD
+from tests.scenarios.test_closed_loop_ring import CHECKINS
+
+WINDOWS = 36
+SEED = 5
+TREE = place_overlay(12, 6, random.Random(SEED))
+RING = place_ring(12, random.Random(SEED))
+
+
+@pytest.mark.parametrize(
+    ("place", "workload", "planner"),
+    [
+        (TREE, replace(WORKLOAD, regime_change_s=None), "swap_links_cost+relocate_publishers_joint"),
+        (RING, CHECKINS, "place_users_dynatops"),
+    ],
+    ids=["quotes", "check-ins"],
+)
+def test_no_change_is_told(place: Inventory, workload: WorkloadSettings | CheckinSettings, planner: str) -> None:
+    """Subscriptions come and go, publishers and users are moved; only what lasts would be another traffic."""
+    settings = ControllerSettings(
+        bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=SEED, planner=planner
+    )
+    loop = VirtualLoop(place, workload, settings, VirtualSettings(seed=SEED))
+    loop.run_for((WINDOWS + 1) * WINDOW_MS)
+    state = loop.loop.state
+    assert state.windows_closed - state.windows_incomplete >= WINDOWS - 1
+    assert state.client_changes > 10 * WINDOWS
+    assert any(plan.moves for plan in loop.plans)
+    silences = loop.virtual.overlay.publishers.moves  # Commands take as long to every broker, so there are none.
+    assert (silences.wait_ms_max < 1.0, silences.notifications_waited) == (True, 0)
+    assert [event.text for event in loop.ports.events.emitted if event.kind is EventKind.CHANGE_DETECTED] == []
+    assert state.changed_since_ms is None

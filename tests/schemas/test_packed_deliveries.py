@@ -1,0 +1,169 @@
+"""Packed delivery rows: what is packed comes out again, records are bounded, and bad ones say what is wrong."""
+
+import random
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.bounds import BLOCK_MAX, RECORD_BYTES_MAX
+from schemas.codec import UndecodableRecordError, decode, encode
+from schemas.packed_deliveries import DeliveryColumns, PackedDeliveries
+from schemas.state import Churn, PublisherDelivery, StateRow, WindowClosed
+from schemas.unpack_state import unpack_window
+from streaming.pack_deliveries import PACKED_BYTES_MAX, pack_deliveries
+from tests.schemas.old_versions import encode_as
+from tests.schemas.packed_rows import columns_of, delivery_bodies, packed_window
+
+BROKERS = ("b00", "b01", "b02", "b03")
+BODIES = (
+    PublisherDelivery("p", "b1", 3, 2, 9, (0, 7), (1, -5), (0, 2)),
+    PublisherDelivery("p", "b2", 1, 0, 0, (7,), (4,), (0,)),
+    PublisherDelivery("q", "b1", 1, 1, 3, (2**40,), (-(2**63),), (0,)),
+)
+
+
+def packed(*bodies: PublisherDelivery) -> PackedDeliveries:
+    [found] = pack_deliveries(columns_of(bodies, 0), 0)
+    return found
+
+
+def row_of(body: PackedDeliveries) -> StateRow:
+    return StateRow(0, 5_000, "packed_deliveries", "0", packed_deliveries=body)
+
+
+def window_of(bodies: list[PublisherDelivery]) -> tuple[list[StateRow], WindowClosed]:
+    rows = [
+        StateRow(0, 5_000, "delivery", f"{body.publisher}|{body.broker}", delivery=body)
+        for body in bodies
+    ]  # fmt: skip
+    rows.append(StateRow(0, 5_000, "churn", "b00", churn=Churn("b00", 1, 1)))
+    return rows, WindowClosed(0, 5_000, 1, {"delivery": len(bodies), "churn": 1}, (), 0)
+
+
+@given(delivery_bodies(BROKERS), st.sampled_from([1, 60, 200, PACKED_BYTES_MAX]), st.randoms(use_true_random=False))
+def test_what_is_packed_comes_out_again(bodies: list[PublisherDelivery], bytes_max: int, rng: random.Random) -> None:
+    """Rows in records of any size, written, read and in any order, are the same rows, and so is their marker."""
+    rows, marker = window_of(bodies)
+    written, counted = packed_window(rows, marker, bytes_max)
+    rng.shuffle(written)
+    found, told = unpack_window([decode(encode(row), StateRow) for row in written], counted)
+    assert sorted(found, key=str) == sorted(rows, key=str)
+    assert told == marker
+
+
+def test_rows_that_are_not_there_stay_missing() -> None:
+    """A record that got lost is one row too few, however many were packed in it."""
+    rows, marker = window_of(list(BODIES))
+    written, counted = packed_window(rows, marker, 1)
+    found, told = unpack_window([row for row in written if row.entity != "1"], counted)
+    assert told.row_counts["delivery"] == sum(row.kind == "delivery" for row in found) + 1
+
+
+def test_rows_of_a_window_written_in_both_ways_are_there_once() -> None:
+    """An upgraded job may write a window again whose rows an older one had begun to write."""
+    rows, marker = window_of(list(BODIES))
+    written, counted = packed_window(rows, marker)
+    found, told = unpack_window([*rows[:2], *written], counted)
+    assert sorted(found, key=str) == sorted(rows, key=str)
+    assert told.row_counts == marker.row_counts
+
+
+def test_records_are_bounded() -> None:
+    """Many rows, long names and a row that no record holds fit what Kafka takes by default, and nothing is lost."""
+    rng = np.random.default_rng(3)
+    count = 30_000
+    masks = tuple(rng.integers(1, 2**62, count).tolist())
+    long_row = PublisherDelivery("p", "b5", count, 7, 8, tuple(range(count)), masks, (0,) * count)
+    many = [
+        PublisherDelivery("ö" * 250 + str(n % 30), f"{n // 30:04d}" + "é" * 250, 1, 1, 1, (n,), (1,), (0,))
+        for n in range(3_000)
+    ]
+    rows, marker = window_of([long_row, *many])
+    written, counted = packed_window(rows, marker)
+    sizes = [len(encode(row)) for row in written]
+    assert max(sizes) < PACKED_BYTES_MAX + 1_000 < min(1_000_000, RECORD_BYTES_MAX)
+    assert sorted(unpack_window(written, counted)[0], key=str) == sorted(rows, key=str)
+
+
+def test_a_window_of_100_brokers_is_few_records() -> None:
+    """5,000 rows of three blocks each need no more than a few records."""
+    cells = ((1, 2, 3), (1, 2, 3), (0, 0, 0))
+    bodies = [PublisherDelivery(f"publisher-{n // 100:02d}", f"broker-{n % 100:02d}", 3, 3, 9, *cells)
+              for n in range(5_000)]  # fmt: skip
+    assert len(packed_window(*window_of(bodies))[0]) == 1 + 3
+
+
+def test_the_layout_is_the_documented_one() -> None:
+    """Byte for byte, as somebody would read it who has the schema only."""
+    found = packed(*BODIES)
+    assert (found.publishers, found.brokers, found.row_count) == ("p\nq", "b1\nb2", 3)
+    assert found.publisher == bytes.fromhex("00000000 00000000 01000000")
+    assert found.broker == bytes.fromhex("00000000 01000000 00000000")
+    assert found.block_counts == bytes.fromhex("02000000 01000000 01000000")
+    assert found.notifications == bytes.fromhex("0300000000000000 0100000000000000 0100000000000000")
+    assert found.masks[8:16] == bytes.fromhex("fbffffffffffffff")
+    assert found.blocks[24:] == bytes.fromhex("0000000000010000")
+
+
+def test_rows_of_version_2_are_read() -> None:
+    """A job of before wrote a record for each publisher and broker."""
+    row = StateRow(0, 5_000, "delivery", "p|b1", delivery=BODIES[0])
+    assert decode(encode_as(row, 202), StateRow) == row
+
+
+def swapped(name: str, at: int, value: int, width: int = 8) -> PackedDeliveries:
+    """Return a record with another number at a place of a column, as a writer with a fault would send it."""
+    record = packed(*BODIES)
+    column = bytearray(getattr(record, name))
+    column[at * width : (at + 1) * width] = (value % (1 << 8 * width)).to_bytes(width, "little")
+    return spoiled(**{name: bytes(column)})
+
+
+def spoiled(**values: object) -> PackedDeliveries:
+    """Return a record of which nobody looked whether it holds together."""
+    record = packed(*BODIES)
+    for name, value in values.items():
+        msgspec.structs.force_setattr(record, name, value)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (spoiled(masks=packed(*BODIES).masks[:-8]), "masks has 24 bytes, 32 are 4 numbers"),
+        (spoiled(blocks=packed(*BODIES).blocks[:-3]), "blocks has 29 bytes, 24 are 3 numbers"),
+        (spoiled(publisher=b"\0" * 13), "publisher has 13 bytes, 12 are 3 numbers"),
+        (spoiled(bytes=b""), "bytes has 0 bytes, 24 are 3 numbers"),
+        (swapped("block_counts", 0, 3, 4), "rows announce 5 blocks, there are 4"),
+        (swapped("block_counts", 0, 2**32 - 1, 4), "rows announce 4294967297 blocks"),
+        (swapped("publisher", 2, 9, 4), "of publisher 9, there are 2 names"),
+        (swapped("broker", 1, 7, 4), "of broker 7, there are 2 names"),
+        (swapped("broker", 1, 0, 4), "rows do not ascend"),
+        (swapped("publisher", 0, 1, 4), "rows do not ascend"),
+        (swapped("blocks", 1, 0), "blocks of a row do not ascend"),
+        (swapped("blocks", 0, 8), "blocks of a row do not ascend"),
+        (swapped("blocks", 0, -1), "a block is outside"),
+        (swapped("blocks", 3, BLOCK_MAX + 1), "a block is outside"),
+        (swapped("local_deliveries", 2, -1), "local_deliveries of a row is below 0"),
+        (spoiled(brokers="b2\nb1"), "brokers: names do not ascend"),
+        (spoiled(brokers="b1\nb1"), "brokers: names do not ascend"),
+        (spoiled(brokers="b1\n"), "brokers: names of 0 to 2 characters"),
+        (spoiled(publishers="p\n" + "q" * 257), "publishers: names of 1 to 257 characters"),
+        (spoiled(publishers="p\nq\x07"), "publishers: a name has a control character"),
+        (spoiled(publishers=""), "of publisher 1, there are 0 names"),
+    ],
+)
+def test_a_record_that_does_not_hold_together_is_refused_with_the_reason(body: PackedDeliveries, said: str) -> None:
+    """Cut, contradicting or unsorted columns never reach a window: they become dead letters that say what is wrong."""
+    with pytest.raises(UndecodableRecordError, match=f"not plausible.*{said}"):
+        decode(encode(row_of(body)), StateRow)
+
+
+def test_nothing_at_all_may_be_packed() -> None:
+    """A record without rows is one."""
+    empty = np.array([], dtype=np.int64)
+    record = PackedDeliveries.of(DeliveryColumns((), (), *(empty,) * 9))
+    assert decode(encode(row_of(record)), StateRow).packed_deliveries == record
