@@ -28,6 +28,7 @@ from producers.emulator.publisher_clients import ClientError
 from schemas.client import Role
 from schemas.plan import Plan, PlanPhase
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, check_empty
+from tests.scenarios.any_order_clock import Clock
 from tests.scenarios.any_order_deaths import Action, MortalBrokers, PeerGone
 from tests.scenarios.any_order_leaders import ManyControllers
 from tests.scenarios.any_order_members import ChangingMembers
@@ -43,13 +44,6 @@ OF_CLIENTS = ("locals", "advertisements", "here")
 OF_SUBSCRIPTIONS = ("entries", "index", "withdrawn")  # Of a broker's tables, as the next.
 OF_TABLES = (*OF_SUBSCRIPTIONS, "topics", "registered", "successors", "ended", "flushes", "awaited", "moved")
 QUEUE_LENGTH_MAX = 10**9
-
-
-class Clock:
-    """The time of the clients, in steps of one."""
-
-    def __init__(self) -> None:
-        self.now = 0
 
 
 class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedOverlay):
@@ -116,7 +110,12 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
 
     def _do(self, action: Action) -> bool:
         try:
-            return getattr(self, f"do_{action[0]}")(*action[1:]) is not False
+            if getattr(self, f"do_{action[0]}")(*action[1:]) is False:
+                return False
+            if self.clock.is_any_due:
+                self._advance_clock(1)  # What a client does by itself does not happen at the same time as the action.
+                self.clock.serve()
+            return True
         except (BrokenPromiseError, NotImplementedError):
             raise
         except ClientError:

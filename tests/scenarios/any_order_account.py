@@ -104,6 +104,9 @@ class Account:
         """Cease to owe the subscription what is published after now."""
         self.subscriptions[subscription].cancelled_ms = now_ms
 
+    def release(self, subscription: str, now_ms: float) -> None:
+        """Forget nothing: what is handed over after the end is held against the time of publishing."""
+
     def publish(self, notification: Notification) -> int:
         """Note who is owed the notification."""
         key = notification.publisher, notification.sequence

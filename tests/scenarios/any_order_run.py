@@ -191,6 +191,9 @@ class Driver:
                 self.do([("restart",)])
             if self.move():
                 continue
+            if (next_ms := overlay.clock.next_ms) is not None:  # A publisher catches up.
+                self.do([("wait", max(math.ceil(next_ms) - overlay.now_ms, 0))])
+                continue
             if controller.is_idle:
                 return
             state = controller.describe()
