@@ -15,7 +15,7 @@ import re
 import typing
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -45,11 +45,32 @@ OF_TABLES = (*OF_SUBSCRIPTIONS, "topics", "registered", "successors", "ended", "
 QUEUE_LENGTH_MAX = 10**9
 
 
+class Wake:
+    """What clients wait for: it comes with the deed under way, however long the pause was to be."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+        self.callbacks: list[Callable[[Any], None]] = []
+
+
 class Clock:
     """The time of the clients, in steps of one."""
 
     def __init__(self) -> None:
         self.now = 0
+        self._wakes: deque[Wake] = deque()
+
+    def timeout(self, pause_ms: float, value: object = None) -> Wake:
+        """Return what ends with the deed under way."""
+        self._wakes.append(Wake(value))
+        return self._wakes[-1]
+
+    def end_pauses(self) -> None:
+        """End all pauses, those that begin meanwhile, too."""
+        while self._wakes:
+            wake = self._wakes.popleft()
+            for call in wake.callbacks:
+                call(wake)
 
 
 class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedOverlay):
@@ -116,7 +137,9 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
 
     def _do(self, action: Action) -> bool:
         try:
-            return getattr(self, f"do_{action[0]}")(*action[1:]) is not False
+            is_done = getattr(self, f"do_{action[0]}")(*action[1:]) is not False
+            self.clock.end_pauses()
+            return is_done
         except (BrokenPromiseError, NotImplementedError):
             raise
         except ClientError:

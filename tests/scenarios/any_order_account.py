@@ -104,6 +104,9 @@ class Account:
         """Cease to owe the subscription what is published after now."""
         self.subscriptions[subscription].cancelled_ms = now_ms
 
+    def release(self, subscription: str, now_ms: float) -> None:
+        """Nothing: what has ended is remembered to the end of the run."""
+
     def publish(self, notification: Notification) -> int:
         """Note who is owed the notification."""
         key = notification.publisher, notification.sequence
