@@ -193,7 +193,8 @@ class CostPoint(Struct, frozen=True, kw_only=True):
     ``cost_counted_per_s`` what the brokers' counters add up to, None on a ring. ``epoch`` is the newest epoch of the
     window; where a transition ran through it, ``is_one_epoch`` is False, and both overlays count for their share of the
     window's time. ``cost_shadows_per_s`` is what the overlays of
-    shadow planners would have cost, by planner, without windows from before this controller.
+    shadow planners would have cost, by planner, without windows from before this controller. ``cost_least_per_s`` is
+    what no overlay costs less than on this window; None for most, as it is found once a minute, and on a ring.
     """
 
     window_end_ms: int
@@ -205,6 +206,7 @@ class CostPoint(Struct, frozen=True, kw_only=True):
     is_complete: bool
     notifications_per_s: float | None = None  # A controller of before does not say it.
     cost_shadows_per_s: dict[str, float] = {}
+    cost_least_per_s: float | None = None
 
 
 class Horizon(Struct, frozen=True):

@@ -113,9 +113,11 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     """The answers of one kind of overlay, over the brokers of one inventory.
 
     ``NEEDS_REGISTER``: whether windows are complete only with what the register of clients knows.
+    ``LOST_MOVES_MAX``: clients of lost brokers that a repair moves, as many as its records and its planning bear.
     """
 
     NEEDS_REGISTER: ClassVar[bool]
+    LOST_MOVES_MAX: ClassVar[int]
 
     inventory: Inventory
 
@@ -202,6 +204,10 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
 
         Clients that it does not name are where the window has them. Raises ValueError when the window cannot be costed.
         """
+
+    def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
+        """Return what no overlay with any homes of clients costs less than over windows, None where none is known."""
+        return None
 
     @abstractmethod
     def breakdown(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> CostBreakdown:

@@ -24,7 +24,9 @@ class LoopMetrics:
         self.events = counter("events", "Events emitted by kind.", ["kind"])
         self.orders = counter("orders", "What came of orders, by kind and outcome.", ["kind", "outcome"])
         self.cost_per_s = gauge(
-            "cost_per_s", "Overlay cost of the last window; tree is present, bootstrap or shadow:<planner>.", ["tree"]
+            "cost_per_s",
+            "Overlay cost of the last window; tree is present, bootstrap, shadow:<planner> or least (bound).",
+            ["tree"],
         )
         self.epoch = gauge("epoch", "Epoch of the present configuration.")
         self.window_age_ms = gauge("window_age_ms", "Time since the end of the newest window.")

@@ -18,6 +18,8 @@ def set_costs(metrics: LoopMetrics, point: CostPoint) -> None:
     """Show what a window cost, on the overlay of its time and on others."""
     costs_per_s = {"present": point.cost_per_s, "bootstrap": point.cost_bootstrap_per_s}
     costs_per_s |= {f"shadow:{name}": cost_per_s for name, cost_per_s in point.cost_shadows_per_s.items()}
+    if point.cost_least_per_s is not None:
+        costs_per_s["least"] = point.cost_least_per_s
     for overlay, cost_per_s in costs_per_s.items():
         metrics.cost_per_s.labels(overlay).set(cost_per_s)
 

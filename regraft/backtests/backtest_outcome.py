@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-RECORDED, BOOTSTRAP = "as recorded", "bootstrap overlay"
+RECORDED, BOOTSTRAP, LEAST = "as recorded", "bootstrap overlay", "none costs less"
 
 
 class Mode(StrEnum):
@@ -27,11 +27,15 @@ MODE_TITLES = {
 
 
 class CostPoint(msgspec.Struct, frozen=True, array_like=True):
-    """What one complete window cost, per second, and would have cost on the bootstrap overlay."""
+    """What one complete window cost, per second, and would have cost on the bootstrap overlay.
+
+    ``cost_least_per_s`` is what no overlay costs less than on it, None where that was not found.
+    """
 
     end_ms: int
     cost_per_s: float
     cost_bootstrap_per_s: float
+    cost_least_per_s: float | None = None
 
 
 class PlanMark(msgspec.Struct, frozen=True):
@@ -72,12 +76,12 @@ class DecisionTime(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """What became of one planner, or of an overlay that was left alone.
 
-    ``planner`` is its chain, or one of RECORDED and BOOTSTRAP. ``plans_taken_back`` of the ``plans`` made things worse
-    and were undone. ``windows_unknown`` are of an overlay that nothing recorded tells of. ``refusals`` is by verdict,
-    ``faults`` counts decisions that raised. ``deliveries`` is None in an open loop, which has no transitions.
-    ``is_settled`` is False where a plan was still under way at the end. ``links_corrected`` counts the links that cost
-    at the end what round trips say instead of what the inventory says, ``changes_found_ms`` is since when traffic was
-    another, change by change.
+    ``planner`` is its chain, or one of RECORDED, BOOTSTRAP and LEAST, a bound. ``plans_taken_back`` of the ``plans``
+    made things worse and were undone. ``windows_unknown`` are of an overlay that nothing recorded tells of.
+    ``refusals`` is by verdict, ``faults`` counts decisions that raised. ``deliveries`` is None in an open loop, which
+    has no transitions. ``is_settled`` is False where a plan was still under way at the end.
+    ``links_corrected`` counts the links that cost at the end what round trips say instead of what the inventory says,
+    ``changes_found_ms`` is since when traffic was another, change by change.
     """
 
     planner: str
@@ -99,7 +103,7 @@ class Outcome(msgspec.Struct, frozen=True):
     @property
     def is_yardstick(self) -> bool:
         """Tell whether nobody decided anything here."""
-        return self.planner in (RECORDED, BOOTSTRAP)
+        return self.planner in (RECORDED, BOOTSTRAP, LEAST)
 
     @property
     def cost_mean_per_s(self) -> float | None:

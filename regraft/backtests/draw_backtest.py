@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from experiments.drawing_parts import STYLE, svg_text
-from regraft.backtests.backtest_outcome import BOOTSTRAP, MODE_TITLES, RECORDED, Outcome, outcomes_by_mode
+from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, RECORDED, Outcome, outcomes_by_mode
 
 SECOND_MS = 1_000
-YARDSTICK_LOOKS = {RECORDED: ("#000000", ":"), BOOTSTRAP: ("#d55e00", "--")}
+YARDSTICK_LOOKS = {RECORDED: ("#000000", ":"), BOOTSTRAP: ("#d55e00", "--"), LEAST: ("#777777", ":")}
 PLANNER_LOOKS: tuple[tuple[str, Any], ...] = (
     ("#0072b2", "-"),
     ("#009e73", "-."),

@@ -23,7 +23,7 @@ from controller.controller_settings import ControllerSettings
 from controller.kinds.find_kind import kind_of
 from infra.show_progress import show_progress
 from producers.recordings.read_recording import Recording, RecordingError, open_recording
-from regraft.backtests.backtest_outcome import BOOTSTRAP, RECORDED, CostPoint, Outcome
+from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, RECORDED, CostPoint, Outcome
 from regraft.backtests.choose_settings import AUTO, Candidate, Choice, candidates_for, choose
 from regraft.backtests.run_closed_loop import ClosedLoopTask, longest_s, run_closed_loop
 from regraft.backtests.run_open_loop import OpenLoopTask, run_open_loop
@@ -132,7 +132,7 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
             closed = divide_work(tasks, run_closed_loop, Outcome, tell, "planners", SMALL_CLOSED_S)
     return Backtest(
         settings,
-        (*opened, *([_bootstrap(closed[0])] if closed else []), *closed),
+        (*opened, *([_bootstrap(closed[0]), *_least(closed[0])] if closed else []), *closed),
         tuple(note for note in (*notes, *_unknown_notes(opened, recording, aggregated)) if note),
         (*recording.warnings, *aggregated.warnings),
         first_ms,
@@ -242,7 +242,7 @@ def _run_open(
     planned = [_held_against(outcome, firsts) for outcome in planned]
     known = tuple(point for point in recorded.points if not math.isnan(point.cost_per_s))
     yardsticks = [msgspec.structs.replace(recorded, points=known)] if known else []
-    return [*yardsticks, _bootstrap(planned[0]), *planned]
+    return [*yardsticks, _bootstrap(planned[0]), *_least(recorded), *planned]
 
 
 def _held_against(outcome: Outcome, firsts_per_s: Mapping[int, float]) -> Outcome:
@@ -257,6 +257,16 @@ def _bootstrap(outcome: Outcome) -> Outcome:
         CostPoint(point.end_ms, point.cost_bootstrap_per_s, point.cost_bootstrap_per_s) for point in outcome.points
     ]
     return Outcome(BOOTSTRAP, outcome.mode, tuple(points), windows_incomplete=outcome.windows_incomplete)
+
+
+def _least(outcome: Outcome) -> list[Outcome]:
+    """Return what no overlay costs less than, on those windows of an outcome for which that was found."""
+    points = [
+        CostPoint(point.end_ms, point.cost_least_per_s, point.cost_bootstrap_per_s)
+        for point in outcome.points
+        if point.cost_least_per_s is not None
+    ]
+    return [Outcome(LEAST, outcome.mode, tuple(points))] if points else []
 
 
 def _why_not_closed(options: BacktestOptions, recording: Recording, settings: Settings) -> str:

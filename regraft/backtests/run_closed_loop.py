@@ -76,7 +76,7 @@ def _outcome(task: ClosedLoopTask, loop: VirtualLoop, ledger: LedgerSnapshot, is
     state = loop.loop.state
     end_ms = task.start_ms + task.duration_s * SECOND_MS
     points = tuple(
-        CostPoint(point.window_end_ms, point.cost_per_s, point.cost_bootstrap_per_s)
+        CostPoint(point.window_end_ms, point.cost_per_s, point.cost_bootstrap_per_s, point.cost_least_per_s)
         for point in state.cost_points
         if point.is_complete and point.window_end_ms <= end_ms
     )

@@ -42,6 +42,8 @@ from regraft.recordings.aggregate_span import opened_recording
 from regraft.stages.run_stage import configure_logs
 from schemas.plan import Plan
 
+BOUNDED_WINDOWS_MAX = 120  # Spread over the recording; with 400 brokers a bound takes 0.1 s.
+
 
 class OpenLoopTask(msgspec.Struct, frozen=True):
     """One planner on one recording; ``planner`` RECORDED looks only at what the overlays of the recording cost.
@@ -120,6 +122,11 @@ class WindowFeed:
         first = at_first(self.kind, self.plan_log.homes_origin)
         return cost_over_per_s(self.kind, self.fleet, first, window)
 
+    def least_cost_per_s(self, window: ClosedWindow) -> float | None:
+        """Return what no overlay over the brokers of the inventory costs less than, None where none is known."""
+        brokers = self.kind.inventory.brokers
+        return self.kind_over(brokers).least_cost_per_s([window.over(brokers)])
+
     def correct_links(self, window: ClosedWindow) -> None:
         """Take in the round trips of a window: what is decided on it rests on them, what it cost does not."""
         if self._meter.add(window, self.fleet.inventory_told):
@@ -172,8 +179,8 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
     points: list[CostPoint] = []
     incomplete = unknown = 0
     begin_ms = end_ms = None
-    kind = feed.kind
-    for window, now_ms in feed.windows():
+    kind, stride = feed.kind, -(-task.work_count // BOUNDED_WINDOWS_MAX)
+    for place, (window, now_ms) in enumerate(feed.windows()):
         tell_work(1)
         begin_ms, end_ms = window.start_ms if begin_ms is None else begin_ms, now_ms
         overlay = feed.plan_log.configuration_of(window.epoch_max)
@@ -181,7 +188,8 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         unknown += overlay is None
         if window.is_complete and kind.can_be_costed(window):
             cost = math.nan if overlay is None else _cost_per_s(feed, overlay, window)
-            points.append(CostPoint(window.end_ms, cost, feed.cost_at_first_per_s(window)))
+            least_per_s = None if place % stride else feed.least_cost_per_s(window)
+            points.append(CostPoint(window.end_ms, cost, feed.cost_at_first_per_s(window), least_per_s))
         feed.correct_links(window)
     marks = [mark_of(plan) for plan in feed.plan_log.in_force]
     here = tuple(mark for mark in marks if begin_ms is not None and begin_ms <= mark.time_ms <= (end_ms or 0))

@@ -17,7 +17,7 @@ import msgspec
 from rich.table import Table
 
 from infra.measured_figures import Figure, run_facts
-from regraft.backtests.backtest_outcome import BOOTSTRAP, MODE_TITLES, Mode, Outcome, outcomes_by_mode
+from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, Mode, Outcome, outcomes_by_mode
 from regraft.backtests.choose_settings import Choice
 from regraft.backtests.run_backtest import Backtest, BacktestOptions
 from regraft.report_page.html_parts import html_table, number_text
@@ -143,7 +143,7 @@ def _heads(mode: Mode) -> tuple[str, ...]:
 
 def _row(outcome: Outcome) -> tuple[str, ...]:
     cost, saved, times, sent = outcome.cost_mean_per_s, outcome.saved_share, outcome.decision_time, outcome.deliveries
-    is_first = outcome.planner == BOOTSTRAP
+    is_first = outcome.planner in (BOOTSTRAP, LEAST)
 
     def counted(count: int) -> str:
         return "" if is_first else str(count)
@@ -151,7 +151,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     row = (
         outcome.planner,
         "" if cost is None else number_text(cost),
-        "" if saved is None or is_first else f"{saved:.1%}",
+        "" if saved is None or outcome.planner == BOOTSTRAP else f"{saved:.1%}",
         counted(len(outcome.plans)),
         counted(outcome.plans_taken_back),
         counted(outcome.links_exchanged),
@@ -174,7 +174,7 @@ def _figures(outcome: Outcome) -> list[Figure]:
         ("windows", len(outcome.points), "windows"),
         ("windows_incomplete", outcome.windows_incomplete, "windows"),
     ]
-    if outcome.planner != BOOTSTRAP:
+    if outcome.planner not in (BOOTSTRAP, LEAST):
         found += [
             ("plans", len(outcome.plans), "plans"),
             ("plans_taken_back", outcome.plans_taken_back, "plans"),

@@ -64,6 +64,8 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
             f"cost: {cost['now_per_s']:.0f} per s, {cost['bootstrap_per_s']:.0f} with the first overlay "
             f"({cost['saved_share']:.1%} saved), epoch {judged['epoch']}"
         )
+        if cost["bounded"] is not None:
+            lines.append(_bound_text(cost["bounded"], judged["time_ms"]))
     lines += member_lines(judged["members"] or {})
     lines += [f"plan {_plan_text(plan)}" for plan in judged["plans_last"]]
     lines += [f"alert: {alert.get('severity')}: {alert.get('text')}" for alert in judged["alerts"]]
@@ -99,6 +101,15 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
         told = f"whole again after {took:.1f} s" if repair["whole_ms"] else f"{repair['phase']}, not whole yet"
         lines.append(f"repair {repair['plan']} without {', '.join(repair['lost'])}: {told}")
     return lines
+
+
+def _bound_text(bounded: dict[str, Any], now_ms: int) -> str:
+    """Say how far the overlay is from the best possible at most, in the window for which that was found last."""
+    age_s = (now_ms - bounded["window_end_ms"]) / 1000
+    return (
+        f"no overlay could cost less than {bounded['least_per_s']:.0f} per s; this one cost "
+        f"{bounded['cost_per_s']:.0f} then, {age_s:.0f} s ago"
+    )
 
 
 def _plan_text(plan: dict[str, Any]) -> str:

@@ -173,7 +173,19 @@ def _overlay_part(record: RunRecord) -> str:
         f"<p>Both on the traffic of the same last {comparison.window_count} complete windows. Brokers lie where their "
         "round-trip times put them (distances follow the square root of the link cost). A link is the wider and "
         f"darker, the more notifications cross it, up to {number_text(load_per_s_max, 1)} per second.</p>"
-        f'<div class="pair">{shown}</div>{_busiest_links(comparison)}'
+        f'<div class="pair">{shown}</div>{_bound_text(comparison)}{_busiest_links(comparison)}'
+    )
+
+
+def _bound_text(comparison: OverlayComparison) -> str:
+    """Say how far the final overlay is from the best possible at most."""
+    least_per_s, final_per_s = comparison.least_per_s, comparison.after.total_per_s
+    if least_per_s is None or final_per_s <= 0:
+        return ""
+    return (
+        f"<p>No tree, with publishers anywhere, could cost less than {number_text(least_per_s, 1)} per second on this "
+        f"traffic: at most {1 - least_per_s / final_per_s:.1%} of what the final overlay costs is left to save. The "
+        "best tree may well cost more than this bound.</p>"
     )
 
 

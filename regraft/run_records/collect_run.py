@@ -222,7 +222,9 @@ def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> O
     first = configuration_at(stored, kind.inventory.bootstrap.epoch, kind.inventory)
     final = stored.configurations[max(stored.configurations)]
     before, after = (_breakdown(stored, kind, overlay, last) for overlay in (first, final))
-    return OverlayComparison(final, before, after, len(last))
+    own = kind.over(stored.fleet_at(last[-1], kind).inventory_over(final.brokers))
+    least_per_s = own.least_cost_per_s([window.over(final.brokers) for window in last])
+    return OverlayComparison(final, before, after, len(last), least_per_s)
 
 
 def changes_found_ms(events: Sequence[AdaptationEvent]) -> tuple[int, ...]:

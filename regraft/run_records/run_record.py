@@ -69,12 +69,16 @@ class ServiceUse:
 
 @dataclass(frozen=True)
 class OverlayComparison:
-    """The bootstrap overlay and the final one on the traffic of the same last complete windows."""
+    """The bootstrap overlay and the final one on the traffic of the same last complete windows.
+
+    ``least_per_s`` is what no overlay costs less than on it, None where no such bound is known.
+    """
 
     final: OverlayConfiguration
     before: CostBreakdown
     after: CostBreakdown
     window_count: int
+    least_per_s: float | None = None
 
     @property
     def cost_reduction_share(self) -> float:

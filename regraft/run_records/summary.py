@@ -45,6 +45,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
         "cost_reduction_share": _rounded(comparison.cost_reduction_share if comparison else None, 4),
+        "cost_least": _rounded(comparison.least_per_s if comparison else None),
         "links_corrected": record.links_corrected,
         "planner": record.planner,
         "shadows": {shadow.planner: _shadow_figures(shadow, comparison) for shadow in record.shadows},

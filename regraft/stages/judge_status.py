@@ -225,11 +225,23 @@ def _window(view: LiveView, now_ms: int) -> dict[str, Any] | None:
     }
 
 
-def _cost(view: LiveView) -> dict[str, float] | None:
+def _cost(view: LiveView) -> dict[str, Any] | None:
     if not view.cost:
         return None
     now, first = view.cost[-1].cost_per_s, view.cost[-1].cost_bootstrap_per_s
-    return {"now_per_s": now, "bootstrap_per_s": first, "saved_share": 1 - now / first if first else 0.0}
+    bounded = next((point for point in reversed(view.cost) if point.cost_least_per_s is not None), None)
+    return {
+        "now_per_s": now,
+        "bootstrap_per_s": first,
+        "saved_share": 1 - now / first if first else 0.0,
+        "bounded": None
+        if bounded is None
+        else {
+            "window_end_ms": bounded.window_end_ms,
+            "cost_per_s": bounded.cost_per_s,
+            "least_per_s": bounded.cost_least_per_s,
+        },
+    }
 
 
 def _plan(plan: ShownPlan) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from controller.compose_loop import compose_loop
 from controller.decision_settings import DecisionSettings
 from controller.kinds.tree.tree_state import TreeContext, TreeState
+from controller.loop_steps.bound_cost import BOUND_EVERY_MS
 from controller.report.loop_metrics import LoopMetrics
 from infra.stack_error import StackError
 from overlay.configuration import NotATreeError
@@ -73,6 +75,20 @@ def test_status_shows_what_happened() -> None:
     assert shown.window_close_to_command_ms == {"plan-1": 0}
     assert shown.events[0].kind == EventKind.CONTROLLER_STARTED
     assert shown.plans[0].plan == "plan-1"
+
+
+def test_once_a_minute_a_window_says_what_no_overlay_costs_less_than() -> None:
+    """Where what was delivered is told apart, about one window a minute of those in one epoch has the bound."""
+    overlay = overlay_of()
+    overlay.run_windows(40)
+    shown = overlay.ports.view.shown
+    bounded = [point for point in shown.cost if point.cost_least_per_s is not None]
+    ends = [point.window_end_ms for point in bounded]
+    assert bounded
+    assert all(later - earlier >= BOUND_EVERY_MS for earlier, later in pairwise(ends))
+    for point in bounded:
+        assert point.is_one_epoch
+        assert 0 < point.cost_least_per_s <= point.cost_per_s
 
 
 @pytest.mark.parametrize("restarted", [set(TREE.brokers[1:]), set(TREE.brokers)], ids=["most brokers", "all brokers"])
@@ -393,7 +409,10 @@ def test_loop_waits_for_the_plan_store_at_its_start() -> None:
 
 
 def test_restarted_controller_rebuilds_its_horizon_and_view_from_the_topics() -> None:
-    """Given the same state records again, counts, cost series and present configuration are those of before."""
+    """Given the same state records again, counts, cost series and present configuration are those of before.
+
+    But for the bounds: those of old windows are not found again.
+    """
     overlay = overlay_of()
     overlay.run_windows(12)
     before = overlay.ports.view.shown
@@ -404,7 +423,9 @@ def test_restarted_controller_rebuilds_its_horizon_and_view_from_the_topics() ->
         overlay.epoch = epoch
     overlay.loop.step(overlay.now_ms + 1)
     after = overlay.ports.view.shown
-    for part in ("windows_closed", "cost", "configuration", "plans", "plans_completed", "window_close_to_command_ms"):
+    series = [[msgspec.structs.replace(one, cost_least_per_s=None) for one in view.cost] for view in (before, after)]
+    assert series[0] == series[1]
+    for part in ("windows_closed", "configuration", "plans", "plans_completed", "window_close_to_command_ms"):
         assert getattr(after, part) == getattr(before, part)
 
 

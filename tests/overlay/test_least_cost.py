@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.psoop.exact_optimum import tree_costs_per_s
+from overlay import least_cost
 from overlay.cost import overlay_cost
 from overlay.delivery_sets import DeliverySets
 from overlay.least_cost import least_cost_per_s
@@ -36,6 +37,20 @@ def test_no_tree_with_any_homes_is_below_the_bound() -> None:
         if least_per_s > 0:
             shares.append(bound_per_s / least_per_s)
     assert fmean(shares) > 2 / 3
+
+
+def test_what_is_not_looked_at_lowers_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a budget, or with ways of several links only bounded, the bound is one still, and no higher."""
+    rng = random.Random(29)
+    for _ in range(40):
+        overlay = draw_overlay(rng, brokers_max=12, publishers_max=6)
+        whole_per_s = least_cost_per_s(overlay.inventory, overlay.spans)
+        budgets = [least_cost_per_s(overlay.inventory, overlay.spans, joined_max) for joined_max in (0, 5, 20, 10**9)]
+        assert budgets == sorted(budgets)
+        assert budgets[-1] == whole_per_s
+        with monkeypatch.context() as patched:
+            patched.setattr(least_cost, "WAYS_BROKERS_MAX", 0)
+            assert 0 <= least_cost_per_s(overlay.inventory, overlay.spans) <= whole_per_s * (1 + 1e-9)
 
 
 def test_two_brokers_have_no_choice() -> None:

@@ -20,6 +20,7 @@ from overlay.configuration import Configuration
 from overlay.cost import CostBreakdown, overlay_cost
 from overlay.delivery_sets import DeliverySets
 from overlay.inventory import Inventory
+from overlay.least_cost import least_cost_per_s
 from overlay.publisher_placement import ROUNDING_SHARE
 from schemas.plan import Proposal, Verdict
 
@@ -32,6 +33,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     """
 
     NEEDS_REGISTER: ClassVar[bool] = False
+    LOST_MOVES_MAX: ClassVar[int] = 500  # Every broker is told of every move.
 
     inventory: Inventory
     degree_max: int
@@ -121,6 +123,12 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     def cost_per_s(self, configuration: Configuration, window: ClosedWindow) -> float:
         """Return the one cost of the window's notifications (Jaeger07, Eq. 1-2)."""
         return overlay_cost(configuration, self.inventory, window.sets_at(configuration.home_of)).total_per_s
+
+    def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
+        """Return what no tree costs less than; None where what was delivered is not told from what was published."""
+        sets = [window.sets for window in windows]
+        is_known = bool(sets) and all(one.delivered is not None for one in sets)
+        return least_cost_per_s(self.inventory, sets) if is_known else None
 
     def breakdown(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
         """Return the same by link and broker."""

@@ -102,9 +102,23 @@ def test_a_loop_that_decides_is_well() -> None:
     """What went wrong once is shown and is no reason."""
     found = judged()
     assert (found["verdict"], found["reasons"], found["notes"]) == (WELL, [], [])
-    assert found["cost"] == {"now_per_s": 600.0, "bootstrap_per_s": 1000.0, "saved_share": pytest.approx(0.4)}
+    assert found["cost"] == {
+        "now_per_s": 600.0,
+        "bootstrap_per_s": 1000.0,
+        "saved_share": pytest.approx(0.4),
+        "bounded": None,
+    }
     assert found["window"]["age_ms"] == 3_000
     assert found["faults"] == {"not sent: regraft.events": 2}
+
+
+def test_the_last_bound_is_told_beside_the_cost_of_its_window() -> None:
+    """Most windows have no bound; the newest that has one says how far from the best possible that overlay was."""
+    bounded = replace(cost_point(NOW_MS - 33_000, 600.0, 1000.0), cost_least_per_s=250.0)
+    found = judged(cost=(bounded, cost_point(NOW_MS - 3_000, 700.0, 1000.0)))
+    assert found["cost"]["bounded"] == {"window_end_ms": NOW_MS - 33_000, "cost_per_s": 600.0, "least_per_s": 250.0}
+    text = "no overlay could cost less than 250 per s; this one cost 600 then, 33 s ago"
+    assert text in status_lines(found | {"source": "here"})
 
 
 @pytest.mark.parametrize(
