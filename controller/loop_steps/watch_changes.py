@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from controller.control_ports import EventSink
 from controller.controller_settings import ControllerSettings
+from controller.kinds.cost_over import at_first, cost_over_per_s
 from controller.kinds.overlay_kind import AnyKind
 from controller.loop_state import LoopState
 from controller.report.loop_metrics import LoopMetrics
@@ -25,6 +26,7 @@ class ChangeWatch:
     def __init__(self, settings: ControllerSettings, kind: AnyKind, events: EventSink, metrics: LoopMetrics) -> None:
         per_change, by_broker = settings.quiet_windows_per_change, not kind.NEEDS_REGISTER
         self._detector = ChangeDetector(per_change, by_broker=by_broker) if per_change else None
+        self._kind = kind
         self._window_age_ms_max = settings.decision.window_age_ms_max
         self._events = events
         self._metrics = metrics
@@ -33,8 +35,7 @@ class ChangeWatch:
         """Take a window; ``point`` is what it cost, None where that is not known."""
         if self._detector is None or not window.is_complete:
             return
-        rate_per_s = (point.notifications_per_s or 0.0) if point is not None else 0.0
-        found = self._detector.add(window, point.cost_bootstrap_per_s / rate_per_s if point and rate_per_s else None)
+        found = self._detector.add(window, self._cost_per_notification(window, point, state))
         if found is None:
             return
         state.changed_since_ms = found.since_ms
@@ -42,6 +43,16 @@ class ChangeWatch:
         # A restarted controller reads old windows again; what they showed has been told.
         if now_ms - window.end_ms <= self._window_age_ms_max:
             self._events.emit(_event(found, now_ms))
+
+    def _cost_per_notification(self, window: ClosedWindow, point: CostPoint | None, state: LoopState) -> float | None:
+        """Return it for the first overlay at the inventory's costs: that a link is measured anew changes no traffic."""
+        if point is None or not point.notifications_per_s:
+            return None
+        cost_per_s = point.cost_bootstrap_per_s
+        if state.fleet.measured:
+            first = at_first(self._kind, state.plan_log.homes_origin)
+            cost_per_s = cost_over_per_s(self._kind, state.fleet.with_measured({}), first, window)
+        return cost_per_s / point.notifications_per_s
 
 
 def _event(found: ChangeFound, now_ms: int) -> AdaptationEvent:

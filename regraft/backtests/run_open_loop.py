@@ -138,7 +138,9 @@ class WindowFeed:
         cost_per_notification, count = None, window.sets.notification_count
         if count and self.kind.can_be_costed(window):
             rate_per_s = count * 1000 / (window.end_ms - window.start_ms)
-            cost_per_notification = self.cost_at_first_per_s(window) / rate_per_s
+            first = at_first(self.kind, self.plan_log.homes_origin)
+            told = self.fleet.with_measured({})  # That a link is measured anew changes no traffic.
+            cost_per_notification = cost_over_per_s(self.kind, told, first, window) / rate_per_s
         found = self._detector.add(window, cost_per_notification)
         if found is not None:
             self.changes_found_ms.append(found.since_ms)

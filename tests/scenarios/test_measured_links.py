@@ -82,6 +82,8 @@ def test_a_link_ten_times_slower_than_the_file_says_is_left(seed: int) -> None:
     assert slow not in run.links
     (shadow,) = run.loop.loop.state.shadows
     assert slow not in shadow.overlay.links  # It lives in the same world.
+    told = [one.text for one in run.loop.ports.events.emitted if one.kind is EventKind.CHANGE_DETECTED]
+    assert told == []  # What a notification costs has changed, but the traffic is the same.
     run.loop.finish()
     assert run.loop.virtual.finish().is_clean
 
