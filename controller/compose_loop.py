@@ -52,16 +52,15 @@ def compose_loop(
     metrics: LoopMetrics | None = None,
     border_faults: Callable[[], dict[str, int]] = dict,
     stopwatch_s: Callable[[], float] = time.perf_counter,
-    *,
     term: int = TERM_FIRST,
     instance: str = "",
 ) -> ControlLoop:
     """Return a loop that has not begun.
 
-    ``planner`` is the settings' one unless given. ``border_faults`` tells what went wrong in the ports, by name.
-    ``stopwatch_s`` measures how long decisions take; nothing is decided by it. ``term`` is that of this leader, higher
-    than any before; ``instance`` names this controller in the plans that it begins, and no two have the same.
+    ``planner`` is the settings' one unless given; ``border_faults`` tells by name what went wrong in the ports. Nothing
+    is decided by ``stopwatch_s``. ``term`` is higher than any leader's before, ``instance`` is nobody else's name.
     """
+    planners = (planner,) if planner else planners_of(settings.planner, settings)
     metrics, kind, teller = metrics or LoopMetrics(), kind_of(inventory, settings), RefusalTeller()
     state, shadows = LoopState(PlanLog(inventory), FleetView(inventory), term), ShadowStarter(settings, kind)
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
@@ -69,9 +68,8 @@ def compose_loop(
     runner = PlanRunner(noted, state.plan_log, settings.transition, notes.note, notes.note_foreign, term, instance)
     orders, changes = OrderTaker(ports.orders, events, ports.audit), ChangeWatch(settings, kind, events, metrics)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
-    begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks at a plan first.
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
-    planners = (planner,) if planner else planners_of(settings.planner, settings)
+    begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks first.
     steps = LoopSteps(
         start=StartLoop(shadows, orders, ports.plans, events),
         carry_on=(

@@ -20,6 +20,7 @@ from controller.ports.kafka_links import LetterSender, TopicReader
 from controller.ports.leadership import HeldTerm, Leadership
 from controller.state.compare_epochs import BROKERS_NAMED_MAX
 from controller.state.plan_log import PlanLog
+from infra.read_messages import find_names
 from infra.stack_error import StackError
 from overlay.configuration import link
 from overlay.inventory import Inventory
@@ -28,7 +29,7 @@ from overlay.overlay_configuration import OverlayConfiguration
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.member import MemberState
 from schemas.plan import PhaseChange, Plan, PlanPhase
-from schemas.topics import RESULTS
+from schemas.topics import COMMANDS, RESULTS
 
 LEAD_S_MAX = 60.0
 ANSWER_S_MAX = 20.0
@@ -183,18 +184,23 @@ def _take_term(seat: Leadership, settings: ControllerSettings) -> HeldTerm:
 
 
 def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict[str, CommandResult]:
-    """Ask each broker what it holds, and return what came in time; those dead or gone are asked nothing."""
+    """Ask each broker what it holds, and return what came in time; those dead or gone are asked nothing.
+
+    Nor is one whose agent has no topics: it has not come yet, and what cannot be written would hold up all the others.
+    """
     name, number = f"report-{term.term.term}", term.term.term
-    asked = fleet.in_state(MemberState.IN_SERVICE, MemberState.LEAVING, MemberState.JOINING)
+    topics = fleet.inventory.broker_topics(settings.namespace)
+    there = {one for topic in (COMMANDS, RESULTS) for one in find_names(settings.kafka, topic, settings.namespace)}
+    living = fleet.in_state(MemberState.IN_SERVICE, MemberState.LEAVING, MemberState.JOINING)
+    asked = [one for one in living if {topics.name(COMMANDS, one), topics.name(RESULTS, one)} <= there]
     commands = [Command(name, CommandPhase.REPORT, broker, 0, 0, term=number) for broker in asked]
     found: dict[str, CommandResult] = {}
     with ExitStack() as held:
         letters = held.enter_context(closing(LetterSender(settings.kafka, settings.namespace)))
         since_ms = time.time_ns() // 1_000_000 - int(1000 * LEAD_S_MAX)
-        topics = fleet.inventory.broker_topics(settings.namespace)
         answers: TopicReader[CommandResult] = TopicReader(
             settings.kafka,
-            dict.fromkeys(topics.names(RESULTS), CommandResult),
+            {topics.name(RESULTS, broker): CommandResult for broker in asked},
             since_ms,
             letters.bury,
             lambda topic, result: topics.fault(topic, result.broker),

@@ -26,22 +26,20 @@ def unpack_window(rows: Iterable[StateRow], marker: WindowClosed) -> tuple[tuple
             found[row.kind, row.entity] = row
         else:
             packed.append(row)
-    if not packed:
-        return tuple(found.values()), marker
     bodies: dict[tuple[str, str], PublisherDelivery] = {}
     for row in packed:
         assert row.packed_deliveries is not None
         for body in _single(row.packed_deliveries.columns()):
             pair = (body.publisher, body.broker)
             bodies[pair] = _joined(bodies[pair], body) if pair in bodies else body
-    pattern = packed[0]
     for body in bodies.values():
         entity = f"{body.publisher}|{body.broker}"
-        single = StateRow(pattern.window_start_ms, pattern.window_end_ms, UNPACKED, entity, delivery=body)
+        single = StateRow(marker.window_start_ms, marker.window_end_ms, UNPACKED, entity, delivery=body)
         found.setdefault((UNPACKED, entity), single)  # A job of two versions wrote both: they say the same.
-    counts = {kind: count for kind, count in marker.row_counts.items() if kind != PACKED}
-    missing = marker.row_counts.get(PACKED, 0) - len(packed)
-    counts[UNPACKED] = sum(kind == UNPACKED for kind, _ in found) + missing
+    counts = {UNPACKED if kind == PACKED else kind: count for kind, count in marker.row_counts.items()}
+    if PACKED in marker.row_counts:
+        missing = marker.row_counts[PACKED] - len(packed)
+        counts[UNPACKED] = sum(kind == UNPACKED for kind, _ in found) + missing
     return tuple(found.values()), msgspec.structs.replace(marker, row_counts=counts)
 
 

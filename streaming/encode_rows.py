@@ -30,7 +30,7 @@ def encode_window(window: WindowRows) -> EncodedWindow:
     """Return the messages of a window, the same bytes for the same rows."""
     bodies = pack_deliveries(window.deliveries, window.window.start_ms)
     packed = [packed_row(window.window, number, body) for number, body in enumerate(bodies)]
-    counts = {kind: count for kind, count in window.marker.row_counts.items() if kind != "delivery"}
+    counts = {"packed_deliveries" if kind == "delivery" else kind: n for kind, n in window.marker.row_counts.items()}
     marker = msgspec.structs.replace(window.marker, row_counts=counts | {"packed_deliveries": len(packed)})
     return EncodedWindow(
         [*_messages(window.interest), *_messages(packed), *_messages(window.others)],

@@ -113,9 +113,11 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     """The answers of one kind of overlay, over the brokers of one inventory.
 
     ``NEEDS_REGISTER``: whether windows are complete only with what the register of clients knows.
+    ``LOST_MOVES_MAX``: clients of lost brokers that a repair moves, as many as its records and its planning bear.
     """
 
     NEEDS_REGISTER: ClassVar[bool]
+    LOST_MOVES_MAX: ClassVar[int]
 
     inventory: Inventory
 

@@ -32,7 +32,8 @@ class RepairTask:
 
     ``fleet`` knows what links to and between all brokers of the later overlay cost, and may know more brokers.
     ``windows`` are the last complete ones, oldest first; none where nothing is known of the traffic. Brokers that are
-    ``avoided`` get no client, and a link only where there is no other way. At most ``moves_max`` clients move.
+    ``avoided`` get no client, and a link only where there is no other way. At most ``moves_max`` clients move, of which
+    only ``priced_max`` need go where that is cheapest: pricing each of many would hold up the repair for all.
     """
 
     change: BrokerChange
@@ -40,6 +41,7 @@ class RepairTask:
     windows: Sequence[ClosedWindow] = ()
     avoided: Collection[str] = ()
     moves_max: int = 1 << 30
+    priced_max: int = 1 << 30
 
     def brokers_after(self, present: OverlayConfiguration) -> tuple[str, ...]:
         """Return the brokers of the later overlay, sorted. Raises ValueError when the change does not fit."""

@@ -11,6 +11,7 @@ review, either: a person has ordered them, or they bring back what was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from controller.control_ports import EventSink
 from controller.controller_settings import ControllerSettings
@@ -127,11 +128,7 @@ class RepairOverlay:
 
         Each change is remembered, not the last alone: who is ready to come back with a repair is so every other time.
         """
-        in_vain = 0
-        for plan in reversed(plan_log.plans):
-            if plan.phase is not PlanPhase.ABORTED or not is_membership(plan):
-                break
-            in_vain += 1
+        in_vain = _tries_in_vain(plan_log)
         if not in_vain:
             self._tried.clear()
         if change not in self._tried:
@@ -142,13 +139,15 @@ class RepairOverlay:
 
     def _begin(self, change: BrokerChange, state: LoopState, now_ms: int) -> None:
         present, windows = state.plan_log.present, self._horizon(state)
-        task = RepairTask(
-            change,
-            state.fleet.inventory,
-            windows,
-            (*self._reviewer.maintained(now_ms), *state.fleet.in_state(MemberState.LEAVING)),
-            self._kind.moves_max(self._settings.decision),
-        )
+        if change.lost:  # A publisher whose home fell silent before it told of it is where it was before.
+            windows = tuple(replace(window, untold=frozenset()) for window in windows)
+        avoided = (*self._reviewer.maintained(now_ms), *state.fleet.in_state(MemberState.LEAVING))
+        moves_max = usual_max = self._kind.moves_max(self._settings.decision)
+        if change.lost:  # Without a move, clients of the lost wait until these are back.
+            moves_max = max(usual_max, self._kind.LOST_MOVES_MAX)
+            if _tries_in_vain(state.plan_log) % 2:
+                moves_max = 0  # One of them may be at another home by now, which refuses to let it go.
+        task = RepairTask(change, state.fleet.inventory, windows, avoided, moves_max, usual_max)
         try:
             repair = self._kind.repaired(self._placed(present, windows), task)
         except ValueError as fault:
@@ -163,7 +162,13 @@ class RepairOverlay:
         state.has_begun = True
 
     def _horizon(self, state: LoopState) -> tuple[ClosedWindow, ...]:
-        return self._windows.horizon(state.newest)[0] if state.newest is not None else ()
+        """Return the last complete windows and the newest: where who has died is silent, only the former know of it."""
+        newest, complete = state.newest, self._windows.complete
+        if newest is None:
+            return ()
+        if newest.is_complete or not complete:
+            return self._windows.horizon(newest)[0]
+        return (*self._windows.horizon(complete[-1])[0], newest)
 
     def _placed(self, present: OverlayConfiguration, windows: Sequence[ClosedWindow]) -> OverlayConfiguration:
         """Return the overlay in force with all clients of which it is known where they are."""
@@ -175,3 +180,13 @@ class RepairOverlay:
         if text and text != self._told:
             self._events.emit(AdaptationEvent("members", EventKind.REPAIR_WAITS, Severity.CRITICAL, now_ms, text))
         self._told = text
+
+
+def _tries_in_vain(plan_log: PlanLog) -> int:
+    """Return how many of the newest plans in a row were to change who is in the overlay, and failed."""
+    in_vain = 0
+    for plan in reversed(plan_log.plans):
+        if plan.phase is not PlanPhase.ABORTED or not is_membership(plan):
+            break
+        in_vain += 1
+    return in_vain

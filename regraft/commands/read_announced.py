@@ -35,7 +35,8 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
     kafka, namespace = settings.kafka.access, settings.kafka.namespace
     found: dict[tuple[str, str], Announcement] = {}
     since_ms = time.time_ns() // 1_000_000 - STANDS_MS
-    for message in read_messages(kafka, find_names(kafka, ANNOUNCEMENTS, namespace), READ_S_MAX, since_ms):
+    names = find_names(kafka, ANNOUNCEMENTS, namespace)
+    for message in read_messages(kafka, names, READ_S_MAX, since_ms) if names else ():  # None before an upgrade.
         if message.value() is None:
             continue
         try:

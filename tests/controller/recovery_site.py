@@ -12,7 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from infra.create_topics import create_topics
 from infra.kafka_access import KafkaAccess
-from schemas.topics import PLANS, topic_name
+from infra.kafka_clients import open_producer
+from schemas.codec import encode
+from schemas.member import BrokerFacts, Member, MemberState, PeerCost
+from schemas.topics import MEMBERS, PLANS, topic_name
 from tests.controller.failover_site import INVENTORY, NAMESPACE, PATIENCE_S, ROOT, FailoverSite
 from tests.wait_until import wait_until
 
@@ -74,6 +77,14 @@ class RecoverySite(FailoverSite):
         admin.delete_topics([name])[name].result()
         wait_until(lambda: name not in admin.list_topics(timeout=10).topics)
         create_topics(self.kafka, namespace=NAMESPACE)
+
+    def add_member(self, broker: str, agent: str) -> None:
+        """Store that a broker is to join which has not come yet, nor have the topics of its agent."""
+        facts = BrokerFacts(link_costs=(PeerCost(INVENTORY.brokers[0], 1.0),), agent=agent)
+        member = Member(broker, MemberState.JOINING, 1, "more room", facts=facts)
+        producer = open_producer(self.kafka)
+        producer.produce(topic_name(MEMBERS, NAMESPACE), key=broker, value=encode(member))
+        assert producer.flush(PATIENCE_S) == 0
 
     def recover(self, *options: str) -> subprocess.CompletedProcess[str]:
         """Run `regraft recover`."""

@@ -10,6 +10,7 @@ import pytest
 
 from controller.controller_settings import ControllerSettings
 from controller.decision_settings import DecisionSettings
+from controller.member_settings import MemberSettings
 from controller.ports.kafka_links import TopicReader
 from controller.ports.plan_store import KafkaPlanStore
 from controller.run_controller import run_controller
@@ -21,12 +22,14 @@ from infra.record_writer import RecordWriter
 from infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
 from overlay.inventory import Inventory
 from producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
+from schemas.announcement import Announcement
 from schemas.broker_topics import BrokerTopics
 from schemas.command import Command, CommandPhase, CommandResult, Outcome
 from schemas.dead_letter import DeadLetter
+from schemas.member import BrokerFacts, Member, MemberState, PeerCost
 from schemas.plan import PlanPhase
 from schemas.plan_life import answers_to
-from schemas.topics import COMMANDS, DEAD_LETTERS, RESULTS, STATE, WINDOWS, topic_name
+from schemas.topics import ANNOUNCEMENTS, COMMANDS, DEAD_LETTERS, RESULTS, STATE, WINDOWS, topic_name
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until
@@ -40,6 +43,7 @@ INVENTORY: Inventory = replace(
 )
 TOPICS_OF = INVENTORY.broker_topics(NAMESPACE)
 AGENTS = TOPICS_OF.agents
+NEW_AGENT = "north"  # The inventory does not name it.
 STRANGER = "b04"  # For which west has no right to speak.
 PACE_S = 0.1
 PATIENCE_S = 30.0
@@ -63,7 +67,7 @@ class SharedKafka:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedKafka]:
     directory = tmp_path_factory.mktemp("kafka")
-    users = ("controller", "streaming", *(f"brokers-{agent}" for agent in AGENTS))
+    users = ("controller", "streaming", *(f"brokers-{agent}" for agent in (*AGENTS, NEW_AGENT)))
     secured = secure_kafka(directory / "secrets", (LOCAL_USER, *(f"{NAMESPACE}-{user}" for user in users)))
     with start_kafka(directory, secured=secured) as running:
         create_topics(running.access, namespace=NAMESPACE, agents=AGENTS)
@@ -111,8 +115,8 @@ def test_an_agent_reads_no_commands_but_its_own(kafka: SharedKafka) -> None:
 class Agent:
     """Answers for its brokers as the protocol wants it; ``begin`` may do something at each command before that."""
 
-    def __init__(self, access: KafkaAccess, agent: str) -> None:
-        self.ports = KafkaPorts(access, topics_of(agent), outage_s_max=60, buffer_records_max=1_000)
+    def __init__(self, access: KafkaAccess, topics: BrokerTopics) -> None:
+        self.ports = KafkaPorts(access, topics, outage_s_max=60, buffer_records_max=1_000)
         self.ports.connect(PATIENCE_S)
         self.held: list[Command] = []
         self.obeyed: set[str] = set()
@@ -127,7 +131,8 @@ class Agent:
         """Obey all that is held."""
         for command in self.held:
             self.obeyed.add(command.broker)
-            for outcome in answers_to(command.phase):
+            is_install = command.phase is CommandPhase.INSTALL
+            for outcome in (Outcome.INSTALLED,) if is_install else answers_to(command.phase):
                 self.ports.send_result(answer_to(command, command.broker, outcome))
         self.held.clear()
 
@@ -143,7 +148,7 @@ class Site:
     """Windows that make a plan worth while, and two agents, of which west forges an answer of east's."""
 
     def __init__(self, kafka: SharedKafka) -> None:
-        self.west, self.east = (Agent(kafka.as_agent(agent), agent) for agent in ("west", "east"))
+        self.west, self.east = (Agent(kafka.as_agent(agent), topics_of(agent)) for agent in ("west", "east"))
         self._streaming = writer_of(kafka.login("streaming", "regraft-streaming"))
         self._letters = TopicReader(
             kafka.running.access, {topic_name(DEAD_LETTERS, NAMESPACE): DeadLetter}, 0, pytest.fail
@@ -214,3 +219,111 @@ def test_a_forged_answer_is_refused_and_the_plan_goes_on(kafka: SharedKafka, tmp
     assert site.west.obeyed | site.east.obeyed == set(INVENTORY.brokers)
     assert {letter.topic for letter in site.letters} == {"live.results.west"}
     assert all("a broker of another agent: b04" in letter.reason for letter in site.letters)
+
+
+class OpenSite:
+    """An overlay of three agents in a namespace of its own: the brokers of two are members, that of the third asks."""
+
+    NAMESPACE = "open"
+    BROKERS = INVENTORY.brokers
+
+    def __init__(self, kafka: SharedKafka) -> None:
+        self.give_rights(kafka)
+        topics = INVENTORY.broker_topics(self.NAMESPACE)
+        self.agents = {one: Agent(kafka.as_agent(one), topics.of_agents((one,))) for one in AGENTS}
+        own = BrokerTopics(self.NAMESPACE, {"x01": NEW_AGENT})
+        self.agents[NEW_AGENT] = Agent(kafka.as_agent(NEW_AGENT), own)
+        self._streaming = writer_of(kafka.login("streaming", "regraft-streaming"))
+        letters = topic_name(DEAD_LETTERS, self.NAMESPACE)
+        self._letters = TopicReader(kafka.running.access, {letters: DeadLetter}, 0, pytest.fail)
+        self._first_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+        self._window_ms, self._shown_s = self._first_ms, 0.0
+        self._epochs: dict[str, int] = {}
+        self.letters: list[DeadLetter] = []
+
+    def give_rights(self, kafka: SharedKafka) -> None:
+        """Make the topics, and let each agent use its own; users are those of the other namespace."""
+        agents = (*AGENTS, NEW_AGENT)
+        create_topics(kafka.running.access, namespace=self.NAMESPACE, agents=agents)
+        speakers = {agent: agent_principals(NAMESPACE, agent) for agent in agents}
+        rules = access_rules(default_principals(NAMESPACE), self.NAMESPACE, agents=speakers)
+        create_access_rules(kafka.running.access, rules)
+
+    def turn(self) -> None:
+        """Let agents answer, and the newcomer send telemetry once it is a member."""
+        for agent in self.agents.values():
+            for command in agent.take():
+                if command.phase in (CommandPhase.ACTIVATE, CommandPhase.INSTALL):
+                    self._epochs[command.broker] = command.epoch_to
+            agent.answer()
+        self.letters += self._letters.poll()
+        if time.monotonic() - self._shown_s > PACE_S:
+            self._shown_s = time.monotonic()
+            is_in = self.agents[NEW_AGENT].ports.is_member("x01")
+            self._write_window((*self.BROKERS, "x01") if is_in else self.BROKERS)
+
+    def _write_window(self, brokers: tuple[str, ...]) -> None:
+        rows = rows_of(brokers, self._window_ms, [{"b00", "b01"}] * 40)
+        epochs = dict.fromkeys(brokers, 0) | self._epochs
+        marker = marker_of(brokers, self._window_ms, rows, first_window_ms=self._first_ms, epochs=epochs)
+        for name, record in (*((STATE, row) for row in rows), (WINDOWS, marker)):
+            self._streaming.write(topic_name(name, self.NAMESPACE), "window", record)
+        assert self._streaming.flush(PATIENCE_S) == 0
+        self._window_ms += WINDOW_MS
+
+    def close(self) -> None:
+        """Let go of Kafka."""
+        for each in (*(agent.ports for agent in self.agents.values()), self._streaming, self._letters):
+            each.close()
+
+
+def test_a_broker_announces_itself_and_joins_through_its_own_agent_alone(
+    kafka: SharedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither can another agent write where that announces, nor announce its brokers; nobody has named it before."""
+    monkeypatch.setattr("controller.ports.announcement_reader.LOOK_S", 0.2)
+    INVENTORY.save(tmp_path / "inventory.json")
+    settings = ControllerSettings(
+        bootstrap=kafka.running.bootstrap,
+        security=kafka.secured.login(f"{NAMESPACE}-controller"),
+        namespace=OpenSite.NAMESPACE,
+        inventory_path=tmp_path / "inventory.json",
+        dry_run=False,
+        decision=DecisionSettings(window_age_ms_max=600_000),
+        members=MemberSettings(admit_announced=True, silence_ms=60_000, batch_ms=100),
+        tick_ms=20,
+    )
+    site = OpenSite(kafka)
+    facts = BrokerFacts(1.0, (PeerCost("b02", 1.0), PeerCost("b00", 5.0)), agent=NEW_AGENT)
+    west = writer_of(kafka.as_agent("west"))
+    for agent, broker in ((NEW_AGENT, "x02"), ("west", "x03")):
+        west.write(topic_name(ANNOUNCEMENTS, OpenSite.NAMESPACE, agent), broker, Announcement(broker, facts, 5))
+    assert west.flush(PATIENCE_S) == 0
+    assert (west.written.total(), west.lost) == (1, {"open.announcements.north": 1})
+    west.close()
+    site.agents[NEW_AGENT].ports.announce(Announcement("x01", facts, 5))
+    stop = threading.Event()
+    thread = threading.Thread(target=run_controller, args=(settings, stop))
+    thread.start()
+    store = KafkaPlanStore(kafka.running.access, OpenSite.NAMESPACE)  # It only reads.
+    looked_s, members = 0.0, dict[str, Member]()
+
+    def is_in_service() -> bool:
+        nonlocal looked_s, members
+        site.turn()
+        if time.monotonic() - looked_s > 5 * PACE_S:
+            looked_s = time.monotonic()
+            members = {member.broker: member for member in store.load_members() or []}
+        return "x01" in members and members["x01"].state is MemberState.IN_SERVICE and bool(site.letters)
+
+    try:
+        wait_until(is_in_service)
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)
+        site.close()
+    assert members.keys() == {"x01"}
+    (plan,) = [plan for plan in store.load() or [] if "x01" in plan.brokers_target]
+    assert plan.links_added == (("b02", "x01"),)
+    assert {letter.topic for letter in site.letters} == {"open.announcements.west"}
+    assert "it announces x03 for agent 'north', not in the topic of that" in site.letters[0].reason

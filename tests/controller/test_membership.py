@@ -346,3 +346,20 @@ def test_users_of_a_dead_broker_of_a_ring_get_another_home_and_its_arc_another_b
     assert fleet.present_brokers == BROKERS
     install = next(one for one in fleet.told if one.phase is CommandPhase.INSTALL)
     assert {one.broker: one.id_from for one in install.id_moves} == dict.fromkeys(set(BROKERS) - {"b04"}, OFF_RING)
+
+
+def test_every_other_try_of_a_repair_that_is_refused_leaves_clients_where_they_are() -> None:
+    """One that is at home elsewhere already must not hold up the repair for all."""
+    told = settings_of(members=MemberSettings(retry_ms=1_000), planner="reassign_ids_ssbr")
+    fleet = ScriptedRingFleet(ring_inventory(), quiet, told)
+    for name, (home, topics) in FIG_2_USERS.items():
+        fleet.ports.clients.put(user(name, home, *topics))
+    fleet.ports.clients.put(publisher("p", "b01", TOPIC))
+    fleet.run_windows(6)
+    fleet.refusing = {"b02"}
+    fleet.dead.add("b04")
+    fleet.run_until(MemberState.DEAD, "b04")
+    fleet.run_windows(10)
+    tries = [plan for plan in fleet.plans if plan.brokers_lost]
+    assert len(tries) >= 3
+    assert [len(plan.moves) for plan in tries[:3]] == [1, 0, 1]

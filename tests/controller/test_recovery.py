@@ -42,7 +42,10 @@ def settle(site: RecoverySite) -> int:
 
 @pytest.mark.stack
 def test_killed_brokers_and_lost_plans_do_not_end_adaptation(tmp_path: Path) -> None:
-    """Brokers killed beside a controller that goes on; then the plans lost, a refusal, a recovery, and on."""
+    """Brokers killed beside a controller that goes on; then the plans lost, a refusal, a recovery, and on.
+
+    A member that has not come yet, and whose agent has no topics, holds up nobody.
+    """
     with start_kafka(tmp_path) as kafka, RecoverySite(kafka.access, tmp_path) as site:
         site.start_brokers()
         controller = site.start()
@@ -57,6 +60,7 @@ def test_killed_brokers_and_lost_plans_do_not_end_adaptation(tmp_path: Path) -> 
         controller.end()
 
         site.lose_plans()
+        site.add_member("x99", "nowhere")
         site.are_windows_held = False
         refused = site.start()
         assert refused.process.wait(PATIENCE_S) == 1

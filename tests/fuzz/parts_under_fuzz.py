@@ -31,6 +31,7 @@ from producers.recordings.record_topics import RECORD_TYPES
 from producers.recordings.recording_parts import RecordingError
 from producers.recordings.write_recording import RecordingLimits, RecordingWriter
 from regraft.commands.members_command import member_row
+from schemas.announcement import Announcement
 from schemas.audit import GivenOrder
 from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
 from schemas.command import CommandResult
@@ -115,7 +116,7 @@ class Border:
 
 
 def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
-    """Feed windows, results, orders and clients while an overlay runs; afterwards it must run as ever."""
+    """Feed windows, results, orders, announcements, clients while an overlay runs; afterwards it must run as ever."""
     overlay, border = ScriptedOverlay(INVENTORY, far_ends, settings_of()), Border()
     ports, deposed = overlay.ports, 0
     for start in range(0, len(values), RECORDS_PER_TICK):
@@ -125,6 +126,8 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
                 ports.state.records.append(record)
             elif isinstance(record, CommandResult):
                 ports.results.records.append(record)
+            elif isinstance(record, Announcement):
+                ports.announcements.records.append(record)
             elif isinstance(record, Order):
                 ports.orders.records.append(GivenOrder(record))
             elif topic == CLIENTS and record is not None:

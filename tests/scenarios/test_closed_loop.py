@@ -64,6 +64,19 @@ def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
     assert_account_is_clean(loop)
 
 
+def test_a_moved_publisher_is_silent_only_as_long_as_its_homes_hear_the_command_apart() -> None:
+    """Commands take up to 400 ms, each another time; nobody waits longer, on average half of that at most."""
+    rng = random.Random(5)
+    loop = small_overlay(3, command_delay_ms=lambda _: rng.uniform(1, 400))
+    loop.run_for(60_000)
+    silences = loop.virtual.overlay.publishers.moves
+    assert silences.moved >= 3
+    assert 0 < silences.wait_ms_max < 400
+    assert silences.wait_ms_sum / silences.moved < 200
+    loop.finish()
+    assert_account_is_clean(loop)
+
+
 def test_a_controller_that_is_told_to_stop_finishes_what_it_began() -> None:
     """Winding down ends the transition under way and begins no other."""
     loop = small_overlay(1)

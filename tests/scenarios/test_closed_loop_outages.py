@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.controller_settings import ControllerSettings
+from controller.decision_settings import DecisionSettings
 from controller.kinds.overlay_kind import EVACUATION
 from producers.emulator.outage_schedule import Outage, OutageKind
 from producers.emulator.place_overlay import place_overlay, place_ring
@@ -28,21 +29,26 @@ QUOTES = WorkloadSettings(
     publisher_count=15, notifications_per_s=4.0, interested_broker_count=5, lifetime_s_mean=10.0, regime_change_s=50.0
 )
 
+USUAL = DecisionSettings()
 CHECKINS = CheckinSettings(user_count=100)
 OF_PERSONS = {EVACUATION, "membership", "repair"}  # What plans that no planner has proposed say of themselves.
 FEW_FEEDS = CheckinSettings(user_count=100, grid_rows=2, grid_columns=3)  # They cannot leave a broker of a ring.
 
 
-def tree_loop(*outages: Outage) -> VirtualLoop:
+def tree_loop(*outages: Outage, decision: DecisionSettings = USUAL) -> VirtualLoop:
     """Twelve brokers on a random tree with fifteen publishers."""
-    told = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False)
+    told = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, decision=decision)
     virtual = VirtualSettings(seed=3, start_ms=START_MS, outages=outages)
     return VirtualLoop(place_overlay(12, 6, random.Random(3)), QUOTES, told, virtual)
 
 
-def ring_loop(*outages: Outage, checkins: CheckinSettings = CHECKINS) -> VirtualLoop:
+def ring_loop(
+    *outages: Outage, checkins: CheckinSettings = CHECKINS, decision: DecisionSettings = USUAL
+) -> VirtualLoop:
     """Twelve brokers on a ring with a hundred users."""
-    told = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, planner="place_users_dynatops")
+    told = ControllerSettings(
+        bootstrap="", inventory_path=Path(), dry_run=False, planner="place_users_dynatops", decision=decision
+    )
     virtual = VirtualSettings(seed=3, start_ms=START_MS, outages=outages)
     return VirtualLoop(place_ring(12, random.Random(3)), checkins, told, virtual)
 
@@ -158,4 +164,24 @@ def test_a_person_drains_a_broker_while_another_one_is_dead() -> None:
     loop.run_for(35_000)
     assert loop.loop.state.fleet.in_state(MemberState.DEAD) == ()
     assert loop.loop.state.plan_log.present.brokers == tuple(sorted(set(loop.inventory.brokers) - {drained}))
+    assert_only_the_excused_is_lost(loop)
+
+
+@pytest.mark.parametrize(
+    ("loop_with", "clients_at"), [(tree_loop, publishers_at), (ring_loop, users_at)], ids=["tree", "ring"]
+)
+def test_a_repair_gives_all_clients_of_the_dead_a_home_however_few_other_plans_may_move(
+    loop_with: LoopWith, clients_at: ClientsAt
+) -> None:
+    """Else they would wait until their broker is back."""
+    decision = DecisionSettings(moves_per_plan_max=1, users_per_plan_max=1)
+    loop = loop_with(decision=decision)
+    loop.run_for(DEATH_S * 1_000)
+    dead = max(loop.inventory.brokers, key=lambda name: (len(clients_at(loop, name)), name))
+    there = clients_at(loop, dead)
+    assert len(there) > 2
+    loop.virtual.overlay.kill(dead, loop.virtual.settings.notice_ms)
+    loop.run_for(30_000)
+    assert [set(plan.brokers_lost) for plan in in_force(loop) if plan.brokers_lost] == [{dead}]
+    assert not set(there) & set(clients_at(loop, dead))
     assert_only_the_excused_is_lost(loop)

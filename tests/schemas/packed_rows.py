@@ -50,7 +50,8 @@ def packed_window(
         for number, body in enumerate(pack_deliveries(columns_of(bodies, start_ms), start_ms, bytes_max))
     ]
     counts = {**marker.row_counts, "packed_deliveries": len(packed)}
-    counts["delivery"] = counts.get("delivery", 0) - len(bodies)
+    if counts.get("delivery") == len(bodies):
+        del counts["delivery"]
     return [*others, *packed], msgspec.structs.replace(marker, row_counts=counts)
 
 

@@ -35,6 +35,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
     """
 
     NEEDS_REGISTER: ClassVar[bool] = True
+    LOST_MOVES_MAX: ClassVar[int] = 5_000  # A plan of so many has 257 kB with short names; Kafka takes 1 MB.
 
     inventory: Inventory
     delay_weight: float

@@ -28,8 +28,8 @@ def rehomed_publishers(
     Without a home, what they published only costs what it takes to bring it from one broker that wants it to the
     others. At most as many move as the task allows, the busiest first, each to its cheapest home that has room; to the
     cheapest of all where none has: any home is better than none. One that the windows do not know goes to the broker
-    nearest to its old one. Brokers in maintenance take nobody, unless there is no other. Cost O(brokers) for each
-    publisher and home tried.
+    nearest to its old one, as do those beyond what is to be priced. Brokers in maintenance take nobody, unless there is
+    no other. Cost O(brokers) for each publisher and home tried.
     """
     leaving = sorted(name for name, home in homes.items() if home in emptied)
     if not leaving:
@@ -46,8 +46,9 @@ def rehomed_publishers(
             if homes.get(publisher) in tree.neighbours:
                 loads += priced.loads_per_s(publisher, homes[publisher])
     moves = []
-    for publisher in sorted(leaving, key=lambda name: (-rates.get(name, 0.0), name))[: task.moves_max]:
-        if priced is None or publisher not in rates:
+    busiest_first = sorted(leaving, key=lambda name: (-rates.get(name, 0.0), name))
+    for place, publisher in enumerate(busiest_first[: task.moves_max]):
+        if priced is None or publisher not in rates or place >= task.priced_max:
             home = _nearest(tree, homes[publisher], is_open, task)
         else:
             home, loads = _cheapest(priced, publisher, is_open, loads, caps)

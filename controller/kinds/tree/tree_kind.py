@@ -33,6 +33,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     """
 
     NEEDS_REGISTER: ClassVar[bool] = False
+    LOST_MOVES_MAX: ClassVar[int] = 500  # Every broker is told of every move.
 
     inventory: Inventory
     degree_max: int

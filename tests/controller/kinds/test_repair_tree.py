@@ -144,6 +144,19 @@ def test_publishers_of_the_dead_go_where_they_cost_least() -> None:
     assert repair.cost_after_per_s == 3.0  # p is published and wanted at b04, which costs 1 a notification.
 
 
+def test_of_many_publishers_of_the_dead_only_the_busiest_go_where_they_cost_least() -> None:
+    """q publishes less than p, and goes to the broker nearest to its old one; r may not move any more."""
+    wanted = {name: ("b02", [{"b04"}] * count) for name, count in (("p", 3), ("q", 2), ("r", 1))}
+    window = ClosedWindow(
+        0, 1000, publishers_of(LINE.brokers, wanted), epoch_min=0, epoch_max=0, homes=dict.fromkeys("pqr", "b02")
+    )
+    task = RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET, (window,), moves_max=2, priced_max=1)
+    assert tree_kind(FLEET).repaired(LINE, task).moves == (
+        ClientMove("p", "b02", "b04"),
+        ClientMove("q", "b02", "b00"),
+    )
+
+
 def test_no_publisher_goes_where_the_load_would_be_above_the_cap_unless_there_is_no_room_at_all() -> None:
     """b04 may pass nothing more, so p publishes next to it; where nobody has room, b04 is the cheapest again."""
     sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3), "q": ("b04", [{"b04"}] * 3)})

@@ -125,6 +125,58 @@ def test_a_change_that_lies_mostly_in_the_next_window_counts_from_there() -> Non
     assert (first.since_ms, second.since_ms) == (30 * WINDOW_MS, 31 * WINDOW_MS)
 
 
+@pytest.mark.parametrize(("windows", "found_within"), [(2, 1), (6, 1), (12, 2), (20, 8)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gradual_shift_is_found_while_it_goes_on(seed: int, windows: int, found_within: int) -> None:
+    """Half of all brokers change their minds over so many windows: the slower, the later, by churn above all.
+
+    What follows is told only where the step is larger yet, so of a slow shift decisions go on to see some old traffic.
+    """
+    detector, traffic = ChangeDetector(2000.0), Traffic(seed)
+    assert not list(alarms(detector, traffic, 40))
+    before, after = traffic.shares.copy(), traffic.shares.copy()
+    after[:5] = 1 - after[:5]
+    found = []
+    for turn in range(1, windows + 16):
+        part = min(turn / windows, 1.0)
+        traffic.shares = (1 - part) * before + part * after
+        traffic.churn = 200.0 + (800.0 / windows if turn <= windows else 0.0)
+        found += alarms(detector, traffic, 1)
+    assert 1 <= len(found) <= 2
+    assert found[0].since_ms < (40 + found_within) * WINDOW_MS
+    assert all(one.since_ms < (40 + windows) * WINDOW_MS for one in found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_crowd_is_a_change_when_it_comes_and_when_it_goes(seed: int) -> None:
+    """For twelve windows everybody wants three publishers."""
+    detector, traffic = ChangeDetector(2000.0), Traffic(seed)
+    assert not list(alarms(detector, traffic, 40))
+    usual = traffic.shares.copy()
+    for turn in range(30):
+        traffic.shares = usual.copy()
+        traffic.shares[:, :3] = 0.95 if turn < 12 else usual[:, :3]
+        traffic.churn = 700.0 if turn in (0, 12) else 200.0
+        since = [one.since_ms // WINDOW_MS - 40 for one in alarms(detector, traffic, 1)]
+        assert since == ([turn] if turn in (0, 12) else [])
+
+
+@pytest.mark.parametrize("day_windows", [12, 60])
+def test_a_day_that_goes_around_is_told_once_at_most_and_then_is_how_traffic_is(day_windows: int) -> None:
+    """Its beginning is a step; that interests then rise and fall from broker to broker is left to the horizon."""
+    for seed in range(3):
+        detector, traffic = ChangeDetector(2000.0), Traffic(seed)
+        assert not list(alarms(detector, traffic, 40))
+        usual, hours = traffic.shares.copy(), np.arange(len(BROKERS)) / len(BROKERS)
+        found = []
+        for turn in range(2 * day_windows):
+            light = 0.55 + 0.45 * np.sin(2 * np.pi * (turn / day_windows + hours))
+            traffic.shares = usual * light[:, None]
+            found += alarms(detector, traffic, 1)
+        assert len(found) <= 1
+        assert all(one.since_ms < 43 * WINDOW_MS for one in found)
+
+
 def test_one_publisher_that_publishes_more_is_a_change() -> None:
     """No interest changes, but what is delivered does, and what a notification costs."""
     detector, traffic = ChangeDetector(2000.0), Traffic(4)

@@ -217,6 +217,8 @@ def test_who_asks_to_join_is_listed_with_what_lets_it_in(desk: Desk, announced: 
 @pytest.mark.stack
 def test_announcements_are_read_from_the_topics_of_all_agents(kafka: RunningKafka) -> None:
     """The newest of each broker, for a while; neither those of members nor those in another's name."""
+    nowhere = load_settings({"kafka": {"bootstrap": kafka.bootstrap, "namespace": "earlier"}}, None)
+    assert read_announced(nowhere, {}) == []  # The topic has not been made yet.
     create_topics(kafka.access, namespace="asked", agents=("west", "east"))
     settings = load_settings({"kafka": {"bootstrap": kafka.bootstrap, "namespace": "asked"}}, None)
     producer = open_producer(kafka.access)

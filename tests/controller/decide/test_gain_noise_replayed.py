@@ -1,0 +1,92 @@
+"""How often a worthless change passes on traffic as the emulator makes it, not on a model of its noise.
+
+What a change saves in a window less what it saves in another one, far later, is worth nothing on average and has the
+memory of the traffic: subscriptions that live on. A change that is worth nothing in the long run though it saves a
+little in most windows, and costs much in a few, is another matter: docs/decisions.md.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from controller.controller_settings import AssemblyLimits
+from controller.decide.gain_noise import mean_gain
+from controller.state.closed_window import ClosedWindow
+from overlay.configuration import link
+from overlay.cost import overlay_cost
+from overlay.inventory import Inventory
+from producers.emulator.place_overlay import place_overlay
+from producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from producers.workloads.stock_settings import WorkloadSettings
+from regraft.run_records.collect_run import assemble_windows
+from streaming.reference_aggregator import ReferenceAggregator
+from tests.controller.decide.test_gain_noise import NOMINAL
+
+SEED, WINDOW_MS, RUNNING_MS, LIFETIME_S = 1, 5_000, 600_000, 18.0
+CHANGES = 60
+WORKLOAD = WorkloadSettings(
+    publisher_count=12, notifications_per_s=1.0, interested_broker_count=4, lifetime_s_mean=LIFETIME_S
+)
+
+
+def recorded_windows(inventory: Inventory) -> list[ClosedWindow]:
+    """Return ten minutes of windows; what is delivered is the same on any tree."""
+    virtual = VirtualOverlay(inventory, WORKLOAD, VirtualSettings(seed=SEED, flush_ms=1_000.0))
+    virtual.run_for(RUNNING_MS)
+    aggregator = ReferenceAggregator(WINDOW_MS, 2_000)
+    for batch in virtual.telemetry.batches:
+        aggregator.take(msgspec.to_builtins(batch))
+    records = [record for window in aggregator.advance() for record in (*window.rows, window.marker)]
+    windows = assemble_windows(records, inventory, AssemblyLimits())
+    return [window for window in windows if window.is_complete][2:]
+
+
+def gains_of_a_change(inventory: Inventory, windows: list[ClosedWindow], rng: random.Random) -> NDArray[np.float64]:
+    """Return what a random link or a random home of a publisher saves in each window, as a share of the cost."""
+    tree = inventory.bootstrap
+    while True:
+        overlay, homes = tree, {}
+        if rng.random() < 0.5:
+            homes = {rng.choice(sorted(windows[0].homes)): rng.choice(inventory.brokers)}
+        else:
+            a, b = rng.sample(inventory.brokers, 2)
+            try:
+                overlay = tree.replaced(1, [rng.choice(tree.links)], [link(a, b)])
+            except ValueError:  # No tree, or a link that is there already.
+                continue
+        before = np.array([overlay_cost(tree, inventory, window.sets).total_per_s for window in windows])
+        placed = overlay.with_homes(homes)
+        after = np.array([overlay_cost(placed, inventory, window.sets_at(homes)).total_per_s for window in windows])
+        if not np.allclose(before, after):
+            return np.asarray((before - after) / before)
+
+
+@pytest.fixture(scope="module")
+def worthless() -> NDArray[np.float64]:
+    """Return worthless gains of all changes, shape (changes, windows of half the time), and their opposites."""
+    inventory = place_overlay(12, 6, random.Random(SEED))
+    windows, rng = recorded_windows(inventory), random.Random(SEED)
+    gains = np.array([gains_of_a_change(inventory, windows, rng) for _ in range(CHANGES)])
+    half = len(windows) // 2
+    paired = gains[:, :half] - gains[:, half : 2 * half]
+    return np.concatenate([paired, -paired])
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_on_traffic_of_the_emulator_worthless_changes_pass_at_most_as_often_as_it_says(
+    worthless: NDArray[np.float64], count: int
+) -> None:
+    """At two sigma at most one in 44, where the sample deviation would let through five times as many and more."""
+    spans = [(at * WINDOW_MS / 1000, (at + 1) * WINDOW_MS / 1000) for at in range(count)]
+    looks = [row[at : at + count] for row in worthless for at in range(0, len(row) - count + 1, count)]
+    found = [mean_gain(look, spans, LIFETIME_S) for look in looks]
+    passed = sum(one.mean > one.limit(2.0) for one in found) / len(found)
+    naive = [statistics.fmean(look) > 2 * statistics.stdev(look) / count**0.5 for look in map(list, looks)]
+    assert passed < NOMINAL
+    assert sum(naive) / len(naive) > 5 * NOMINAL
