@@ -83,8 +83,8 @@ def compose_loop(
             PlanVerifier(settings, kind, windows, runner, events, begin).verify,
             FollowReview(reviewer, situations),
             DecideOnce(settings, planners, situations, reviewer, runner, begin, timer, teller, events, metrics),
-            RunShadows(situations, shadows, timer, events),  # Last: it may not delay a plan that begins.
-            BoundCost(settings, kind, metrics),
+            # Last: neither may delay a plan that begins.
+            *(RunShadows(situations, shadows, timer, events), BoundCost(settings, kind, metrics)),
         ),
         show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),
     )
