@@ -36,9 +36,9 @@ class ChangeWatch:
         if self._detector is None or not window.is_complete:
             return
         found = self._detector.add(window, self._cost_per_notification(window, point, state))
+        state.changed_since_ms = self._detector.since_ms
         if found is None:
             return
-        state.changed_since_ms = found.since_ms
         self._metrics.changes_found.labels(found.statistic).inc()
         # A restarted controller reads old windows again; what they showed has been told.
         if now_ms - window.end_ms <= self._window_age_ms_max:

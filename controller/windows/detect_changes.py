@@ -137,10 +137,15 @@ class ChangeDetector:
     Windows through which a transition ran tell no changes of interest, as clients that it moved count as changes. That
     a broker has died, come back or joined is no change of traffic, though its clients are gone or there again: steps
     are not judged until MEMBERS_SETTLE_WINDOWS after the brokers that are heard, or their lives, are others.
+
+    ``since_ms`` is since when traffic is as it is, None while no change is known: the start of the window in which the
+    last change came, which is partly old, until the next one has closed, then the end of it.
     """
 
     def __init__(self, windows_per_alarm: float, *, by_broker: bool = True) -> None:
         self.limit = limit_for(windows_per_alarm)
+        self.since_ms: int | None = None
+        self._mixed_end_ms: int | None = None  # End of the window in which the last change came.
         self._by_broker = by_broker
         self._churn = _Series("churn")
         self._distance = _Series("distance of deliveries")
@@ -157,6 +162,14 @@ class ChangeDetector:
         before, with a later ``since_ms``. ``cost_per_notification`` is that on an overlay that stays the same, None
         when it is not known.
         """
+        if window.start_ms == self._mixed_end_ms:
+            self.since_ms = window.start_ms
+        found = self._look(window, cost_per_notification)
+        if found is not None:
+            self.since_ms, self._mixed_end_ms = found.since_ms, found.window_end_ms
+        return found
+
+    def _look(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
         before, told = self._before, deliveries_in(window, by_broker=self._by_broker)
         self._before = window, told, cost_per_notification
         if before is not None and before[0].boots != window.boots:

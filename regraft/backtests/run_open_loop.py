@@ -148,7 +148,7 @@ class WindowFeed:
     @property
     def changed_since_ms(self) -> int | None:
         """Since when traffic is as it is, None as long as no change is known."""
-        return self.changes_found_ms[-1] if self.changes_found_ms else None
+        return self._detector.since_ms if self._detector else None
 
     def _know(self, brokers: Iterable[str]) -> None:
         """Take in who was added, once anybody is named whom the inventory does not have: that reads all blocks."""

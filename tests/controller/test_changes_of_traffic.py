@@ -52,7 +52,7 @@ def test_without_detection_the_same_plan_is_taken_back() -> None:
 
 
 def test_a_change_is_told_once_and_cuts_the_horizon() -> None:
-    """Event and metric say when it began; the next decisions look at what came after, and grow from there."""
+    """Event and metric say when it began; decisions look at the window in which it came until the next has closed."""
     metrics = LoopMetrics()
     overlay = overlay_of()
     overlay.wanted = shifting
@@ -62,10 +62,10 @@ def test_a_change_is_told_once_and_cuts_the_horizon() -> None:
         overlay.run_windows(1)
         assert overlay.loop.state.horizon is not None
         looked_back.append(overlay.loop.state.horizon.windows)
-    assert looked_back[8:] == [3, 3, 1, 2, 3, 3]
+    assert looked_back[8:] == [3, 3, 1, 1, 2, 3]
     (event,) = [one for one in overlay.ports.events.emitted if one.kind is EventKind.CHANGE_DETECTED]
     assert event.details["since_ms"] == str(SHIFT_MS)
-    assert overlay.loop.state.changed_since_ms == SHIFT_MS
+    assert overlay.loop.state.changed_since_ms == SHIFT_MS + WINDOW_MS
     told = {"statistic": event.details["statistic"]}
     assert metrics.registry.get_sample_value("regraft_controller_changes_found_total", told) == 1
 
@@ -79,5 +79,5 @@ def test_a_restarted_controller_knows_of_the_change_and_does_not_tell_it_again()
     for start_ms in range(0, 20 * WINDOW_MS, WINDOW_MS):
         overlay.write_window(start_ms)
     overlay.run_windows(1)
-    assert overlay.loop.state.changed_since_ms == SHIFT_MS
+    assert overlay.loop.state.changed_since_ms == SHIFT_MS + WINDOW_MS
     assert len(overlay.events_of(EventKind.CHANGE_DETECTED)) == 1

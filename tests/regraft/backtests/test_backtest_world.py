@@ -11,6 +11,7 @@ from regraft.backtests.run_backtest import BacktestOptions, run_backtest
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
 from regraft.virtual_runs.record_virtual import record_virtual
+from schemas.event import EventKind
 from tests.regraft.backtests.test_backtest import PLANNER, QUIET, outcome
 
 
@@ -40,7 +41,9 @@ def test_links_and_changes_of_traffic_are_those_that_the_controller_knew(tmp_pat
         assert point.cost_per_s == pytest.approx(seen[point.end_ms].cost_per_s)
         assert point.cost_bootstrap_per_s == pytest.approx(seen[point.end_ms].cost_bootstrap_per_s)
     assert recorded.links_corrected == len(state.fleet.measured)
-    assert recorded.changes_found_ms == (state.changed_since_ms,)
+    (change,) = (event for event in state.events if event.kind is EventKind.CHANGE_DETECTED)
+    assert recorded.changes_found_ms == (int(change.details["since_ms"]),)
+    assert state.changed_since_ms == recorded.changes_found_ms[0] + 5_000  # The window in which it came is left out.
     assert any("recorded round trips" in note for note in found.notes)
     assert any("Traffic changed" in note for note in found.notes)
     by_file = {"controller": {"links": {"cost_per_ms": 0.0}, "quiet_windows_per_change": 0.0}}
