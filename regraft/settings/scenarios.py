@@ -54,7 +54,6 @@ SCENARIOS = {
         },
         demo={
             "shadow_planners": ("place_users_dynatops+reassign_ids_ssbr", "reassign_ids_assignment"),
-            "horizon_lifetimes": 1.0,
         },
     ),
 }
