@@ -54,6 +54,7 @@ SCENARIOS = {
         },
         demo={
             "shadow_planners": ("place_users_dynatops+reassign_ids_ssbr", "reassign_ids_assignment"),
+            "horizon_lifetimes": 1.0,
         },
     ),
 }

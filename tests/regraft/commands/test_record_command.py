@@ -90,7 +90,7 @@ def test_a_recording_holds_the_settings_of_the_run_not_of_the_recorder(tmp_path:
     """What the controller was told stands in its directory, and is taken; secrets and addresses are not."""
     small_inventory().save(tmp_path / "inventory.json")
     settings = load_settings({"run": {"directory": str(tmp_path)}, "redis": {"url": "redis://:pass@host/0"}})
-    assert recorded_run(settings, (TELEMETRY,)).settings["controller"]["horizon_lifetimes"] == 1.0
+    assert recorded_run(settings, (TELEMETRY,)).settings["controller"]["horizon_lifetimes"] == 4.0
     told = load_settings({"controller": {"horizon_lifetimes": 1.5}}).to_record()
     (tmp_path / SETTINGS_FILE).write_text(json.dumps(told))
     run = recorded_run(settings, (TELEMETRY,))
