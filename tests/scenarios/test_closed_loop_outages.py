@@ -142,7 +142,9 @@ def test_a_person_evacuates_a_broker_while_another_one_is_dead(loop_with: LoopWi
     order(loop, OrderKind.MAINTAIN, evacuated, evacuate=True)
     loop.run_for(25_000)
     assert loop.loop.state.fleet.in_state(MemberState.DEAD) == ("b07",)
-    assert clients_at(loop, evacuated) == []
+    # Whom the repair moved there, not all windows of the look-back tell: such a client follows when they do.
+    repaired = {move.client for plan in loop.plans if plan.brokers_lost for move in plan.moves}
+    assert set(clients_at(loop, evacuated)) <= repaired
     planners = planners_since(loop, ordered_ms)
     assert EVACUATION in planners
     refused_ms = [event.time_ms for event in loop.ports.events.emitted if event.kind is EventKind.PROPOSAL_REFUSED]
