@@ -17,7 +17,6 @@ from producers.virtual_overlay import VirtualSettings
 from producers.workloads.checkin_settings import CheckinSettings
 from producers.workloads.stock_settings import WorkloadSettings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-from schemas.event import EventKind
 from schemas.member import MemberState
 from schemas.order import Order, OrderKind
 from schemas.plan import Plan
@@ -140,16 +139,13 @@ def test_a_person_evacuates_a_broker_while_another_one_is_dead(loop_with: LoopWi
     assert clients_at(loop, evacuated)
     ordered_ms = loop.virtual.now_ms
     order(loop, OrderKind.MAINTAIN, evacuated, evacuate=True)
-    loop.run_for(25_000)
+    loop.run_for(29_000)  # Whom the repair has just moved there follows when all windows looked back on tell it.
     assert loop.loop.state.fleet.in_state(MemberState.DEAD) == ("b07",)
-    # Whom the repair moved there, not all windows of the look-back tell: such a client follows when they do.
-    repaired = {move.client for plan in loop.plans if plan.brokers_lost for move in plan.moves}
-    assert set(clients_at(loop, evacuated)) <= repaired
+    assert clients_at(loop, evacuated) == []
     planners = planners_since(loop, ordered_ms)
     assert EVACUATION in planners
-    refused_ms = [event.time_ms for event in loop.ports.events.emitted if event.kind is EventKind.PROPOSAL_REFUSED]
-    assert planners - OF_PERSONS or max(refused_ms) > ordered_ms  # What planners propose is judged, at the least.
-    loop.run_for(35_000)
+    assert planners - OF_PERSONS
+    loop.run_for(31_000)
     assert loop.loop.state.fleet.serving == loop.inventory.brokers
     assert_only_the_excused_is_lost(loop)
 
