@@ -1,4 +1,4 @@
-"""Make the README's table of seeds from summary files: ``python -m regraft.demo.seeds_table out/seed-*/summary.json``.
+"""Make a table of seeds, as in docs/results.md: ``python -m regraft.demo.seeds_table out/seed-*/summary.json``.
 
 In: summary files. Out: a Markdown table on standard output. Figures come from the files alone.
 """
