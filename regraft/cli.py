@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,9 +27,9 @@ from regraft.commands.members_command import members_app
 from regraft.commands.metrics_command import metrics
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
 from regraft.commands.plans_command import plans_app
-from regraft.commands.record_command import record_app
+from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import recover
-from regraft.commands.replay_command import replay_app
+from regraft.commands.replay_command import replay
 from regraft.commands.reproduce_command import reproduce_app
 from regraft.commands.status_command import status
 from regraft.commands.topics_command import topics
@@ -60,26 +61,6 @@ Every setting can be given in four ways, the first wins: a flag (`--set streamin
 `regraft settings --example` prints them all.""",
 )
 
-app.add_typer(reproduce_app, name="reproduce")
-app.add_typer(record_app)
-app.add_typer(replay_app)
-app.add_typer(plans_app, name="plans")
-app.add_typer(members_app, name="members")
-app.command()(backtest)
-app.command()(pause)
-app.command()(resume)
-app.command()(maintain)
-app.command(name="return")(return_broker)
-app.command()(doctor)
-app.command()(audit)
-app.command()(recover)
-app.add_typer(keys_app, name="keys")
-app.command()(metrics)
-app.command()(status)
-app.command()(topics)
-app.add_typer(dashboard_app, name="dashboard")
-app.add_typer(alerts_app, name="alerts")
-
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of all random choices; the default is 1.")]
 PlannerName = Annotated[
     str | None,
@@ -89,19 +70,18 @@ PlannerName = Annotated[
 ]
 ShadowNames = Annotated[
     list[str] | None,
-    typer.Option("--shadow", metavar="NAME", help="Who decides beside it and only looks on; repeat for more."),
+    typer.Option("--shadow", metavar="NAME", help="Who decides next to it without acting (a shadow); repeat for more."),
 ]
 DryRun = Annotated[
     bool | None,
     typer.Option(
         "--dry-run/--act",
-        help="Let plans wait for approval, or carry them out.",
+        help="Let plans wait for approval, or execute them.",
         show_default="dry-run, unless --emulate",
     ),
 ]
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/demo"),
     scenario: Annotated[
@@ -192,7 +172,6 @@ def _add_course(
             flags.setdefault("emulator", {}).setdefault(workload, {})["notifications_per_s"] = rate
 
 
-@app.command()
 def run(
     bootstrap: Bootstrap = None,
     emulate: Annotated[
@@ -225,8 +204,6 @@ def run(
     run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard)
 
 
-@app.command()
-@app.command(name="settings")
 def show_settings(
     example: Annotated[
         bool, typer.Option("--example", help="Print a TOML file with every setting at its default.")
@@ -246,19 +223,16 @@ def show_settings(
     typer.echo(settings_text(_settings(_flags(assignments), settings_file)), nl=False)
 
 
-@app.command()
 def emulate(settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
     """Run only the emulated brokers and clients, until Ctrl-C or SIGTERM. One part of `run --emulate`."""
     _run_stage("emulate", _flags(assignments), settings_file)
 
 
-@app.command()
 def stream(settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
     """Run only the Spark job that turns telemetry into windowed state, until Ctrl-C or SIGTERM. One part of `run`."""
     _run_stage("stream", _flags(assignments), settings_file)
 
 
-@app.command()
 def control(
     dry_run: DryRun = None,
     planner: PlannerName = None,
@@ -346,6 +320,47 @@ def _shadow_summary(figures: dict[str, Any]) -> str:
     share = figures["cost_reduction_share"]
     saved = "cost not measured" if share is None else f"would save {share:.1%}"
     return f"{saved} by {figures['plans']} plans"
+
+
+# What `regraft --help` shows together, in its order.
+GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    "Start here": {"demo": demo, "doctor": doctor, "run": run, "status": status, "settings": show_settings},
+    "Operate": {
+        "topics": topics,
+        "maintain": maintain,
+        "return": return_broker,
+        "pause": pause,
+        "resume": resume,
+        "audit": audit,
+        "recover": recover,
+        "metrics": metrics,
+        "plans": plans_app,
+        "members": members_app,
+        "keys": keys_app,
+        "alerts": alerts_app,
+        "dashboard": dashboard_app,
+    },
+    "Analyse": {
+        "record": record,
+        "recording": recording,
+        "replay": replay,
+        "backtest": backtest,
+        "reproduce": reproduce_app,
+    },
+    "Stages, which run starts together": {"emulate": emulate, "stream": stream, "control": control},
+}
+
+
+def _register() -> None:
+    for panel, commands in GROUPS.items():
+        for name, command in commands.items():
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, name=name, rich_help_panel=panel)
+            else:
+                app.command(name, rich_help_panel=panel)(command)
+
+
+_register()
 
 
 def main() -> None:

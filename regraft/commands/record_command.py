@@ -17,10 +17,7 @@ from regraft.commands.command_options import AsJson, Assignments, Bootstrap, Set
 
 EXIT_FAILED = 1
 
-record_app = typer.Typer()
 
-
-@record_app.command()
 def record(
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="Where it is written, like out/rec.avro; parts get numbers.")
@@ -76,7 +73,6 @@ def record(
         raise typer.Exit(EXIT_FAILED)
 
 
-@record_app.command()
 def recording(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, one part of it, or the folder it is in.")],
     as_json: AsJson = False,

@@ -24,10 +24,7 @@ EXIT_CALL = 2
 EXIT_INTERRUPTED = 130
 SPEED_MAX_WORD = "max"
 
-replay_app = typer.Typer()
 
-
-@replay_app.command()
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, one part of it, or the folder it is in.")],
     bootstrap: Annotated[

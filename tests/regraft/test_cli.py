@@ -32,6 +32,14 @@ def test_the_overview_names_all_commands_and_where_to_start() -> None:
         assert wanted in text
 
 
+def test_the_overview_shows_commands_in_groups_and_first_those_to_start_with() -> None:
+    """Nobody looks for the demo among twenty commands in the order of the alphabet or of the code."""
+    text = RUNNER.invoke(app, ["--help"]).stdout
+    panels = ["─ Start here", "─ Operate", "─ Analyse", "─ Stages"]
+    assert sorted(panels, key=text.index) == panels
+    assert text.index("─ Start here") < text.index(" demo ") < text.index(" run ") < text.index("─ Operate")
+
+
 def test_version_is_that_of_the_package() -> None:
     """--version answers without a command."""
     assert RUNNER.invoke(app, ["--version"]).stdout == f"regraft {regraft.__version__}\n"
