@@ -185,7 +185,7 @@ def run(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Run the loop against a Kafka that is there: Spark job, controller and alerts, restarted when they die.
+    """Run the loop against your Kafka: Spark job, controller and alerts, restarted when they die.
 
     Creates the topics that are missing. Goes on until Ctrl-C or SIGTERM, then stops in order. Plans wait for a person
     (`regraft plans`) unless --act is given, or --emulate.

@@ -29,7 +29,7 @@ EXIT_FAILED = 1
 
 alerts_app = typer.Typer(
     no_args_is_help=True,
-    help="""Rules that say when something is wrong, and who is told.
+    help="""Alert rules: list them, try them on a recording, show what is raised.
 
 Try rules on a recording before they are used: `regraft alerts test RULES FILE`.""",
 )

@@ -53,7 +53,7 @@ def backtest(
         Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file; - prints them only.")
     ] = None,
 ) -> None:
-    """Run planners over a recording and say what each would have made of it. Needs no Kafka, no Spark.
+    """Run planners over a recording and compare what each would have done. Needs no Kafka, no Spark.
 
     Open loop, always: each planner decides on the recorded windows by the controller's own rules, on an overlay of its
     own. Closed loop, where the emulator made the recording: each acts on the emulator again, and the ledger says what

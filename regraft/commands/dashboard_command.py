@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
 dashboard_app = typer.Typer(
-    no_args_is_help=True, help="The overlay in a browser: what it does, why, and a way to give orders."
+    no_args_is_help=True, help="Serve the overlay to browsers: what it does, why, and a way to give orders."
 )
 
 

@@ -22,7 +22,7 @@ def doctor(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Say what this machine has of what Regraft needs, what is missing, and what to do.
+    """Check what this machine has, what is missing, and what to do about it.
 
     Where Kafka or Valkey is named, it is looked at, too: name, port, TLS, certificate, login, rights to the topics.
     Changes nothing. Ends with 1 when something is missing.

@@ -22,7 +22,7 @@ DAYS_MAX = 3_650
 
 keys_app = typer.Typer(
     no_args_is_help=True,
-    help="""Keys that orders are signed with.
+    help="""Make and list the keys that orders are signed with.
 
 The controller follows an order only when a key that it trusts has signed it (docs/security.md). Whoever gives orders
 keeps a private key; the controller and the alerts read the public ones from a file, again whenever it changes.""",

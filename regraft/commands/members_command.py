@@ -28,7 +28,7 @@ READ_S_MAX = 30.0
 
 members_app = typer.Typer(
     no_args_is_help=True,
-    help="""Look at the brokers of the fleet, add one, take one out, say that one is dead.
+    help="""Show the brokers of the fleet, add or drain one, declare one dead.
 
 The inventory file is what the fleet begins with; what changes later is kept in Kafka and stands through restarts.""",
 )

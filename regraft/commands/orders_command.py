@@ -28,7 +28,7 @@ def pause(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Let the controller decide nothing until `regraft resume`. A plan under way is carried to its end.
+    """Stop the controller from deciding until `regraft resume`. A plan in progress is executed to its end.
 
     Example: `regraft pause --reason "patching the brokers" --for 90`.
     """
@@ -61,7 +61,7 @@ def maintain(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Set a broker aside: no link and no client comes to it until `regraft return`; alerts about it are silent.
+    """Put a broker into maintenance: it gets no link and no client until `regraft return`, and raises no alerts.
 
     With --evacuate its publishers (on a ring its users) move away, in plans like any others. Subscribers of a tree
     stay. It goes on passing on what crosses it.

@@ -32,7 +32,7 @@ MOVES_SHOWN_MAX = 12
 
 plans_app = typer.Typer(
     no_args_is_help=True,
-    help="""Look at plans, and approve, refuse or cancel the one that waits.
+    help="""Show plans, and approve, refuse or cancel the one that waits.
 
 With `regraft run --dry-run` a plan waits for a person. What is approved is carried out exactly as shown, or refused as
 stale when the overlay or its traffic has changed meanwhile.""",

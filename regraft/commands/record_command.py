@@ -41,7 +41,7 @@ def record(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Record the telemetry of a run, its clients and its orders into Avro files, until Ctrl-C or its time is over.
+    """Record telemetry, clients and orders of a run into Avro files, until Ctrl-C or for a set time.
 
     Any Avro tool reads these files (zstandard). A kill loses at most the last second, and never a finished block. The
     run directory (run.directory) must hold the run's inventory.

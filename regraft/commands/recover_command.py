@@ -19,7 +19,7 @@ def recover(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Bring the stored plans to where the brokers are, when plans have been lost.
+    """Rebuild the plan log from what the brokers hold, when plans have been lost.
 
     All brokers are asked which overlay they hold. Stop all controllers first: it takes the lead for as long as it runs.
     It refuses, and lists who says what, where the brokers do not hold one and the same overlay.

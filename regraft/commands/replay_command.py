@@ -54,7 +54,7 @@ def replay(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Put a recording back on Kafka, with its keys and times, into topics of their own; the live ones are refused.
+    """Play a recording back to Kafka, with its keys and times, into separate topics; live ones are refused.
 
     With `--run` Spark makes state of it again and the control loop decides again on its virtual clock, with the
     recorded settings unless `--set` or `--settings` say otherwise. The same recording and settings give the same

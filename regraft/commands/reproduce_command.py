@@ -24,7 +24,7 @@ JsonFile = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.")]
 
 reproduce_app = typer.Typer(
-    no_args_is_help=True, help="Run the evaluation of a paper again, with ours beside it, and judge its claims."
+    no_args_is_help=True, help="Repeat the evaluation of a paper with ours next to it, and judge its claims."
 )
 
 

@@ -25,7 +25,7 @@ def status(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Say whether the loop is well: windows, members, plans, cost, orders, alerts and services.
+    """Report whether the loop is healthy: windows, members, plans, cost, orders, alerts and services.
 
     Reads the live view where `redis.url` is set and answers, else the status files of `run.directory`. Ends with 0 when
     all is well, 1 when it is degraded or not running.
