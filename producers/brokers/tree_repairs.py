@@ -103,14 +103,14 @@ class TreeRepairs:
     def supersedes(self, earlier: Advertisement, message: Advertise) -> bool:
         """Tell whether what is told takes the place of what is known, whose end is not waited for.
 
-        That of a later stay does where the end of the earlier one was to come through the dead. So does that of the
-        older epoch, which an abort does not take back.
+        That of the older epoch does, which an abort does not take back. So does that of a later stay where the end of
+        the earlier one was to come through the dead.
         """
+        if earlier.connection == message.connection:
+            return earlier.epoch > message.epoch  # Also without a repair: a rival's plan for that epoch may be one.
         repair = self._repair
         if repair is None:
             return False
-        if earlier.connection == message.connection:
-            return earlier.epoch > message.epoch
         return earlier.connection < message.connection and earlier.home not in repair.near
 
     def keep_for_abort(self, known: Advertisement, epoch: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from overlay.configuration import Configuration
 from producers.brokers.broker_messages import (
+    Advertise,
     AdvertiseAck,
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -346,3 +347,19 @@ def test_the_acknowledgement_of_an_earlier_stay_says_nothing_of_the_next_one() -
     assert overlay.told_of(AdvertiseConfirmed) == []
     overlay.run()
     assert overlay.told_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 1)]
+
+
+def test_a_publisher_told_of_in_a_plan_that_is_aborted_stays_known_by_what_the_older_epoch_tells() -> None:
+    """Two controllers without a common log prepare different trees of epoch 1, over a link that only one of them has.
+
+    b2 hears of the publisher over that link first, then in epoch 0. The abort takes back the former, not the latter.
+    """
+    line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
+    overlay = StepByStep(line)
+    overlay.command("b2", PREPARE, line.replaced(1, [], []))
+    overlay.feed("b2", "b0", Advertise(1, "p", 0, "b0", ALL))
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.command("b2", CommandPhase.ABORT, line.replaced(1, [], []))
+    overlay.run()
+    assert overlay.publishers_at("b2") == {"p": 0}
