@@ -297,6 +297,8 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
             held = core.tables.get(core.epoch)
             is_inside = name in present.neighbours
             is_at_epoch = core.epoch == present.epoch or not is_inside
+            if self.is_left_behind(name):
+                continue
             if core.under_way is not None or not is_at_epoch or sorted(core.tables) != [core.epoch]:
                 raise BrokenPromiseError(
                     "state", f"{name} has {core.phase}, tables {sorted(core.tables)}, not {present.epoch}"

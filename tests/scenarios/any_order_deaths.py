@@ -122,6 +122,14 @@ class MortalBrokers:
             client.goes_to = WHOEVER_TAKES_IT if client.goes_to == name else client.goes_to
         return True
 
+    def is_left_behind(self, name: str) -> bool:
+        """Return True when a broker that has come back heard of a plan that was to take it in and ended without it.
+
+        It was taken for dead then, so nobody told it the end. It hears of that, or of the overlay in force, before it
+        is taken in; until then nobody asks it, and it serves no client.
+        """
+        return name in self.returned and self.brokers[name].core.under_way is not None
+
     def note_life(self, name: str) -> None:
         """Remember in which epoch a broker that has come back is part of the overlay again."""
         core = self.brokers[name].core

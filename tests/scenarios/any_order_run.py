@@ -281,6 +281,7 @@ def finish(driver: Driver) -> None:
     _publish_all(driver)
     driver.settle()
     overlay.check_settled()
+    _take_back(driver, rng)
     driver.do(overlay.leave_all())
     driver.settle()
     overlay.check_left()
@@ -302,6 +303,21 @@ def _carry_out_one_more(driver: Driver, rng: random.Random) -> None:
             return
         if attempt == FURTHER_PLANS_MAX or len(overlay.met_controllers) == 1:
             raise BrokenPromiseError("a further plan is aborted", f"{list(overlay.controller.events)[-2:]}")
+
+
+def _take_back(driver: Driver, rng: random.Random) -> None:
+    """Demand that brokers that have come back can be taken in, whatever plans they heard of outside."""
+    overlay = driver.overlay
+    for _ in range(FURTHER_PLANS_MAX):
+        if not overlay.returned:
+            return
+        driver.do(("install", name) for name in list(overlay.returned))
+        driver.settle()
+        backs = tuple((name, overlay.place_of(name, rng)) for name in overlay.returned)
+        driver.do([("take_back", backs, *overlay.random_repair(overlay.lost_in_force, rng)[1:])])
+        driver.settle()
+        overlay.check_settled()
+    raise BrokenPromiseError("not taken back", f"{sorted(overlay.returned)}: {list(overlay.controller.events)[-2:]}")
 
 
 def _publish_all(driver: Driver) -> None:
