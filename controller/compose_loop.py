@@ -52,6 +52,7 @@ def compose_loop(
     metrics: LoopMetrics | None = None,
     border_faults: Callable[[], dict[str, int]] = dict,
     stopwatch_s: Callable[[], float] = time.perf_counter,
+    *,
     term: int = TERM_FIRST,
     instance: str = "",
 ) -> ControlLoop:
@@ -69,7 +70,6 @@ def compose_loop(
     orders, changes = OrderTaker(ports.orders, events, ports.audit), ChangeWatch(settings, kind, events, metrics)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
-    begin = reviewer.propose if settings.dry_run else runner.begin  # In a dry run a person looks first.
     steps = LoopSteps(
         start=StartLoop(shadows, orders, ports.plans, events),
         carry_on=(
@@ -80,11 +80,12 @@ def compose_loop(
         ),
         decide=(
             RepairOverlay(settings, kind, windows, reviewer, runner, events, term),
-            PlanVerifier(settings, kind, windows, runner, events, begin).verify,
+            PlanVerifier(settings, kind, windows, runner, events, reviewer.begin).verify,
             FollowReview(reviewer, situations),
-            DecideOnce(settings, planners, situations, reviewer, runner, begin, timer, teller, events, metrics),
-            # Last: neither may delay a plan that begins.
-            *(RunShadows(situations, shadows, timer, events), BoundCost(settings, kind, metrics)),
+            DecideOnce(settings, planners, situations, reviewer, runner, timer, teller, events, metrics),
+            # Behind the decision: neither may delay a plan that begins.
+            RunShadows(situations, shadows, timer, events),
+            BoundCost(settings, kind, metrics),
         ),
         show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),
     )

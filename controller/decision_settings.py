@@ -24,8 +24,8 @@ class DecisionSettings:
     again only for a gain that is beyond luck by itself. Default 2.
     ``noise_factor``: the best of all worthless changes makes a plan at most as often as a normal variable is above so
     many standard deviations; 0 asks for nothing. Default 2, one decision in 44. ``change_noise_factor``: the same for
-    each change of a plan, as if nobody had picked it. Default 1: with 2, changes that are worth it by
-    far had to wait for more windows (docs/decisions.md).
+    each change of a plan, as if nobody had picked it. Default 1: with 2, changes that are worth it by far had to wait
+    for more windows (docs/decisions.md).
     ``gain_share_min``: a plan must save more than this share of the present cost whatever the noise, or the overlay
     would be rebuilt for crumbs. Default 0.01. ``change_share_min``: the same for each change, be it of links, ring IDs
     or homes. Default 0.0005: a plan takes its small changes along.

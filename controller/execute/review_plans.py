@@ -63,8 +63,11 @@ class PlanReviewer:
                     muted[proposal.planner] = max(muted.get(proposal.planner, 0), until_ms)
         return muted
 
-    def propose(self, plan: Plan, now_ms: int) -> None:
-        """Store a plan that a person is to look at."""
+    def begin(self, plan: Plan, now_ms: int) -> None:
+        """Begin a plan or, in a dry run, store it for a person to look at first."""
+        if not self._settings.dry_run:
+            self._runner.begin(plan, now_ms)
+            return
         proposed = entered(plan, PlanPhase.PROPOSED, "waits for approval", now_ms)
         text = f"plan {plan.plan} waits for approval: `regraft plans show {plan.plan}`"
         self._runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])

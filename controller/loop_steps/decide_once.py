@@ -6,7 +6,7 @@ decided belongs to :mod:`controller.decide.decide_plan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from controller.control_ports import EventSink
 from controller.controller_settings import ControllerSettings
@@ -19,11 +19,10 @@ from controller.loop_steps.find_situation import SituationFinder
 from controller.report.loop_metrics import LoopMetrics
 from controller.report.tell_refusals import RefusalTeller
 from controller.state.planner_interface import Planner
-from schemas.plan import Plan
 
 
 class DecideOnce:
-    """Lets the acting planners decide; ``begin`` takes up their plan, or has it reviewed first."""
+    """Lets the acting planners decide, and the reviewer begin their plan."""
 
     def __init__(
         self,
@@ -32,7 +31,6 @@ class DecideOnce:
         situations: SituationFinder,
         reviewer: PlanReviewer,
         runner: PlanRunner,
-        begin: Callable[[Plan, int], None],
         timer: DecisionTimer,
         teller: RefusalTeller,
         events: EventSink,
@@ -43,7 +41,6 @@ class DecideOnce:
         self._situations = situations
         self._reviewer = reviewer
         self._runner = runner
-        self._begin = begin
         self._timer = timer
         self._teller = teller
         self._events = events
@@ -65,7 +62,7 @@ class DecideOnce:
         state.add_decision(decision)
         self._tell(decision, now_ms)
         if decision.plan is not None:
-            self._begin(decision.plan, now_ms)
+            self._reviewer.begin(decision.plan, now_ms)
             state.has_begun = True
 
     def _tell(self, decision: Decision, now_ms: int) -> None:

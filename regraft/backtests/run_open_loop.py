@@ -27,7 +27,7 @@ from controller.state.closed_window import ClosedWindow
 from controller.state.overlay_state import OverlayState
 from controller.state.overlays_in_window import overlays_in
 from controller.state.plan_log import PlanLog
-from controller.windows.detect_changes import ChangeDetector
+from controller.windows.find_changes import ChangeFinder
 from controller.windows.measure_links import LinkMeter
 from controller.windows.read_windows import WindowReader
 from experiments.run_tasks import TellWork
@@ -85,8 +85,7 @@ class WindowFeed:
         self.plan_log = PlanLog(inventory)
         self.fleet = FleetView(inventory)
         self.changes_found_ms: list[int] = []
-        per_change, by_broker = task.settings.quiet_windows_per_change, not self.kind.NEEDS_REGISTER
-        self._detector = ChangeDetector(per_change, by_broker=by_broker) if per_change else None
+        self._changes = ChangeFinder(task.settings, self.kind)
         self._meter = LinkMeter(task.settings.links)
         self._has_asked = False
 
@@ -110,7 +109,8 @@ class WindowFeed:
                 plan = next(plans, None)
             self._ports.state.records.extend(chain(recorded.rows, (recorded.marker,)))
             for window in self.reader.read(self.plan_log, self.fleet, now_ms):
-                self._find_change(window)
+                if found := self._changes.add(window, self.fleet, self.plan_log.homes_origin):
+                    self.changes_found_ms.append(found.since_ms)
                 yield window, now_ms
 
     def kind_over(self, brokers: tuple[str, ...]) -> AnyKind:
@@ -132,23 +132,10 @@ class WindowFeed:
         if self._meter.add(window, self.fleet.inventory_told):
             self.fleet = self.fleet.with_measured(self._meter.costs)
 
-    def _find_change(self, window: ClosedWindow) -> None:
-        if self._detector is None or not window.is_complete:
-            return
-        cost_per_notification, count = None, window.sets.notification_count
-        if count and self.kind.can_be_costed(window):
-            rate_per_s = count * 1000 / (window.end_ms - window.start_ms)
-            first = at_first(self.kind, self.plan_log.homes_origin)
-            told = self.fleet.with_measured({})  # That a link is measured anew changes no traffic.
-            cost_per_notification = cost_over_per_s(self.kind, told, first, window) / rate_per_s
-        found = self._detector.add(window, cost_per_notification)
-        if found is not None:
-            self.changes_found_ms.append(found.since_ms)
-
     @property
     def changed_since_ms(self) -> int | None:
         """Since when traffic is as it is, None as long as no change is known."""
-        return self._detector.since_ms if self._detector else None
+        return self._changes.since_ms
 
     def _know(self, brokers: Iterable[str]) -> None:
         """Take in who was added, once anybody is named whom the inventory does not have: that reads all blocks."""

@@ -295,7 +295,7 @@ class _DemoRun:
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Tell whether traffic goes on: what befalls it, and its pauses, lengthen it until shown, within a bound."""
+        """Return True while traffic goes on: as long as set, and within a bound until what was disturbed is whole."""
         if self._elapsed_s < self._running_s:
             return True
         emulator, has_shown = self._settings.emulator, True

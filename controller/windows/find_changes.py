@@ -1,0 +1,45 @@
+"""Find changes of traffic in windows as they close, at what they cost on the first overlay. Pure.
+
+In: windows, the fleet, where clients were before any plan. Out: changes. The controller and backtests find them so; how
+belongs to :mod:`controller.windows.detect_changes`.
+"""
+
+from __future__ import annotations
+
+from controller.controller_settings import ControllerSettings
+from controller.kinds.cost_over import at_first, cost_over_per_s
+from controller.kinds.overlay_kind import AnyKind
+from controller.state.closed_window import ClosedWindow
+from controller.windows.detect_changes import ChangeDetector, ChangeFound
+from overlay.members import FleetView
+
+
+class ChangeFinder:
+    """Looks at each complete window once, oldest first; finds nothing where the settings turn that off."""
+
+    def __init__(self, settings: ControllerSettings, kind: AnyKind) -> None:
+        per_change, by_broker = settings.quiet_windows_per_change, not kind.NEEDS_REGISTER
+        self._detector = ChangeDetector(per_change, by_broker=by_broker) if per_change else None
+        self._kind = kind
+
+    @property
+    def since_ms(self) -> int | None:
+        """Since when traffic is as it is, None as long as no change is known."""
+        return None if self._detector is None else self._detector.since_ms
+
+    def add(self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]) -> ChangeFound | None:
+        """Take a window; return the change that it shows. ``homes_origin`` are clients' homes without any plan."""
+        if self._detector is None or not window.is_complete:
+            return None
+        return self._detector.add(window, self._cost_per_notification(window, fleet, homes_origin))
+
+    def _cost_per_notification(
+        self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]
+    ) -> float | None:
+        """Return it for the first overlay at the inventory's costs: that a link is measured anew changes no traffic."""
+        count = window.sets.notification_count
+        if not count or not self._kind.can_be_costed(window):
+            return None
+        first = at_first(self._kind, homes_origin)
+        cost_per_s = cost_over_per_s(self._kind, fleet.with_measured({}), first, window)
+        return cost_per_s * (window.end_ms - window.start_ms) / 1000 / count
