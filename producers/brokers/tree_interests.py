@@ -87,7 +87,8 @@ class TreeInterests(TreePublishers):
         """Install a neighbour's subscription, and acknowledge it when those beyond have."""
         effects: list[Effect] = []
         entry = tables.entries.get(message.subscription)
-        if entry is not None and entry.leaving and entry.towards == source:
+        is_in_force = tables.epoch <= self._core.epoch  # Until then a neighbour may hold a rival's plan for the epoch.
+        if entry is not None and entry.leaving and entry.towards == source and is_in_force:
             raise ProtocolError(f"{self.broker} got {message.subscription} again before {source} knew it was released")
         if entry is None:
             meets = self._meets(tables, message.filter_)

@@ -63,8 +63,9 @@ class TreePublishers:
                 earlier.successor = (source, message)  # Else its client has come again since.
             return []
         if earlier is not None:
-            return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
-        sends = self._flood_on(message, source) + self.repairs.tell(message)
+            ack = Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))
+            return [ack, *self.repairs.pass_outrun(earlier, message, source)]
+        sends = self.flood_on(message, source) + self.repairs.tell(message)
         asked = {send.peer for send in sends} - {source}  # Who told of it knows it.
         known = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
@@ -103,11 +104,11 @@ class TreePublishers:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended before its turn came.
-            return [*self._flood_on(message, source)] if self.repairs.passes_on_all else []
+            return [*self.flood_on(message, source)]  # A newer epoch, even one aborted since, may have told of it here.
         is_waited_for = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)
-        effects: list[Effect] = [*self._flood_on(message, source), *self.repairs.tell(message)]
+        effects: list[Effect] = [*self.flood_on(message, source), *self.repairs.tell(message)]
         effects += self.repairs.tell_back(source, message)
         if is_waited_for and known.told_by != LOCAL:  # Whoever told of it may not hear in its epoch that it has ended.
             effects.append(Send(known.told_by, AdvertiseAck(known.epoch, message.publisher, message.connection)))
@@ -136,6 +137,7 @@ class TreePublishers:
         """Forget the publishers whose home has died, unless the plan under way has another one for them."""
         effects: list[Effect] = []
         oldest, newest = self._core.epochs()[0], self._core.epochs()[-1]
+        self.repairs.forget_outrun(oldest.dead)
         for name, known in list(self.advertisements.items()):
             tables = self._core.tables[max(known.epoch, oldest.epoch)]
             home = self.home_in(newest, name)
@@ -152,7 +154,7 @@ class TreePublishers:
                 if intersects(known.filter_, entry.filter_):
                     entry.meets.add(known.publisher)
 
-    def _flood_on(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
+    def flood_on(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
         """Send a message to the living neighbours in the tree of its epoch, but for the one that it came from."""
         tables = self._core.tables[message.epoch]
         return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
@@ -161,6 +163,7 @@ class TreePublishers:
         """Know no publisher any more: who is outside is not told of their ends."""
         self.advertisements.clear()
         self.unconfirmed_advertisements.clear()
+        self.repairs.outrun.clear()
 
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry meets."""

@@ -11,7 +11,7 @@ the newer epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,8 @@ class TreeRepairs:
         self._core = core
         self._interests = interests
         self._ended: list[tuple[str, str, int]] = []  # The new link towards its home, publisher, stay.
+        # Stays told of while a later one was known here, and of which no end has come: others may still know them.
+        self.outrun: dict[tuple[str, int], Advertise] = {}
 
     @property
     def _known(self) -> Mapping[str, Advertisement]:
@@ -100,6 +102,22 @@ class TreeRepairs:
         if repair is not None and message.epoch == repair.epoch_to:
             repair.vouched.add((message.publisher, message.connection))
 
+    def pass_outrun(self, known: Advertisement, message: Advertise, source: str) -> list[Send]:
+        """Pass on a stay that is told of behind a later one, and remember it until its end comes.
+
+        It is known to whoever told of it. Should a death cut off its end, a repair finds that it has ended.
+        """
+        stay = message.publisher, message.connection
+        if message.connection == known.connection or stay in self.outrun:
+            return []
+        self.outrun[stay] = message
+        sends: list[Send] = self._interests.flood_on(message, source)
+        return sends
+
+    def forget_outrun(self, homes: Collection[str]) -> None:
+        """Forget the stays that ended with their homes."""
+        self.outrun = {stay: one for stay, one in self.outrun.items() if one.home not in homes}
+
     def supersedes(self, earlier: Advertisement, message: Advertise) -> bool:
         """Tell whether what is told takes the place of what is known, whose end is not waited for.
 
@@ -128,14 +146,10 @@ class TreeRepairs:
     def take_end(self, end: Unadvertise) -> None:
         """Let an abort bring back nothing that has ended in the older epoch, too."""
         plan = self._core.under_way
+        self.outrun.pop((end.publisher, end.connection), None)
         kept = None if plan is None else plan.superseded.get(end.publisher)
         if plan is not None and kept is not None and (end.epoch, end.connection) == (plan.epoch_from, kept.connection):
             del plan.superseded[end.publisher]
-
-    @property
-    def passes_on_all(self) -> bool:
-        """Tell whether ends go on that say nothing new here: their publishers may be known beyond."""
-        return self._core.under_way is not None
 
     # --- the end of the plan -----------------------------------------------------------------------------------------
 
@@ -145,13 +159,17 @@ class TreeRepairs:
         if repair is None:
             return
         tables, otherwise = self._core.tables[repair.epoch_to], self._may_know_otherwise(repair)
+        stays = {(name, known.connection): (known.epoch, known.home) for name, known in self._known.items()}
+        stays |= {stay: (one.epoch, one.home) for stay, one in self.outrun.items()}
         self._ended = [
-            (peer, name, known.connection)
-            for name, known in sorted(self._known.items())
-            if known.epoch < repair.epoch_to
-            and (name, known.connection) not in repair.vouched
-            and (peer := tables.next_hop.get(known.home, "")) in otherwise
+            (peer, name, connection)
+            for (name, connection), (epoch, home) in sorted(stays.items())
+            if epoch < repair.epoch_to
+            and (name, connection) not in repair.vouched
+            and (peer := tables.next_hop.get(home, "")) in otherwise
         ]
+        # The end of the others comes as ever, or others have found it.
+        self.outrun = {stay: one for stay, one in self.outrun.items() if one.home in repair.near}
 
     def let_go(self) -> list[Effect]:
         """Forget what has ended, on all brokers that know it."""

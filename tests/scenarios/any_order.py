@@ -39,7 +39,7 @@ HASTY = TransitionLimits(prepare_ms=120, activate_ms=10**9, drain_ms=10**9, reti
 KNOWN_EFFECTS = frozenset(typing.get_args(Effect))
 FAULT_EFFECTS = frozenset({"ClientDropped", "Dropped"})  # By name: brokers may not have them yet.
 SEQUENCES_CONTINUE = "connection" in {one.name for one in fields(AdvertiseRequest)}
-KEPT_EMPTY = ("held", "_early", "_postponed", "unconfirmed_advertisements")
+KEPT_EMPTY = ("held", "_early", "_postponed", "unconfirmed_advertisements", "outrun")
 OF_CLIENTS = ("locals", "advertisements", "here")
 OF_SUBSCRIPTIONS = ("entries", "index", "withdrawn")  # Of a broker's tables, as the next.
 OF_TABLES = (*OF_SUBSCRIPTIONS, "topics", "registered", "successors", "ended", "flushes", "awaited", "moved")

@@ -212,9 +212,17 @@ class MortalBrokers:
 
     def do_take_back(self, backs: Sequence[tuple[str, Any]], *change: Any) -> bool:
         """The controller takes up a plan that does this, too, and by which brokers that have come back join."""
-        if any(name not in self.returned for name, _ in backs):
+        if any(name not in self.returned or self._is_awaited_by_rival(name) for name, _ in backs):
             return False
         return self._repair(backs, *change)
+
+    def _is_awaited_by_rival(self, name: str) -> bool:
+        """Return True while the plan of a controller with a log of its own may rest on an earlier life of a broker.
+
+        That plan would wait for ever for a broker that has forgotten it and is in another's plan since.
+        """
+        rivals = [one.log for one in self.met_controllers if one.shelf is not self.controller.shelf]
+        return any(log.moving is not None and name in log.target_of(log.moving).brokers for log in rivals)
 
     def _repair(self, backs: Sequence[tuple[str, Any]], *change: Any) -> bool:
         lost = self.lost_in_force

@@ -6,8 +6,15 @@ from typing import Any
 
 
 def parts_of(core: Any) -> list[Any]:
-    """Return a core, its routing and the parts of that, each once."""
-    return [core, core.routing, *(part for name, part in vars(core.routing).items() if _is_part(name, part))]
+    """Return a core, its routing, the parts of that and theirs, each once."""
+    found = {id(part): part for part in (core, core.routing, *_owned(core.routing))}
+    for part in _owned(core.routing):
+        found |= {id(inner): inner for inner in _owned(part)}
+    return list(found.values())
+
+
+def _owned(owner: Any) -> list[Any]:
+    return [part for name, part in vars(owner).items() if _is_part(name, part)]
 
 
 def _is_part(name: str, value: Any) -> bool:

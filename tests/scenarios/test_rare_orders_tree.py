@@ -15,6 +15,7 @@ from producers.brokers.broker_messages import (
     Dropped,
     LeaveRequest,
     SubscribeRequest,
+    Unadvertise,
     UnadvertiseRequest,
 )
 from producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
@@ -363,3 +364,33 @@ def test_a_publisher_told_of_in_a_plan_that_is_aborted_stays_known_by_what_the_o
     overlay.command("b2", CommandPhase.ABORT, line.replaced(1, [], []))
     overlay.run()
     assert overlay.publishers_at("b2") == {"p": 0}
+
+
+def test_an_end_is_passed_on_where_the_stay_is_not_known_any_more() -> None:
+    """b1 learns by a new link, in a plan that is aborted, that a stay has ended; b2 learns it by the older tree."""
+    line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
+    overlay = StepByStep(line)
+    overlay.feed("b0", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.command("b1", PREPARE, line.replaced(1, [("b1", "b2")], [("b0", "b2")]))
+    overlay.feed("b1", "b0", Unadvertise(1, "p", 0))
+    overlay.feed("b1", "b0", Advertise(0, "p", 1, "b0", ALL))  # Its next stay takes the place of the one that ended.
+    overlay.command("b1", CommandPhase.ABORT, line.replaced(1, [("b1", "b2")], [("b0", "b2")]))
+    overlay.feed("b1", "b0", Unadvertise(0, "p", 0))
+    overlay.run()
+    assert overlay.publishers_at("b2") == {"p": 1}
+
+
+def test_a_stay_told_of_behind_a_later_one_is_remembered_until_its_end_comes() -> None:
+    """A repair must find it ended should a death cut off its end: whoever told of it knows it."""
+    line = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b1", "b2")])
+    overlay = StepByStep(line)
+    overlay.feed("b1", None, AdvertiseRequest("p", ALL, 1))
+    overlay.run()
+    overlay.feed("b1", "b0", Advertise(0, "p", 0, "b0", ALL))
+    overlay.run()
+    remembered = [set(overlay.cores[broker].routing.interests.repairs.outrun) for broker in ("b1", "b2")]
+    assert remembered == [{("p", 0)}] * 2
+    overlay.feed("b1", "b0", Unadvertise(0, "p", 0))
+    overlay.run()
+    assert not any(overlay.cores[broker].routing.interests.repairs.outrun for broker in ("b1", "b2"))

@@ -96,9 +96,9 @@ def test_a_publisher_is_confirmed_when_all_brokers_know_it() -> None:
 
 
 def test_the_end_of_a_publisher_goes_to_all_brokers() -> None:
-    """It is forgotten and the end flooded on, away from where it came from; the end of an earlier stay is no news."""
+    """The end is flooded on, away from where it came from, also of a stay that is not known: others may know it."""
     core = subscribed_middle()
-    assert core.handle("c", Unadvertise(0, "IBM", 7), 5) == []
+    assert core.handle("c", Unadvertise(0, "IBM", 7), 5) == [Send("a", Unadvertise(0, "IBM", 7))]
     assert core.handle("c", Unadvertise(0, "IBM", 0), 5) == [Send("a", Unadvertise(0, "IBM", 0))]
     assert core.routing.interests.advertisements == {}
     home = tree_broker("c", CHAIN, 0)
