@@ -110,6 +110,8 @@ class TreeRepairs:
         stay = message.publisher, message.connection
         if message.connection == known.connection or stay in self.outrun:
             return []
+        if message.epoch > min(self._core.tables):
+            return []  # Its end may have come in the older epoch, and an abort takes back what the newer one tells.
         self.outrun[stay] = message
         sends: list[Send] = self._interests.flood_on(message, source)
         return sends
