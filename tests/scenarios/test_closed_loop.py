@@ -53,7 +53,7 @@ def test_the_loop_makes_a_random_tree_cheaper_and_loses_nothing(seed: int) -> No
 def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
     """A controller replaced every 0.7 s carries its plans out once each, commands delayed at random."""
     rng = random.Random(5)
-    loop = small_overlay(3, command_delay_ms=lambda _: rng.uniform(1, 400))
+    loop = small_overlay(5, command_delay_ms=lambda _: rng.uniform(1, 400))
     for _ in range(110):
         loop.run_for(700)
         loop.kill_controller()
@@ -67,7 +67,7 @@ def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
 def test_a_moved_publisher_is_silent_only_as_long_as_its_homes_hear_the_command_apart() -> None:
     """Commands take up to 400 ms, each another time; nobody waits longer, on average half of that at most."""
     rng = random.Random(5)
-    loop = small_overlay(3, command_delay_ms=lambda _: rng.uniform(1, 400))
+    loop = small_overlay(5, command_delay_ms=lambda _: rng.uniform(1, 400))
     loop.run_for(60_000)
     silences = loop.virtual.overlay.publishers.moves
     assert silences.moved >= 3

@@ -25,7 +25,7 @@ from tests.overlay.small_overlays import inventory_of, line_of
 TREE = line_of(5)
 INVENTORY = inventory_of(TREE, {("b00", "b04"): 2.0})
 WANTED = [{"b00", "b04"}] * 50
-SETTINGS = DecisionSettings()
+SETTINGS = DecisionSettings(cool_down_windows=2)
 STATE = TreeState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, WANTED, start_ms) for start_ms in (0, 1000, 2000)))
 CALM = Situation(STATE, now_ms=3500, kind=tree_kind(INVENTORY, 4), price_per_s=1.0)
 GOOD = LinkSwap(("b01", "b02"), ("b00", "b04"))
