@@ -171,6 +171,7 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "model.drift": _told(EventKind.MODEL_DRIFT, by_subject=True),
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,
+    "service.restarted": _told(EventKind.SERVICE_RESTARTED, by_subject=True),
     "telemetry.lost": _told(EventKind.TELEMETRY_LOST, by_subject=True),
     "dead_letters": _buried,
     "records.newer": _newer,

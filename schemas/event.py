@@ -39,6 +39,7 @@ class EventKind(StrEnum):
     DEATHS_DOUBTED = "deaths_doubted"
     REPAIR_WAITS = "repair_waits"
     CONTROLLER_STARTED = "controller_started"
+    SERVICE_RESTARTED = "service_restarted"
     PLANNER_FAILED = "planner_failed"
     TELEMETRY_LOST = "telemetry_lost"
     ORDER_TAKEN = "order_taken"

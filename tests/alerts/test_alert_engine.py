@@ -200,6 +200,17 @@ def test_what_is_wrong_with_the_model_of_costs_is_one_alert_for_each_subject() -
     assert words(scene.tick(2_700)) == ["2700 model_drift messages cleared"]
 
 
+def test_each_service_that_is_started_again_is_one_alert() -> None:
+    """Also when it is back within seconds; the alert ends when it has run on for ten minutes."""
+    scene = Scene(load_rules(None))
+    (raised,) = scene.tell(event(EventKind.SERVICE_RESTARTED, 0, "streaming", text="streaming: signal 9 ended it"))
+    assert (raised.rule, raised.subject, raised.severity) == ("service_restarted", "streaming", Severity.WARNING)
+    assert "signal 9 ended it" in raised.text
+    assert scene.tell(event(EventKind.SERVICE_RESTARTED, 300, "streaming")) == []
+    assert "service_restarted" not in " ".join(words(scene.tick(899)))
+    assert words(scene.tick(900)) == ["900 service_restarted streaming cleared"]
+
+
 def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -> None:
     """Both are events of an order that was refused; only the first is somebody who may not order."""
     scene = Scene(load_rules(None))
