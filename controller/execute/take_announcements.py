@@ -16,8 +16,12 @@ from controller.report.loop_metrics import LoopMetrics
 from overlay.members import FleetView
 from schemas.announcement import STANDS_MS, Announcement, against_announced, may_ask, way_in
 from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.member import MemberState
+from schemas.member import Member, MemberState
 from schemas.shown_fleet import ShownAnnounced
+
+ADMITTED = "it has announced itself (members.admit_announced)"
+NEVER_CAME = "it was let in as it had announced itself, and was not heard for members.come_ms_max"
+NEVER_CAME_MAX = 1_000  # Members that have left so, each a record for ever; beyond, nobody comes in without an order.
 
 
 @dataclass
@@ -105,6 +109,7 @@ class AnnouncementTaker:
     def _admit(self, fleet: FleetView) -> list[Announcement]:
         """Take out of the waiting who becomes a member by the settings, oldest first."""
         room = self._settings.announced_max - len(fleet.in_state(MemberState.JOINING))
+        room = min(room, NEVER_CAME_MAX - _never_came_count(fleet))
         if not self._settings.admit_announced or room <= 0:
             return []
         fit = [
@@ -122,6 +127,9 @@ class AnnouncementTaker:
         has_left = one.announcement.broker in fleet.members
         is_fit = not has_left and not against_announced(one.announcement, fleet.members)
         if self._settings.admit_announced and is_fit:
+            if _never_came_count(fleet) >= NEVER_CAME_MAX:
+                by_order = way_in(one.announcement, fleet.members, has_left=False)
+                return f"{NEVER_CAME_MAX} that were let in so never came: {by_order}"
             return f"it waits until fewer than {self._settings.announced_max} others are joining"
         return way_in(one.announcement, fleet.members, has_left=has_left)
 
@@ -137,6 +145,15 @@ class AnnouncementTaker:
 
     def _tell(self, broker: str, text: str, now_ms: int, severity: Severity = Severity.INFO) -> None:
         self._events.emit(AdaptationEvent(broker, EventKind.JOIN_ASKED, severity, now_ms, text))
+
+
+def is_awaited_unasked(member: Member) -> bool:
+    """Tell whether a member is to join because it has announced itself, and not by a person's order."""
+    return member.state is MemberState.JOINING and member.reason == ADMITTED
+
+
+def _never_came_count(fleet: FleetView) -> int:
+    return sum(one.state is MemberState.LEFT and one.reason == NEVER_CAME for one in fleet.members.values())
 
 
 def _asks(one: _Waiting, to_do: str) -> str:
