@@ -15,7 +15,7 @@ from controller.member_settings import MemberSettings
 from controller.report.loop_metrics import LoopMetrics
 from overlay.members import FleetView
 from schemas.announcement import STANDS_MS, Announcement, against_announced, may_ask, way_in
-from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.event import OVER, AdaptationEvent, EventKind, Severity
 from schemas.member import Member, MemberState
 from schemas.shown_fleet import ShownAnnounced
 
@@ -63,6 +63,7 @@ class AnnouncementTaker:
         for broker, one in list(self._waiting.items()):
             if now_ms - one.heard_ms > STANDS_MS or not may_ask(state.fleet.members.get(broker)):
                 del self._waiting[broker]
+                self._tell_over(one, state.fleet, now_ms)
         admitted = self._admit(state.fleet)
         for one in self._waiting.values():
             if not one.is_told:
@@ -143,8 +144,23 @@ class AnnouncementTaker:
             address=facts.address,
         )
 
-    def _tell(self, broker: str, text: str, now_ms: int, severity: Severity = Severity.INFO) -> None:
-        self._events.emit(AdaptationEvent(broker, EventKind.JOIN_ASKED, severity, now_ms, text))
+    def _tell_over(self, one: _Waiting, fleet: FleetView, now_ms: int) -> None:
+        """Say that a broker has gone of which people were told that it asks; a member's record says enough."""
+        broker = one.announcement.broker
+        if one.is_told and may_ask(fleet.members.get(broker)):
+            text = f"{broker} asks to join no longer: nobody has announced it for {STANDS_MS / 60_000:g} minutes"
+            self._tell(broker, text, now_ms, details={OVER: "1"})
+
+    def _tell(
+        self,
+        broker: str,
+        text: str,
+        now_ms: int,
+        severity: Severity = Severity.INFO,
+        details: dict[str, str] | None = None,
+    ) -> None:
+        event = AdaptationEvent(broker, EventKind.JOIN_ASKED, severity, now_ms, text, details=details or {})
+        self._events.emit(event)
 
 
 def is_awaited_unasked(member: Member) -> bool:

@@ -117,9 +117,10 @@ def test_whoever_stops_announcing_itself_is_forgotten() -> None:
     announce(fleet, "x01")
     fleet.now_ms += STANDS_MS - STANDS_MS % 1_000
     assert waiting(fleet) == []
+    assert told(fleet)[1:] == ["x01 asks to join no longer: nobody has announced it for 10 minutes"]
     announce(fleet, "x01")
     assert waiting(fleet) == ["x01"]
-    assert len(told(fleet)) == 2
+    assert len(told(fleet)) == 3
 
 
 @pytest.mark.parametrize("admits", [False, True])
