@@ -16,7 +16,8 @@ from alerts.findings import Finding, RaisedAlerts
 from alerts.rule_kinds import CountRule
 from schemas.alert import AlertStatus
 from schemas.dead_letter import DeadLetter
-from schemas.event import FORGED, AdaptationEvent, EventKind
+from schemas.event import FORGED, OVER, AdaptationEvent, EventKind
+from schemas.member import Member, MemberState
 from schemas.plan import Plan, Verdict
 from schemas.plan_life import LIFE, committed_ms
 from schemas.registry import NEWER
@@ -53,10 +54,14 @@ class CountWatcher:
     def __init__(self, rule: CountRule) -> None:
         self._rule = rule
         self._happening = HAPPENINGS[rule.on]
+        self._end = ENDS.get(rule.on, _never)
         self._tallies: dict[str, _Tally] = {}
 
     def take(self, record: msgspec.Struct, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
         """Count a record; one that lies in the future counts as now."""
+        ended = self._end(record)
+        if ended is not None:
+            return self._ended(ended, raised)
         found = self._happening(record)
         if found is None:
             return []
@@ -93,6 +98,14 @@ class CountWatcher:
             del self._tallies[subject]
         return findings
 
+    def _ended(self, end: Happening, raised: RaisedAlerts) -> list[Finding]:
+        """Clear the alert that stands about a subject, unless the end was before it was raised."""
+        name, subject = self._rule.name, end.subject
+        if subject not in raised.subjects(name) or end.time_ms < raised.changed_ms(name, subject):
+            return []
+        self._tallies.pop(subject, None)
+        return [self._finding(subject, AlertStatus.CLEARED, end.time_ms, 0.0, end.detail)]
+
     def _tally(self, subject: str, time_ms: int) -> _Tally | None:
         """Return the subject's tally; None where there are too many others and it is the oldest."""
         if subject not in self._tallies and len(self._tallies) >= SUBJECTS_MAX:
@@ -113,6 +126,25 @@ def _told(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Str
         return Happening(record.subject if by_subject else ALL_PLANS, record.time_ms, record.text)
 
     return happening
+
+
+def _asked(record: msgspec.Struct) -> Happening | None:
+    if not isinstance(record, AdaptationEvent) or record.kind is not EventKind.JOIN_ASKED or OVER in record.details:
+        return None
+    return Happening(record.subject, record.time_ms, record.text)
+
+
+def _asks_no_more(record: msgspec.Struct) -> Happening | None:
+    """A broker that has been made a member, or announces itself no longer."""
+    if isinstance(record, Member) and record.state is not MemberState.LEFT:
+        return Happening(record.broker, record.since_ms, record.reason)
+    if isinstance(record, AdaptationEvent) and record.kind is EventKind.JOIN_ASKED and OVER in record.details:
+        return Happening(record.subject, record.time_ms, record.text)
+    return None
+
+
+def _never(_: msgspec.Struct) -> None:
+    return None
 
 
 def _forged(record: msgspec.Struct) -> Happening | None:
@@ -169,9 +201,13 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "deaths.doubted": _told(EventKind.DEATHS_DOUBTED, by_subject=True),
     "gain.missed": _told(EventKind.GAIN_MISSED),
     "model.drift": _told(EventKind.MODEL_DRIFT, by_subject=True),
+    "join.asked": _asked,
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,
+    "service.restarted": _told(EventKind.SERVICE_RESTARTED, by_subject=True),
     "telemetry.lost": _told(EventKind.TELEMETRY_LOST, by_subject=True),
     "dead_letters": _buried,
     "records.newer": _newer,
 }
+# What ends an alert at once; all others end when it has not happened for long enough.
+ENDS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {"join.asked": _asks_no_more}

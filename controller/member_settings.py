@@ -26,6 +26,8 @@ class MemberSettings:
     ``admit_announced``: a broker that its agent announces becomes a member by that, without a person's order. Default
     false: it is told and listed, and waits for `regraft members add`. ``announced_max``: how many brokers of one agent
     may wait for that, and how many may be joining before another one is let in unasked. Default 20.
+    ``come_ms_max``: one that was let in unasked and is heard in no window for so long gives its place up: it has left.
+    Default 10 minutes.
     """
 
     silence_ms: int = 10_000
@@ -38,6 +40,7 @@ class MemberSettings:
     retry_ms_max: int = 2 * MINUTE_MS
     admit_announced: bool = False
     announced_max: int = 20
+    come_ms_max: int = 10 * MINUTE_MS
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -50,6 +53,7 @@ class MemberSettings:
             "retry_ms": 1,
             "retry_ms_max": self.retry_ms,
             "announced_max": 1,
+            "come_ms_max": 1,
         }
         found = values_below(self, least)
         if not 0 < self.deaths_share_max <= 1:

@@ -72,7 +72,7 @@ class Supervisor:
     """Run services as child processes; use as a context manager, which stops them in reverse order at its end."""
 
     def __init__(self, on_event: Callable[[ServiceEvent], None] | None = None) -> None:
-        self._on_event = on_event
+        self._listeners = [] if on_event is None else [on_event]
         self._children: dict[str, _Child] = {}
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._events: deque[ServiceEvent] = deque(maxlen=EVENTS_MAX)
@@ -124,6 +124,10 @@ class Supervisor:
             if pid is not None:
                 found[name] = by_session[pid]  # every service leads a session of its own
         return found
+
+    def listen(self, listener: Callable[[ServiceEvent], None]) -> None:
+        """Tell one more listener of all that happens from now on, in the supervisor's thread: it must not wait."""
+        self._listeners.append(listener)
 
     def start(self, service: Service) -> None:
         """Start a service and wait until it is ready; raise ServiceFailedError when it ends or is too slow instead."""
@@ -330,12 +334,11 @@ class Supervisor:
         event = ServiceEvent(time.time(), child.service.name, kind, shown_pid, child.restarts, code)
         self._events.append(event)
         log.info("service", service=event.service, what=str(kind), pid=shown_pid, restarts=child.restarts, code=code)
-        if self._on_event is None:
-            return
-        try:
-            self._on_event(event)
-        except Exception:  # a listener's fault must not end the thread that all children hang on
-            log.exception("service_listener_failed", service=event.service, what=str(kind))
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:  # a listener's fault must not end the thread that all children hang on
+                log.exception("service_listener_failed", service=event.service, what=str(kind))
 
 
 def _environment(service: Service) -> dict[str, str]:

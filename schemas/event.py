@@ -7,6 +7,7 @@ from msgspec import Struct
 from schemas.bounds import Entity, NameOrNone, TimeMs
 
 FORGED = "forged"  # Among the details of an order_refused: the order was not its giver's own.
+OVER = "over"  # Among the details of a join_asked: the broker asks no longer.
 
 
 class Severity(StrEnum):
@@ -39,6 +40,7 @@ class EventKind(StrEnum):
     DEATHS_DOUBTED = "deaths_doubted"
     REPAIR_WAITS = "repair_waits"
     CONTROLLER_STARTED = "controller_started"
+    SERVICE_RESTARTED = "service_restarted"
     PLANNER_FAILED = "planner_failed"
     TELEMETRY_LOST = "telemetry_lost"
     ORDER_TAKEN = "order_taken"

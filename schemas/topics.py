@@ -92,7 +92,7 @@ EVENTS = Topic(
     "events",
     "AdaptationEvent",
     "subject",
-    (STREAMING, CONTROLLER, Role.ALERTS),
+    (STREAMING, CONTROLLER, Role.ALERTS, OPERATOR),
     (Role.ALERTS, OPERATOR, RECORDER),
     1,
     7 * DAY_MS,

@@ -15,9 +15,13 @@ from controller.member_settings import MemberSettings
 from controller.report.loop_metrics import LoopMetrics
 from overlay.members import FleetView
 from schemas.announcement import STANDS_MS, Announcement, against_announced, may_ask, way_in
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.member import MemberState
+from schemas.event import OVER, AdaptationEvent, EventKind, Severity
+from schemas.member import Member, MemberState
 from schemas.shown_fleet import ShownAnnounced
+
+ADMITTED = "it has announced itself (members.admit_announced)"
+NEVER_CAME = "it was let in as it had announced itself, and was not heard for members.come_ms_max"
+NEVER_CAME_MAX = 1_000  # Members that have left so, each a record for ever; beyond, nobody comes in without an order.
 
 
 @dataclass
@@ -59,6 +63,7 @@ class AnnouncementTaker:
         for broker, one in list(self._waiting.items()):
             if now_ms - one.heard_ms > STANDS_MS or not may_ask(state.fleet.members.get(broker)):
                 del self._waiting[broker]
+                self._tell_over(one, state.fleet, now_ms)
         admitted = self._admit(state.fleet)
         for one in self._waiting.values():
             if not one.is_told:
@@ -105,6 +110,7 @@ class AnnouncementTaker:
     def _admit(self, fleet: FleetView) -> list[Announcement]:
         """Take out of the waiting who becomes a member by the settings, oldest first."""
         room = self._settings.announced_max - len(fleet.in_state(MemberState.JOINING))
+        room = min(room, NEVER_CAME_MAX - _never_came_count(fleet))
         if not self._settings.admit_announced or room <= 0:
             return []
         fit = [
@@ -122,6 +128,9 @@ class AnnouncementTaker:
         has_left = one.announcement.broker in fleet.members
         is_fit = not has_left and not against_announced(one.announcement, fleet.members)
         if self._settings.admit_announced and is_fit:
+            if _never_came_count(fleet) >= NEVER_CAME_MAX:
+                by_order = way_in(one.announcement, fleet.members, has_left=False)
+                return f"{NEVER_CAME_MAX} that were let in so never came: {by_order}"
             return f"it waits until fewer than {self._settings.announced_max} others are joining"
         return way_in(one.announcement, fleet.members, has_left=has_left)
 
@@ -135,8 +144,32 @@ class AnnouncementTaker:
             address=facts.address,
         )
 
-    def _tell(self, broker: str, text: str, now_ms: int, severity: Severity = Severity.INFO) -> None:
-        self._events.emit(AdaptationEvent(broker, EventKind.JOIN_ASKED, severity, now_ms, text))
+    def _tell_over(self, one: _Waiting, fleet: FleetView, now_ms: int) -> None:
+        """Say that a broker has gone of which people were told that it asks; a member's record says enough."""
+        broker = one.announcement.broker
+        if one.is_told and may_ask(fleet.members.get(broker)):
+            text = f"{broker} asks to join no longer: nobody has announced it for {STANDS_MS / 60_000:g} minutes"
+            self._tell(broker, text, now_ms, details={OVER: "1"})
+
+    def _tell(
+        self,
+        broker: str,
+        text: str,
+        now_ms: int,
+        severity: Severity = Severity.INFO,
+        details: dict[str, str] | None = None,
+    ) -> None:
+        event = AdaptationEvent(broker, EventKind.JOIN_ASKED, severity, now_ms, text, details=details or {})
+        self._events.emit(event)
+
+
+def is_awaited_unasked(member: Member) -> bool:
+    """Tell whether a member is to join because it has announced itself, and not by a person's order."""
+    return member.state is MemberState.JOINING and member.reason == ADMITTED
+
+
+def _never_came_count(fleet: FleetView) -> int:
+    return sum(one.state is MemberState.LEFT and one.reason == NEVER_CAME for one in fleet.members.values())
 
 
 def _asks(one: _Waiting, to_do: str) -> str:

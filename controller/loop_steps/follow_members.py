@@ -13,7 +13,7 @@ from controller.control_ports import AnnouncementSource, EventSink
 from controller.controller_settings import ControllerSettings
 from controller.execute.carry_out_plan import PlanRunner
 from controller.execute.find_lost import lost_brokers, lost_to, taken_in_by
-from controller.execute.take_announcements import AnnouncementTaker
+from controller.execute.take_announcements import ADMITTED, NEVER_CAME, AnnouncementTaker, is_awaited_unasked
 from controller.execute.take_orders import OrderTaker
 from controller.execute.transition import EmitEvent, PersistMember
 from controller.loop_state import LoopState
@@ -28,7 +28,6 @@ from schemas.member_life import state_after
 from schemas.order import Order, OrderKind
 
 NAMED_MAX = 5
-ADMITTED = "it has announced itself (members.admit_announced)"
 SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All others are told as information.
 
 
@@ -155,6 +154,7 @@ class FollowMembers:
     def _judge_outside(self, member: Member, state: LoopState, now_ms: int) -> None:
         """Let a dead broker come back that is heard again; one that was to join and is heard no more is dead."""
         heard, broker = self._heard_in(state), member.broker
+        silent_ms = heard.silent_ms(broker, member.since_ms)
         boot_ms, is_heard = heard.boots.get(broker, 0), heard.is_heard_since(broker, member.since_ms)
         if member.state is MemberState.DEAD and is_heard and now_ms >= member.returns_ms:
             if boot_ms > member.boot_ms or not is_dead_by_order(member):
@@ -163,10 +163,11 @@ class FollowMembers:
         elif member.state is MemberState.JOINING and boot_ms > member.boot_ms:  # What an earlier life was told is gone.
             self._change(replace(member, since_ms=now_ms, boot_ms=boot_ms), state, now_ms)
         elif member.state is MemberState.JOINING and heard.was_heard_since(broker, member.since_ms):
-            silent_ms = heard.silent_ms(broker, member.since_ms)
             if silent_ms >= self._settings.silence_ms:
                 why = f"silent for {silent_ms / 1000:g} s while it was to join"
                 self._change(died(member, boot_ms, why, now_ms, self._settings), state, now_ms)
+        elif is_awaited_unasked(member) and silent_ms >= self._settings.come_ms_max and not _is_taken_in(broker, state):
+            self._change(entered_state(member, MemberState.LEFT, NEVER_CAME, now_ms), state, now_ms)
 
     def _doubt(self, gone: frozenset[str], serving_count: int, now_ms: int) -> None:
         if gone == self._doubted:
@@ -211,6 +212,11 @@ class FollowMembers:
         event = AdaptationEvent(member.broker, EventKind.MEMBER_CHANGED, severity, now_ms, text)
         event.details.update({"state": str(member.state)})
         self._runner.add([PersistMember(member), EmitEvent(event)])
+
+
+def _is_taken_in(broker: str, state: LoopState) -> bool:
+    """Tell whether the overlay has a broker, or may have it by the plan under way."""
+    return broker in state.plan_log.present.brokers or state.plan_log.moving is not None
 
 
 def _is_to_leave(member: Member) -> bool:

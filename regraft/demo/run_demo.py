@@ -55,6 +55,7 @@ from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR
 from regraft.stages.observe_run import RunObserver
 from regraft.stages.run_loop import dashboard_address
 from regraft.stages.show_run import RunScreen
+from regraft.stages.tell_restarts import tell_restarts
 
 TICK_S = 0.5
 SETTLE_POLL_S = 0.2
@@ -138,6 +139,8 @@ def _run(
                 stack.add(loop_service(name, settings))
         if options.dashboard and not options.quiet:
             _tell_dashboard(settings, console)
+        teller = running.enter_context(tell_restarts(settings.kafka.access, settings.kafka.namespace))
+        stack.supervisor.listen(teller.take)
         kills = _disturb_schedule(settings, stack.supervisor, disk) if options.kills else None
         run = _DemoRun(settings, inventory, stack.supervisor, events, kills)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
@@ -145,12 +148,9 @@ def _run(
 
 
 def _local_stack(settings: Settings, options: DemoOptions, events: list[ServiceEvent]) -> LocalStack:
+    directory, own = options.out_directory / "run", (settings.kafka.security, settings.redis.security)
     return LocalStack(
-        options.out_directory / "run",
-        on_event=events.append,
-        secure=options.secure,
-        kafka_security=settings.kafka.security,
-        redis_security=settings.redis.security,
+        directory, on_event=events.append, secure=options.secure, kafka_security=own[0], redis_security=own[1]
     )
 
 

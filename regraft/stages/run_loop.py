@@ -29,6 +29,7 @@ from regraft.settings.run_settings import Settings
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver, read_status
 from regraft.stages.show_run import RunScreen
+from regraft.stages.tell_restarts import tell_restarts
 
 TICK_S = 0.5
 ANSWER_S_MAX = 5.0
@@ -69,7 +70,9 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
             if note := durability_note(count_brokers(settings.kafka.access)):
                 console.print(note, markup=False, highlight=False, soft_wrap=True)
             console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)
-            with Supervisor(on_event) as supervisor:
+            kafka = settings.kafka
+            with tell_restarts(kafka.access, kafka.namespace) as teller, Supervisor(on_event) as supervisor:
+                supervisor.listen(teller.take)
                 for name in names:
                     if not stop.is_set():
                         supervisor.start(loop_service(name, settings))

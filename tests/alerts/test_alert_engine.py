@@ -8,6 +8,7 @@ from alerts.read_rules import load_rules
 from schemas.codec import UndecodableRecordError, decode
 from schemas.dead_letter import DeadLetter
 from schemas.event import EventKind, Severity
+from schemas.member import Member, MemberState
 from schemas.order import Order, OrderKind
 from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
 from schemas.state import BrokerClock
@@ -198,6 +199,37 @@ def test_what_is_wrong_with_the_model_of_costs_is_one_alert_for_each_subject() -
     assert "b0-b1 4 -> 40" in links.text
     assert "1800 model_drift links cleared" in words(scene.tick(1_800))
     assert words(scene.tick(2_700)) == ["2700 model_drift messages cleared"]
+
+
+def test_each_service_that_is_started_again_is_one_alert() -> None:
+    """Also when it is back within seconds; the alert ends when it has run on for ten minutes."""
+    scene = Scene(load_rules(None))
+    (raised,) = scene.tell(event(EventKind.SERVICE_RESTARTED, 0, "streaming", text="streaming: signal 9 ended it"))
+    assert (raised.rule, raised.subject, raised.severity) == ("service_restarted", "streaming", Severity.WARNING)
+    assert "signal 9 ended it" in raised.text
+    assert scene.tell(event(EventKind.SERVICE_RESTARTED, 300, "streaming")) == []
+    assert "service_restarted" not in " ".join(words(scene.tick(899)))
+    assert words(scene.tick(900)) == ["900 service_restarted streaming cleared"]
+
+
+def test_a_broker_that_asks_to_join_is_an_alert_until_it_is_a_member_or_asks_no_longer() -> None:
+    """What its record said before it asked ends nothing; the older stages of a member that has left, for one."""
+    scene = Scene(load_rules(None))
+    (x1,) = scene.tell(event(EventKind.JOIN_ASKED, 10, "x1", text="x1 asks to join: `regraft members add x1`"))
+    scene.tell(event(EventKind.JOIN_ASKED, 11, "x2"))
+    assert (x1.rule, x1.subject, x1.severity) == ("join_asked", "x1", Severity.INFO)
+    assert "`regraft members add x1`" in x1.text
+    assert scene.tell(joining("x1", 5)) == []
+    assert scene.tell(event(EventKind.JOIN_ASKED, 20, "x1")) == []
+    assert words(scene.tell(joining("x1", 30))) == ["30 join_asked x1 cleared"]
+    assert words(scene.tell(event(EventKind.JOIN_ASKED, 700, "x2", over="1"))) == ["700 join_asked x2 cleared"]
+    assert words(scene.tell(event(EventKind.JOIN_ASKED, 800, "x2"))) == ["800 join_asked x2 raised"]
+
+
+def joining(broker: str, second: float) -> Told:
+    """A member's record from a time on, read whenever that is."""
+    time_ms = BEGIN_MS + int(second * 1000)
+    return Told(Member(broker, MemberState.JOINING, time_ms, "add by ann"), time_ms)
 
 
 def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -> None:

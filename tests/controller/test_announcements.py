@@ -2,6 +2,8 @@
 
 import pytest
 
+from controller.execute import take_announcements
+from controller.execute.take_announcements import NEVER_CAME
 from controller.member_settings import MemberSettings
 from schemas.announcement import STANDS_MS, Announcement
 from schemas.event import EventKind
@@ -115,9 +117,10 @@ def test_whoever_stops_announcing_itself_is_forgotten() -> None:
     announce(fleet, "x01")
     fleet.now_ms += STANDS_MS - STANDS_MS % 1_000
     assert waiting(fleet) == []
+    assert told(fleet)[1:] == ["x01 asks to join no longer: nobody has announced it for 10 minutes"]
     announce(fleet, "x01")
     assert waiting(fleet) == ["x01"]
-    assert len(told(fleet)) == 2
+    assert len(told(fleet)) == 3
 
 
 @pytest.mark.parametrize("admits", [False, True])
@@ -146,6 +149,51 @@ def test_only_so_many_join_unasked_at_once() -> None:
     fleet.order(OrderKind.REMOVE, "x01")
     fleet.tick()
     assert fleet.loop.state.fleet.in_state(MemberState.JOINING) == ("x02", "x03")
+
+
+def test_who_is_let_in_and_never_comes_gives_its_place_to_the_next() -> None:
+    """Those who come keep theirs; who has given it up is taken in again by a person only."""
+    fleet = fleet_of(announced_max=2, admit_announced=True, come_ms_max=20_000)
+    fleet.added, fleet.held["x02"] = ("x02",), 0
+    for broker in ("x01", "x02", "x03"):
+        announce(fleet, broker)
+    fleet.run_until(MemberState.IN_SERVICE, "x02")
+    announce(fleet, "x03")
+    announce(fleet, "x04")
+    assert fleet.loop.state.fleet.in_state(MemberState.JOINING) == ("x01", "x03")
+    fleet.run_until(MemberState.LEFT, "x01")
+    assert fleet.member("x01").reason == NEVER_CAME
+    announce(fleet, "x04")
+    assert fleet.member("x04").state is MemberState.JOINING
+    announce(fleet, "x01")
+    assert "`regraft members readmit x01`" in told(fleet)[-1]
+    assert fleet.member("x02").state is MemberState.IN_SERVICE
+
+
+def test_whom_a_person_adds_is_awaited_for_as_long_as_it_takes() -> None:
+    """An order stands until another one."""
+    fleet = fleet_of(admit_announced=True, come_ms_max=5_000)
+    fleet.order(OrderKind.ADD, "x01", facts=NEAR)
+    fleet.run_windows(12)
+    assert fleet.member("x01").state is MemberState.JOINING
+
+
+def test_so_many_may_never_come_and_then_a_person_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a record that is kept for ever."""
+    monkeypatch.setattr(take_announcements, "NEVER_CAME_MAX", 2)
+    fleet = fleet_of(admit_announced=True, come_ms_max=5_000)
+    for broker in ("x01", "x02"):
+        announce(fleet, broker)
+    fleet.run_until(MemberState.LEFT, "x02")
+    announce(fleet, "x03")
+    assert "x03" not in fleet.loop.state.fleet.members
+    assert told(fleet)[-1].endswith("2 that were let in so never came: `regraft members add x03` lets it in")
+    fleet.order(OrderKind.READMIT, "x01")
+    fleet.tick()
+    fleet.order(OrderKind.REMOVE, "x01")
+    fleet.tick()
+    announce(fleet, "x03")
+    assert fleet.member("x03").state is MemberState.JOINING
 
 
 def test_two_agents_that_announce_one_broker_are_told_apart() -> None:

@@ -219,6 +219,21 @@ def test_failing_listener_does_no_harm(script_service: MakeService) -> None:
         assert supervisor.is_ready("steady")
 
 
+def test_a_listener_that_comes_later_hears_what_happens_from_then_on(script_service: MakeService) -> None:
+    """Beside the first one, of which it takes nothing."""
+    first: list[ServiceEvent] = []
+    later: list[ServiceEvent] = []
+    with Supervisor(on_event=first.append) as supervisor:
+        supervisor.start(script_service("early"))
+        supervisor.listen(later.append)
+        supervisor.start(script_service("late"))
+    assert {event.service for event in first} == {"early", "late"}
+    heard = [event.kind for event in later if event.service == "early"]
+    assert ServiceEventKind.STARTED not in heard
+    assert heard[-1] is ServiceEventKind.STOPPED
+    assert first[-len(later) :] == later
+
+
 def test_same_name_twice_is_refused(supervisor: Supervisor, script_service: MakeService) -> None:
     """Two services of one name are a mistake of the caller."""
     supervisor.start(script_service("twin"))

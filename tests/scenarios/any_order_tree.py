@@ -158,12 +158,15 @@ class AnyOrderTree(AnyOrderOverlay):
         return actions + [("unadvertise", name) for name in sorted(self.publisher_homes)]
 
     def check_at_rest(self) -> None:
-        """Every broker knows every publisher with its home, every home its subscriptions."""
+        """Every broker knows every publisher with its home and waits for no answer, every home its subscriptions."""
         homes = {name: home for name in self.publisher_homes if (home := self.publishers.home_of(name)) is not None}
         for name, core in self.cores.items():
             known = {one: advertised.home for one, advertised in core.routing.interests.advertisements.items()}
             if known != (homes if name in self.names else {}):
                 raise BrokenPromiseError("state of publishers", f"{name} knows {known}, connected are {homes}")
+            waited_for = {one.publisher: one.unanswered for one in core.routing.interests.advertisements.values()}
+            if core.routing.interests.unconfirmed_advertisements or any(waited_for.values()):
+                raise BrokenPromiseError("answer awaited at rest", f"{name} waits for {waited_for}")
         served = {one for core in self.cores.values() for one in core.routing.interests.locals}
         if served != set(self.open_names):
             raise BrokenPromiseError("leak of locals", f"{sorted(served.symmetric_difference(self.open_names))}")

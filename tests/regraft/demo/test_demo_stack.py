@@ -35,6 +35,7 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
     summary = json.loads(answer.stdout)
     _check_account(summary)
     assert all(summary["restarts"][name] >= 1 for name in KILLED), summary["restarts"]
+    assert summary["alerts_raised"]["service_restarted"] >= 1
     _check_plans(tmp_path / "run")
     assert (tmp_path / "report.html").stat().st_size > 20_000
     assert json.loads((tmp_path / "run.json").read_text())["seed"] == 5

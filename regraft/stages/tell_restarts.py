@@ -1,0 +1,78 @@
+"""Tell people through Kafka of services that ended and were started again, as an event each.
+
+In: what the supervisor says of its services. Out: records of the topic of events, which raise and clear an alert.
+Nothing else tells of a stage that is back within seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from infra.kafka_access import KafkaAccess
+from infra.kafka_clients import close_producer, leave_to_caller, open_producer
+from infra.service import ServiceEvent, ServiceEventKind
+from schemas.codec import encode
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.topics import EVENTS, topic_name
+
+WAITING_MAX = 1_000  # Events that wait for Kafka, which may be what was started again; those beyond are only logged.
+CLOSE_S_MAX = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class RestartTeller:
+    """Writes an event for each service that is started again; waits for nothing."""
+
+    def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
+        self._topic = topic_name(EVENTS, namespace)
+        self._producer = open_producer(kafka, {"queue.buffering.max.messages": WAITING_MAX}, on_error=leave_to_caller)
+        self._codes: dict[str, int | None] = {}
+
+    def take(self, event: ServiceEvent) -> None:
+        """Take what happened to a service."""
+        if event.kind is ServiceEventKind.DIED:
+            self._codes[event.service] = event.exit_code
+        if event.kind is not ServiceEventKind.RESTARTED:
+            return
+        told = restart_event(event, self._codes.pop(event.service, None))
+        try:
+            self._producer.produce(self._topic, encode(told), told.subject.encode(), on_delivery=_tell_lost)
+            self._producer.poll(0)
+        except (BufferError, KafkaException) as error:
+            log.warning("restart_not_told", service=event.service, reason=str(error))
+
+    def close(self) -> None:
+        """Give what waits some seconds to reach Kafka, and let go of the connection."""
+        close_producer(self._producer, CLOSE_S_MAX)
+
+
+def restart_event(event: ServiceEvent, exit_code: int | None) -> AdaptationEvent:
+    """Return what people are told of a restart; ``exit_code`` None where the service stood still and was stopped."""
+    why = "it was not ready in time" if exit_code is None else _ended(exit_code)
+    text = f"{event.service}: {why}, restart {event.restarts} of this run; see logs/{event.service}.log"
+    time_ms = int(event.time_s * 1000)
+    return AdaptationEvent(event.service, EventKind.SERVICE_RESTARTED, Severity.WARNING, time_ms, text)
+
+
+@contextmanager
+def tell_restarts(kafka: KafkaAccess, namespace: str) -> Iterator[RestartTeller]:
+    """Return a teller that is closed at the end."""
+    teller = RestartTeller(kafka, namespace)
+    try:
+        yield teller
+    finally:
+        teller.close()
+
+
+def _tell_lost(error: KafkaError | None, _: Message) -> None:
+    if error is not None:
+        log.warning("restart_not_told", reason=error.str())
+
+
+def _ended(exit_code: int) -> str:
+    return f"signal {-exit_code} ended it" if exit_code < 0 else f"it ended with code {exit_code}"

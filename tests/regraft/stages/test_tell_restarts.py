@@ -1,0 +1,48 @@
+"""People are told of services that are started again, whatever became of Kafka meanwhile."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.create_topics import create_topics
+from infra.kafka_server import start_kafka
+from infra.service import Service, ServiceEvent, ServiceEventKind
+from infra.supervise import Supervisor
+from regraft.run_records.read_topics import read_whole
+from regraft.stages.tell_restarts import restart_event, tell_restarts
+from schemas.event import AdaptationEvent, EventKind, Severity
+from schemas.topics import EVENTS
+from tests.wait_until import wait_until
+
+NAMESPACE = "told"
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [(-9, "signal 9 ended it"), (1, "it ended with code 1"), (None, "it was not ready in time")],
+)
+def test_a_restart_is_told_with_its_cause_and_where_to_look(code: int | None, why: str) -> None:
+    """The service is the subject, so that each has an alert of its own."""
+    event = ServiceEvent(12.5, "streaming", ServiceEventKind.RESTARTED, 77, 2)
+    text = f"streaming: {why}, restart 2 of this run; see logs/streaming.log"
+    expected = AdaptationEvent("streaming", EventKind.SERVICE_RESTARTED, Severity.WARNING, 12_500, text)
+    assert restart_event(event, code) == expected
+
+
+@pytest.mark.stack
+def test_one_event_for_a_killed_service_and_none_for_starts_and_stops(tmp_path: Path) -> None:
+    """What the supervisor starts again is told; what is started, made to end or ends its work is not."""
+    mark = tmp_path / "mark"
+    script = f"import os, pathlib, time; m = pathlib.Path({str(mark)!r}); n = m.exists(); m.touch(); "
+    script += "time.sleep(0.3 if not n else 600); os.kill(os.getpid(), 9)"
+    with start_kafka(tmp_path / "kafka") as kafka:
+        create_topics(kafka.access, namespace=NAMESPACE)
+        with tell_restarts(kafka.access, NAMESPACE) as teller, Supervisor() as supervisor:
+            supervisor.listen(teller.take)
+            supervisor.start(Service("killed", (sys.executable, "-c", script), tmp_path / "killed.log"))
+            supervisor.start(Service("steady", ("sleep", "600"), tmp_path / "steady.log"))
+            wait_until(lambda: supervisor.restarts("killed") == 1 and supervisor.is_ready("killed"))
+        told = list(read_whole(kafka.access, NAMESPACE, {EVENTS: AdaptationEvent}, 20.0))
+    assert [(one.subject, one.kind) for one in told] == [("killed", EventKind.SERVICE_RESTARTED)]
+    assert "signal 9 ended it" in told[0].text
