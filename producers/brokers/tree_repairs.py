@@ -82,16 +82,18 @@ class TreeRepairs:
         return [Send(source, end)]
 
     def accept_ack(self, source: str, ack: AdvertiseAck) -> None:
-        """Take note that a neighbour knows a publisher and, if it was not told twice, that those beyond it do.
+        """Take note that a neighbour knows a publisher and, where it was asked in that epoch, that those beyond it do.
 
-        What goes over a link in both epochs is known beyond when the acknowledgement in the older one comes.
+        Whoever was told in both epochs answers in the newer one as soon as the older one's word takes its place; those
+        beyond know of it only when the answer in the older one comes.
         """
         plan, known = self._core.under_way, self._known.get(ack.publisher)
         if plan is not None:
             plan.untold.discard((source, ack.publisher, ack.connection))
         if known is None or known.connection != ack.connection:
             return
-        if plan is None or source not in plan.doubtful or ack.epoch <= known.epoch:
+        tables = self._core.tables.get(known.epoch)
+        if ack.epoch <= known.epoch or tables is None or source not in tables.neighbours:
             known.unanswered.discard(source)
 
     # --- what is known -----------------------------------------------------------------------------------------------
@@ -110,6 +112,8 @@ class TreeRepairs:
         stay = message.publisher, message.connection
         if message.connection == known.connection or stay in self.outrun:
             return []
+        if message.epoch > min(self._core.tables):
+            return []  # Its end may have come in the older epoch, and an abort takes back what the newer one tells.
         self.outrun[stay] = message
         sends: list[Send] = self._interests.flood_on(message, source)
         return sends
