@@ -115,14 +115,20 @@ PAPER_CLAIMS = (
         judge_counts("subscription_messages", -0.7, -0.3),
     ),
     Claim("VIII", "Dynamic routing delays less than static", ALL_BURSTS, judge_less("delay_ms_mean", "snr")),
-    Claim("VIII", "Dynamic routing delays less than TID (static here)", ALL_BURSTS, judge_less("delay_ms_mean", "tid")),
+    Claim(
+        "VIII", "Dynamic routing delays less than TID (static here)", ALL_BURSTS,
+        judge_less("delay_ms_mean", "tid"),
+    ),
     Claim("VIII", "Dynamic routing is stable before static", ALL_BURSTS, judge_less("drain_s", "snr")),
     Claim(
         "VIII", "Queues at the host are less loaded than in static", ALL_BURSTS,
         judge_less("queue_measure_mean", "snr"),
     ),
     Claim("VIII", "0.3 % more messages than static", "0 to 1 % more", judge_messages("snr", 0.0, EQUAL_WITHIN)),
-    Claim("VIII", "58.6 % fewer messages than TID (static here)", "50 to 70 % fewer", judge_messages("tid", -0.7, -0.5)),
+    Claim(
+        "VIII", "58.6 % fewer messages than TID (static here)", "50 to 70 % fewer",
+        judge_messages("tid", -0.7, -0.5),
+    ),
 )  # fmt: skip
 OUR_CLAIMS = (
     Claim("ours", "CE + Q > tau drains a burst before CE * Q > tau, at no more messages",
