@@ -100,6 +100,26 @@ def dynatops(
     _reproduce(lambda console: reproduce_dynatops(options, console), out)
 
 
+@reproduce_app.command()
+def octopia(
+    quick: Annotated[bool, typer.Option("--quick", help="Shorter bursts and fewer draws: 1 to 2 minutes.")] = False,
+    json_file: JsonFile = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/octopia"),
+    seed: Seed = 1,
+) -> None:
+    """Run the evaluation of Shafique (routing around overloaded links of structured cyclic overlays).
+
+    Needs no server. Writes figures.json and claims.md. A run that was stopped goes on where it was.
+
+    Examples: `regraft reproduce octopia --quick`; `regraft reproduce octopia --seed 3 --out out/octopia-3`.
+    """
+    from regraft.reproductions.reproduce_octopia import reproduce_octopia
+    from regraft.reproductions.reproduce_parts import ReproduceOptions
+
+    options = ReproduceOptions(out, quick, seed, json_file)
+    _reproduce(lambda console: reproduce_octopia(options, console), out)
+
+
 def _reproduce(run: Callable[[Console], list[tuple[str, Judgement]]], out: Path) -> None:
     """Run an evaluation and show its verdicts; end with code 2 for a wrong call and 130 for Ctrl-C."""
     from regraft.reproductions.reproduce_parts import ReproduceError, show_judgements

@@ -1,0 +1,1 @@
+"""Shafique's evaluation again: OctopiA's routing over structured cyclic overlays."""

@@ -1,0 +1,152 @@
+"""The claims of Shafique's evaluation and of ours beside, and their table.
+
+In: figures. Out: a verdict with its evidence for each claim, Markdown. What is run does not belong here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from experiments.claim_evidence import Claim, Interval, Judgement, Measured, Value, undecided, verdict
+from experiments.claims_block import claim_rows, put_claims
+from experiments.octopia.octopia_tasks import BURSTS_PER_MIN, PACES
+from infra.measured_figures import Figure
+
+PROGRAM = "experiments.octopia.octopia_claims"
+BURSTS = [workload for workload, per_min in BURSTS_PER_MIN.items() if per_min]
+EQUAL_WITHIN = 0.01
+
+
+def judge_counts(name: str, low: float, high: float) -> Callable[[Measured], Judgement]:
+    """Return a judge of the share that OctopiA saves of PADRES' messages, which has to be from low to high."""
+
+    def judge(measured: Measured) -> Judgement:
+        ours, padres = (measured.value(name, routing=routing) for routing in ("octopia", "padres"))
+        if ours is None or padres is None:
+            return undecided()
+        saved = 1 - ours / padres
+        return verdict(
+            low <= saved <= high, not low <= saved <= high, f"{ours:.1f} against {padres:.1f}: {-saved:+.1%}"
+        )
+
+    return judge
+
+
+def judge_srt(measured: Measured) -> Judgement:
+    """Tables of advertisements are 93 % smaller."""
+    cut = measured.value("srt_cut", routing="octopia")
+    return undecided() if cut is None else verdict(round(cut, 2) == 0.93, round(cut, 2) != 0.93, f"{cut:.1%}")
+
+
+def judge_less(name: str, other: str) -> Callable[[Measured], Judgement]:
+    """Return a judge of whether IDR has less of something than another routing, in all bursts, whoever sends."""
+
+    def judge(measured: Measured) -> Judgement:
+        pairs = _pairs(measured, name, other)
+        if not pairs:
+            return undecided()
+        return verdict(
+            all(idr.high < than.low for _, idr, than in pairs),
+            any(idr.low >= than.mean for _, idr, than in pairs),
+            "; ".join(f"{setting}: {idr.mean:.1f} against {than.mean:.1f}" for setting, idr, than in pairs),
+        )
+
+    return judge
+
+
+def judge_messages(other: str, low: float, high: float) -> Callable[[Measured], Judgement]:
+    """Return a judge of how many more messages IDR sends, as a share of the other's; the worst burst counts."""
+
+    def judge(measured: Measured) -> Judgement:
+        pairs = _pairs(measured, "messages", other)
+        if not pairs:
+            return undecided()
+        more = [(setting, idr.mean / than.mean - 1) for setting, idr, than in pairs]
+        within = all(low <= share <= high for _, share in more)
+        return verdict(within, not within, ", ".join(f"{setting}: {share:+.1%}" for setting, share in more))
+
+    return judge
+
+
+def judge_predicate(measured: Measured) -> Judgement:
+    """Another predicate drains the burst earlier at no more messages."""
+    found = []
+    for sender in PACES:
+        where: dict[str, Value] = {"routing": "idr", "workload": "burst_100k", "sender": sender}
+        drains, messages = (
+            [measured.interval(name, rule=rule, **where) for rule in ("sum", "product")]
+            for name in ("drain_s", "messages")
+        )
+        if drains[0] and drains[1] and messages[0] and messages[1]:
+            found.append((sender, drains[0], drains[1], messages[0].mean <= messages[1].mean))
+    if not found:
+        return undecided()
+    return verdict(
+        any(ours.high < paper.low and no_more for _, ours, paper, no_more in found),
+        not any(ours.mean < paper.mean and no_more for _, ours, paper, no_more in found),
+        "; ".join(
+            f"one sender a {sender}: {ours.mean:.3f} against {paper.mean:.3f} s" for sender, ours, paper, _ in found
+        ),
+    )
+
+
+def _pairs(measured: Measured, name: str, other: str) -> list[tuple[str, Interval, Interval]]:
+    pairs = []
+    for sender in PACES:
+        for workload in BURSTS:
+            where: dict[str, Value] = {"workload": workload, "sender": sender, "rule": "product"}
+            idr, than = (measured.interval(name, routing=routing, **where) for routing in ("idr", other))
+            if idr is not None and than is not None:
+                pairs.append((f"{workload} by {sender}", idr, than))
+    return pairs
+
+
+ALL_BURSTS = "means of draws with their intervals apart, in all bursts, with a sender for each link and for each broker"
+PAPER_CLAIMS = (
+    Claim("VIII, Fig. 9b", "Tables of advertisements are 93 % smaller", "1 - 5/70", judge_srt),
+    Claim(
+        "VIII, Fig. 9c", '98.9 "times" fewer messages of advertisements', "read as percent, to half of one",
+        judge_counts("advertisement_messages", 0.984, 0.994),
+    ),
+    Claim(
+        "VIII, Fig. 11c", "PADRES has 32.7 % fewer messages of subscriptions", "OctopiA has 30 to 70 % more",
+        judge_counts("subscription_messages", -0.7, -0.3),
+    ),
+    Claim("VIII", "Dynamic routing delays less than static", ALL_BURSTS, judge_less("delay_ms_mean", "snr")),
+    Claim(
+        "VIII", "Dynamic routing delays less than TID (static here)", ALL_BURSTS,
+        judge_less("delay_ms_mean", "tid"),
+    ),
+    Claim("VIII", "Dynamic routing is stable before static", ALL_BURSTS, judge_less("drain_s", "snr")),
+    Claim(
+        "VIII", "Queues at the host are less loaded than in static", ALL_BURSTS,
+        judge_less("queue_measure_mean", "snr"),
+    ),
+    Claim("VIII", "0.3 % more messages than static", "0 to 1 % more", judge_messages("snr", 0.0, EQUAL_WITHIN)),
+    Claim(
+        "VIII", "58.6 % fewer messages than TID (static here)", "50 to 70 % fewer",
+        judge_messages("tid", -0.7, -0.5),
+    ),
+)  # fmt: skip
+OUR_CLAIMS = (
+    Claim("ours", "CE + Q > tau drains a burst before CE * Q > tau, at no more messages",
+          "means at the fastest burst with their intervals apart, with either sender", judge_predicate),
+)  # fmt: skip
+
+
+def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
+    """Return the tables of claims as Markdown."""
+    measured = Measured(figures)
+    head = f"Size {run['settings']['size']}, seed {run['seed']}."
+    return "\n".join([head, "", *claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), measured), ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables of a file of figures, or replace those in a README; end with code 2 when that cannot be."""
+    return put_claims(PROGRAM, "regraft reproduce octopia", claims_document, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

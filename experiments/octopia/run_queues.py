@@ -1,0 +1,162 @@
+"""Notifications through the queues of brokers and links, in virtual time.
+
+In: publishers, when they publish, how copies are routed. Out: delays, messages, when the last one arrived. A broker
+matches one notification after the other, and sends copies by one sender for each link, or by one for all its links.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from experiments.octopia.route_copies import Copy
+from overlay.cluster_index_vectors import without
+from overlay.link_congestion import PRODUCT, WINDOW_MS, CongestionRule, QueueWindow
+from overlay.structured_cyclic import ScotBroker
+
+Link = tuple[ScotBroker, ScotBroker]
+Load = Callable[[ScotBroker, ScotBroker], float]
+Copies = Callable[[ScotBroker, ScotBroker | None, int, Load], list[Copy]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What a publisher publishes, at which times in ms, and how its copies are routed."""
+
+    host: ScotBroker
+    targets: frozenset[ScotBroker]
+    vector: int
+    copies: Copies
+    times_ms: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a broker matches a notification, a sender sends a copy, and a link carries it."""
+
+    match_ms: float
+    send_ms: float
+    link_ms: float
+    shared_sender: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to; ``queue_measures`` are those of the windows of links out of the watched broker."""
+
+    delays_ms: list[float] = field(default_factory=list)
+    messages: int = 0
+    last_ms: float = 0.0
+    out_of_order: int = 0
+    queue_measures: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Queue:
+    window: int = 0
+    entered: int = 0
+    left: int = 0
+    queued: int = 0
+    told: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    stream: int
+    number: int
+    came_from: ScotBroker | None
+    at: ScotBroker
+    vector: int
+
+
+class QueueRun:
+    """One run over all streams until nothing waits any more."""
+
+    def __init__(
+        self, streams: Sequence[Stream], pace: Pace, rule: CongestionRule = PRODUCT, watched: ScotBroker | None = None
+    ) -> None:
+        """Take what is to be run; ``rule`` measures the windows of queues."""
+        self.outcome = Outcome()
+        self._streams, self._pace, self._rule, self._watched = streams, pace, rule, watched
+        self._events: list[tuple[float, int, bool, _Carried]] = []
+        self._event_count = 0
+        self._now_ms = 0.0
+        self._queues: dict[Link, _Queue] = {}
+        self._free_ms: dict[ScotBroker | Link, float] = {}
+        self._matcher_free_ms: dict[ScotBroker, float] = {}
+        self._latest: dict[tuple[int, ScotBroker], int] = {}
+
+    def run(self) -> Outcome:
+        """Return what came out."""
+        starts = (
+            (time_ms, stream, number)
+            for stream, each in enumerate(self._streams)
+            for number, time_ms in enumerate(each.times_ms)
+        )
+        for time_ms, stream, number in sorted(starts):
+            each = self._streams[stream]
+            self._push(time_ms, False, _Carried(stream, number, None, each.host, each.vector))
+        while self._events:
+            self._now_ms, _, matched, carried = heapq.heappop(self._events)
+            if matched:
+                self._route(carried)
+            else:
+                self._take_in(carried)
+        return self.outcome
+
+    def load(self, one: ScotBroker, other: ScotBroker) -> float:
+        """Return the measure of a link's queue at the end of the last window."""
+        return self._rolled((one, other)).told
+
+    def _push(self, time_ms: float, matched: bool, carried: _Carried) -> None:
+        self._event_count += 1
+        heapq.heappush(self._events, (time_ms, self._event_count, matched, carried))
+
+    def _take_in(self, carried: _Carried) -> None:
+        """Let a copy leave its sender, and be matched at its broker after the way there."""
+        arrived_ms = self._now_ms
+        if carried.came_from is not None:
+            queue = self._rolled((carried.came_from, carried.at))
+            queue.left += 1
+            queue.queued -= 1
+            arrived_ms += self._pace.link_ms
+        done_ms = max(arrived_ms, self._matcher_free_ms.get(carried.at, 0.0)) + self._pace.match_ms
+        self._matcher_free_ms[carried.at] = done_ms
+        self._push(done_ms, True, carried)
+
+    def _route(self, carried: _Carried) -> None:
+        stream = self._streams[carried.stream]
+        if carried.at in stream.targets:
+            self._deliver(carried, stream)
+        for copy in stream.copies(carried.at, carried.came_from, carried.vector, self.load):
+            link = (carried.at, copy.to)
+            queue = self._rolled(link)
+            queue.entered += 1
+            queue.queued += 1
+            sender = carried.at if self._pace.shared_sender else link
+            sent_ms = max(self._now_ms, self._free_ms.get(sender, 0.0)) + self._pace.send_ms
+            self._free_ms[sender] = sent_ms
+            vector = without(copy.vector, copy.to.cluster)
+            self._push(sent_ms, False, _Carried(carried.stream, carried.number, carried.at, copy.to, vector))
+            self.outcome.messages += 1
+
+    def _deliver(self, carried: _Carried, stream: Stream) -> None:
+        self.outcome.delays_ms.append(self._now_ms - stream.times_ms[carried.number])
+        self.outcome.last_ms = self._now_ms
+        key = carried.stream, carried.at
+        self.outcome.out_of_order += carried.number < self._latest.get(key, -1)
+        self._latest[key] = max(carried.number, self._latest.get(key, -1))
+
+    def _rolled(self, link: Link) -> _Queue:
+        """Return the queue of a link with the windows closed that are over; queues change only after this."""
+        queue = self._queues.setdefault(link, _Queue())
+        window = int(self._now_ms // WINDOW_MS)
+        if window > queue.window:
+            idle = window > queue.window + 1
+            last = QueueWindow(0, 0, queue.queued) if idle else QueueWindow(queue.entered, queue.left, queue.queued)
+            queue.told = self._rule.measure(last)
+            if link[0] == self._watched:
+                self.outcome.queue_measures.append(queue.told)
+            queue.window, queue.entered, queue.left = window, 0, 0
+        return queue

@@ -1,0 +1,106 @@
+"""Structured cyclic overlays (Shafique): the cartesian product of a tree and a complete graph.
+
+Each node of the complete graph gives a cluster, a copy of the tree; each node of the tree gives a region, whose brokers
+are all linked to each other. In: a tree and a number of clusters. Out: brokers, links, and which brokers border which.
+Routing over them does not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import NamedTuple
+
+import networkx as nx
+
+CLUSTERS_MIN = 1
+
+
+class ScotBroker(NamedTuple):
+    """A broker by its region, a node of the tree, and the index of its cluster."""
+
+    region: str
+    cluster: int
+
+
+class OverlayShapeError(ValueError):
+    """Says why no structured cyclic overlay can be made."""
+
+
+@dataclass(frozen=True)
+class StructuredCyclicOverlay:
+    """The product of ``tree`` and a complete graph of ``cluster_count`` nodes; make one with `scot_overlay`."""
+
+    tree: nx.Graph[str]
+    cluster_count: int
+    regions: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Check what it is made of. Raises OverlayShapeError."""
+        _check(self.tree, self.cluster_count)
+        object.__setattr__(self, "regions", tuple(sorted(self.tree.nodes)))
+
+    def brokers(self) -> list[ScotBroker]:
+        """Return all brokers, cluster by cluster."""
+        return [ScotBroker(region, cluster) for cluster in range(self.cluster_count) for region in self.regions]
+
+    def a_links(self) -> Iterator[tuple[ScotBroker, ScotBroker]]:
+        """Yield the links within clusters, each once."""
+        for cluster in range(self.cluster_count):
+            for one, other in self.tree.edges:
+                yield ScotBroker(one, cluster), ScotBroker(other, cluster)
+
+    def i_links(self) -> Iterator[tuple[ScotBroker, ScotBroker]]:
+        """Yield the links between clusters, each once."""
+        for region in self.regions:
+            for one, other in combinations(range(self.cluster_count), 2):
+                yield ScotBroker(region, one), ScotBroker(region, other)
+
+    def primary_neighbours(self, broker: ScotBroker) -> list[ScotBroker]:
+        """Return the neighbours in the broker's cluster, by region."""
+        return [ScotBroker(region, broker.cluster) for region in sorted(self.tree.neighbors(broker.region))]
+
+    def secondary_neighbours(self, broker: ScotBroker) -> list[ScotBroker]:
+        """Return the neighbours in the broker's region, by cluster."""
+        others = (cluster for cluster in range(self.cluster_count) if cluster != broker.cluster)
+        return [ScotBroker(broker.region, cluster) for cluster in others]
+
+    def is_edge(self, broker: ScotBroker) -> bool:
+        """Return whether the broker has at most one neighbour in its cluster; otherwise it is an inner broker."""
+        return len(self.tree[broker.region]) <= 1
+
+
+def scot_overlay(tree_links: Iterable[tuple[str, str]], cluster_count: int) -> StructuredCyclicOverlay:
+    """Return the overlay over a tree with at least one link. Raises OverlayShapeError when there is none."""
+    tree: nx.Graph[str] = nx.Graph()
+    for one, other in tree_links:
+        if tree.has_edge(one, other):
+            raise OverlayShapeError(f"link {one}-{other} is given twice: name each link of the tree once")
+        tree.add_edge(one, other)
+    return StructuredCyclicOverlay(tree, cluster_count)
+
+
+def check_scot_links(overlay: StructuredCyclicOverlay, links: Iterable[tuple[ScotBroker, ScotBroker]]) -> None:
+    """Check that links are just those of an overlay. Raises OverlayShapeError with the first that is not."""
+    wanted = {frozenset(link) for link in (*overlay.a_links(), *overlay.i_links())}
+    given = {frozenset(link) for link in links}
+    for problem, found in (("is missing", wanted - given), ("is no link of it", given - wanted)):
+        if found:
+            named = min(" to ".join(f"({each.region}, {each.cluster})" for each in sorted(link)) for link in found)
+            raise OverlayShapeError(f"{named} {problem} ({len(found)} such): link each region wholly, clusters alike")
+
+
+def _check(tree: nx.Graph[str], cluster_count: int) -> None:
+    if cluster_count < CLUSTERS_MIN:
+        raise OverlayShapeError(f"{cluster_count} clusters make no overlay: at least {CLUSTERS_MIN}")
+    if not tree:
+        raise OverlayShapeError("a tree without brokers makes no overlay: name at least one link")
+    if not nx.is_connected(tree):
+        parts = nx.number_connected_components(tree)
+        raise OverlayShapeError(f"the tree is in {parts} parts: link them, one link for each further part")
+    extra = tree.number_of_edges() - (len(tree) - 1)
+    if extra > 0:
+        raise OverlayShapeError(
+            f"the tree has {extra} links too many for {len(tree)} regions: remove one of each cycle"
+        )

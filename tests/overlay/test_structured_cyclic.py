@@ -1,0 +1,88 @@
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.cluster_index_vectors import clusters_of, vector_of, without, written
+from overlay.structured_cyclic import (
+    OverlayShapeError,
+    ScotBroker,
+    StructuredCyclicOverlay,
+    check_scot_links,
+    scot_overlay,
+)
+
+
+def caterpillar() -> list[tuple[str, str]]:
+    """The evaluation's tree by its counts: 4 inner brokers and 10 at the edge."""
+    leaves = {"f": "abc", "g": "de", "h": "jk", "i": "lmn"}
+    return [("f", "g"), ("g", "h"), ("h", "i"), *((inner, leaf) for inner in leaves for leaf in leaves[inner])]
+
+
+def test_the_evaluations_overlay_has_the_counts_of_the_paper() -> None:
+    """14 x K5: 70 brokers, 65 links within clusters and 140 between them, 20 inner and 50 edge brokers."""
+    overlay = scot_overlay(caterpillar(), 5)
+    brokers = overlay.brokers()
+    assert len(brokers) == len(set(brokers)) == 70
+    assert len(list(overlay.a_links())) == 65
+    assert len(list(overlay.i_links())) == 140
+    assert sum(overlay.is_edge(broker) for broker in brokers) == 50
+
+
+@given(tree_seed=st.integers(0, 2**32 - 1), regions=st.integers(2, 12), clusters=st.integers(1, 6))
+def test_the_overlay_is_the_cartesian_product(tree_seed: int, regions: int, clusters: int) -> None:
+    """It has the links that networkx gives the product of the tree and a complete graph."""
+    tree = nx.random_labeled_tree(regions, seed=tree_seed)
+    overlay = scot_overlay([(f"r{one}", f"r{other}") for one, other in tree.edges], clusters)
+    product = nx.cartesian_product(overlay.tree, nx.complete_graph(clusters))
+    links = [*overlay.a_links(), *overlay.i_links()]
+    assert {frozenset(link) for link in links} == {
+        frozenset(ScotBroker(*broker) for broker in link) for link in product.edges
+    }
+    check_scot_links(overlay, links)
+    for broker in overlay.brokers():
+        around = overlay.primary_neighbours(broker) + overlay.secondary_neighbours(broker)
+        assert set(around) == {ScotBroker(*each) for each in product.neighbors(broker)}
+
+
+@pytest.mark.parametrize(
+    ("links", "clusters", "told"),
+    [
+        ([("a", "b")], 0, "0 clusters make no overlay"),
+        ([], 3, "a tree without brokers"),
+        ([("a", "b"), ("c", "d")], 3, "in 2 parts"),
+        ([("a", "b"), ("b", "c"), ("c", "a")], 3, "1 links too many for 3 regions"),
+        ([("a", "a")], 3, "1 links too many for 1 regions"),
+        ([("a", "b"), ("b", "a")], 3, "link b-a is given twice"),
+    ],
+)
+def test_what_is_no_such_overlay_is_refused(links: list[tuple[str, str]], clusters: int, told: str) -> None:
+    """The error says what is wrong."""
+    with pytest.raises(OverlayShapeError, match=told):
+        scot_overlay(links, clusters)
+
+
+def test_a_region_alone_is_an_overlay() -> None:
+    """A tree of one node has no links, its region is a complete graph of edge brokers."""
+    tree: nx.Graph[str] = nx.Graph()
+    tree.add_node("a")
+    overlay = StructuredCyclicOverlay(tree, 3)
+    assert len(list(overlay.i_links())) == 3
+    assert all(overlay.is_edge(broker) for broker in overlay.brokers())
+
+
+def test_links_that_are_missing_or_too_many_are_named() -> None:
+    """Links that are not those of the overlay are refused."""
+    overlay = scot_overlay([("a", "b")], 3)
+    links = [*overlay.a_links(), *overlay.i_links()]
+    with pytest.raises(OverlayShapeError, match=r"\(a, 0\) to \(b, 0\) is missing \(1 such\)"):
+        check_scot_links(overlay, links[1:])
+    with pytest.raises(OverlayShapeError, match=r"\(a, 0\) to \(b, 1\) is no link of it"):
+        check_scot_links(overlay, [*links, (ScotBroker("a", 0), ScotBroker("b", 1))])
+
+
+def test_vectors_are_written_as_in_the_paper() -> None:
+    """Fig. 7b forwards 011: clusters 0 and 1, counted from the right."""
+    assert written(vector_of([0, 1]), 3) == "011"
+    assert clusters_of(0b101) == [0, 2]
+    assert without(0b111, 1) == without(0b101, 1) == 0b101

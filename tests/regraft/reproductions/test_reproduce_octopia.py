@@ -1,0 +1,29 @@
+import json
+from pathlib import Path
+
+import regraft.reproductions.reproduce_octopia
+from experiments.octopia.octopia_tasks import Size
+from tests.regraft.run_small import run_small
+
+
+def test_a_run_leaves_the_promised_figures_and_claims(tmp_path: Path) -> None:
+    """What follows from the shape is reproduced in any size; each routing and workload has its figures."""
+    told = "Tables of advertisements are 93 % smaller"
+    module = regraft.reproductions.reproduce_octopia
+    out = run_small("octopia", module, Size("small", 2, 30), tmp_path / "out", told)
+    document = json.loads((out / "figures.json").read_text(encoding="utf-8"))
+    assert document == json.loads((out / "copy.json").read_text(encoding="utf-8"))
+    assert document["run"]["settings"]["size"] == "small"
+    values = {(each["name"], each["where"]["routing"]): each["value"] for each in document["figures"]}
+    assert values["srt_cut", "octopia"] == 1 - 5 / 70
+    assert (values["advertisement_messages", "octopia"], values["advertisement_messages", "padres"]) == (4, 341)
+    assert values["subscription_messages", "octopia"] == 13
+    for name in ("delay_ms_mean", "drain_s", "messages"):
+        settings = {
+            (each["where"]["routing"], each["where"]["workload"])
+            for each in document["figures"]
+            if each["name"] == name
+        }
+        workloads = ("stable", "burst_100k", "burst_80k", "burst_60k")
+        assert settings == {(routing, workload) for routing in ("snr", "idr", "tid") for workload in workloads}
+    assert "| VIII, Fig. 9b |" in (out / "claims.md").read_text(encoding="utf-8")
