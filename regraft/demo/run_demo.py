@@ -6,7 +6,6 @@ servers belong to ``infra``, the stages to their packages, the figures to ``coll
 
 from __future__ import annotations
 
-import getpass
 import json
 import random
 import secrets
@@ -33,6 +32,7 @@ from overlay.inventory import Inventory
 from producers.emulator.outage_schedule import SITE
 from regraft.demo.disturb_services import DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
+from regraft.demo.tell_dashboard import tell_dashboard
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
@@ -53,7 +53,6 @@ from regraft.settings.scenarios import scenario_of
 from regraft.settings.settings_example import servers_text
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver
-from regraft.stages.run_loop import dashboard_address
 from regraft.stages.show_run import RunScreen
 from regraft.stages.tell_restarts import tell_restarts
 
@@ -61,7 +60,6 @@ TICK_S = 0.5
 SETTLE_POLL_S = 0.2
 LENGTHENED_S_MAX = 300.0
 START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
-TOKEN_HOURS = 1.0
 SECRET_BYTES = 32
 CLIENT_FILE = "client.toml"
 KAFKA = "kafka"
@@ -138,7 +136,7 @@ def _run(
                 advance(START_STEPS[position], position)
                 stack.add(loop_service(name, settings))
         if options.dashboard and not options.quiet:
-            _tell_dashboard(settings, console)
+            tell_dashboard(settings, console)
         teller = running.enter_context(tell_restarts(settings.kafka.access, settings.kafka.namespace))
         stack.supervisor.listen(teller.take)
         kills = _disturb_schedule(settings, stack.supervisor, disk) if options.kills else None
@@ -148,9 +146,12 @@ def _run(
 
 
 def _local_stack(settings: Settings, options: DemoOptions, events: list[ServiceEvent]) -> LocalStack:
-    directory, own = options.out_directory / "run", (settings.kafka.security, settings.redis.security)
     return LocalStack(
-        directory, on_event=events.append, secure=options.secure, kafka_security=own[0], redis_security=own[1]
+        options.out_directory / "run",
+        on_event=events.append,
+        secure=options.secure,
+        kafka_security=settings.kafka.security,
+        redis_security=settings.redis.security,
     )
 
 
@@ -215,19 +216,6 @@ def _disturb_schedule(settings: Settings, supervisor: Supervisor, disk: OwnDisk 
     kinds = disturbances(supervisor.rss_bytes_max, disk)
     until_s = settings.emulator.chaos_until_s or demo.running_s
     return DisturbSchedule(supervisor, demo.kill_every_s, kinds, rng, until_s, disk)
-
-
-def _tell_dashboard(settings: Settings, console: Console) -> None:
-    """Say where the dashboard is, and give a token that lasts for the demo."""
-    from dashboard.operator_tokens import make_token, read_secret
-
-    lines = [f"Dashboard: {dashboard_address(settings)}"]
-    secret, told = read_secret(settings.dashboard), settings.dashboard
-    if secret is not None:
-        token = make_token(secret, getpass.getuser(), told.namespace, TOKEN_HOURS, told.token_hours_max, time.time())
-        lines.append(f"Token to give orders with, for {TOKEN_HOURS:g} h: {token}")
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:
