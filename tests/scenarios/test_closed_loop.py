@@ -53,7 +53,7 @@ def test_the_loop_makes_a_random_tree_cheaper_and_loses_nothing(seed: int) -> No
 def test_controllers_that_die_all_the_time_lose_and_repeat_nothing() -> None:
     """A controller replaced every 0.7 s carries its plans out once each, commands delayed at random."""
     rng = random.Random(5)
-    loop = small_overlay(5, command_delay_ms=lambda _: rng.uniform(1, 400))
+    loop = small_overlay(3, command_delay_ms=lambda _: rng.uniform(1, 400))
     for _ in range(110):
         loop.run_for(700)
         loop.kill_controller()
