@@ -11,11 +11,11 @@ from dataclasses import asdict
 from rich.console import Console
 
 from experiments.claim_evidence import Judgement, Measured
-from experiments.mean_figures import with_interval
+from experiments.octopia.compare_draws import draw_figures
 from experiments.octopia.octopia_claims import OUR_CLAIMS, PAPER_CLAIMS, claims_document
 from experiments.octopia.octopia_tasks import FULL, QUICK, TaskResult, all_tasks, run_task
 from experiments.run_tasks import run_tasks
-from infra.measured_figures import Figure, run_facts
+from infra.measured_figures import run_facts
 from infra.show_progress import show_progress
 from regraft.reproductions.reproduce_parts import ReproduceOptions, prepare_out, write_results
 
@@ -32,21 +32,8 @@ def reproduce_octopia(options: ReproduceOptions, console: Console) -> list[tuple
     parts = options.out / "parts" / size.name
     with show_progress("octopia", sum(task.work_count for task in tasks), console) as tell:
         results = run_tasks(tasks, run_task, TaskResult, parts, tell, "runs")
-    figures = _means(results)
+    figures = draw_figures(results)
     run = run_facts({"size": size.name, **asdict(size)}, options.seed)
     write_results(options, run, figures, {}, claims_document(run, figures))
     measured = Measured(figures)
     return [(claim.text, claim.judged(measured)) for claim in (*PAPER_CLAIMS, *OUR_CLAIMS)]
-
-
-def _means(results: list[TaskResult]) -> list[Figure]:
-    """Return the mean over draws for each name and setting, with its interval."""
-    found: dict[tuple[str, tuple[tuple[str, str | int | float], ...], str], list[float]] = {}
-    for result in results:
-        for each in result.samples:
-            found.setdefault((each.name, tuple(each.where.items()), each.unit), []).append(each.value)
-    return [
-        figure
-        for (name, setting, unit), values in found.items()
-        for figure in with_interval(name, dict(setting), values, unit)
-    ]
